@@ -1,0 +1,164 @@
+"""What the package raises.
+
+Every class has one root, and its docstring's first paragraph is its default message. Facts are
+attributes, each with a default: a result backend that stores only the message of an exception
+(JSON does) can still rebuild it, with the facts missing.
+
+Outcomes are not exceptions: that another attempt is current, or that a task has ended, is an
+answer of the ledger.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+__all__ = [
+    "ConfigurationError",
+    "LedgerRefused",
+    "LedgerUnavailable",
+    "ObjectBusy",
+    "ObjectIdError",
+    "PublishUnknown",
+    "ReliableError",
+    "UnknownDeadLetter",
+]
+
+
+class ReliableError(Exception):
+    """Something that celery_reliable does for a task went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(self._default_message() if message is None else message)
+
+    @classmethod
+    def _default_message(cls) -> str:
+        # Docstrings are gone under `python -OO`, and a subclass of the user's may have none.
+        paragraph = (inspect.getdoc(cls) or cls.__name__).partition("\n\n")[0]
+        return " ".join(paragraph.split())
+
+
+class ConfigurationError(ReliableError):
+    """The settings of celery_reliable, or of a reliable task, cannot work.
+
+    Attributes:
+        problems: one sentence or more for each thing that is wrong, with what to change.
+    """
+
+    problems: tuple[str, ...] = ()
+
+    def __init__(self, message: str | None = None, *, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems or ((message,) if message else ())
+
+
+class ObjectIdError(ReliableError, ValueError):
+    """The arguments of a call do not give the object id that the task asks for.
+
+    Attributes:
+        task_name: the task that was called.
+    """
+
+    task_name: str | None = None
+
+    def __init__(self, message: str | None = None, *, task_name: str | None = None) -> None:
+        super().__init__(message)
+        self.task_name = task_name
+
+
+class ObjectBusy(ReliableError):
+    """Another task holds this object, and the task is set to fail in that case.
+
+    Attributes:
+        object_id: the object, as text.
+        holder: the id of the task that held it at that moment; it may have ended since.
+    """
+
+    object_id: str | None = None
+    holder: str | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        object_id: object = None,
+        holder: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        # As text: the exception travels to the result backend, and not every id can.
+        self.object_id = None if object_id is None else str(object_id)
+        self.holder = holder
+
+
+class LedgerUnavailable(ReliableError):
+    """The ledger's Redis could not be reached, or did not answer in time.
+
+    Nothing is known about whether the command was executed. Every transition may be repeated.
+
+    Attributes:
+        operation: the transition that was under way.
+    """
+
+    operation: str | None = None
+
+    def __init__(self, message: str | None = None, *, operation: str | None = None) -> None:
+        super().__init__(message)
+        self.operation = operation
+
+
+class LedgerRefused(ReliableError):
+    """The ledger's Redis answered with an error instead of executing the command.
+
+    It is out of memory, a read-only replica, lacks a permission, or is not fit to hold a ledger.
+    Repeating does not help before that is changed.
+
+    Attributes:
+        operation: the transition that was refused.
+        reply: the server's own words.
+    """
+
+    operation: str | None = None
+    reply: str | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        operation: str | None = None,
+        reply: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.reply = reply
+
+
+class PublishUnknown(ReliableError):
+    """Sending the task failed and its record could not be withdrawn: it may run or not.
+
+    Publishing it again under the same task id is safe, as one id is one task while it lives. A
+    new id may run the work twice.
+
+    Attributes:
+        task_id: the task in doubt.
+    """
+
+    task_id: str | None = None
+
+    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
+class UnknownDeadLetter(ReliableError, LookupError):
+    """There is no dead letter with this task id.
+
+    It was replayed, discarded, or removed by age or count, or it never was one.
+
+    Attributes:
+        task_id: the id that was asked for.
+    """
+
+    task_id: str | None = None
+
+    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
