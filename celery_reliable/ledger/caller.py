@@ -1,0 +1,119 @@
+"""One call of a script, with the patience and the error handling that all of them share."""
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import redis
+from redis import exceptions as errors
+
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Reply
+
+__all__ = ["FOREVER", "Answer", "Caller"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Argument = str | int | float | bytes
+
+#: For callers that would rather wait for the ledger than go on without it.
+FOREVER = float("inf")
+
+#: Errors after which nothing is known about whether the command was executed, or that pass by themselves:
+#: a server that loads its data, a replica that is about to be promoted, a cluster without a slot.
+_PASSING = (
+    errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, errors.ReadOnlyError,
+    errors.TryAgainError, errors.ClusterDownError, errors.MasterDownError, OSError,
+)
+_FIRST_WAIT_SECONDS = 0.02
+_LONGEST_WAIT_SECONDS = 1.0
+_WARN_EVERY_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A script's answer: its name and what comes with it."""
+
+    reply: Reply
+    values: tuple[Any, ...]
+    #: The command was sent more than once, and an earlier one may have been executed.
+    is_repeated: bool = False
+
+    def text(self, index: int) -> str:
+        """The value at *index* as text."""
+        value = self.values[index]
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class Caller:
+    """Runs scripts and reads on one client and turns redis errors into ours, once, here."""
+
+    def __init__(self, client: redis.Redis, shown: str, patience_seconds: float) -> None:
+        self.client = client
+        self.shown = shown
+        self.patience_seconds = patience_seconds
+
+    def call(
+        self, name: str, keys: Sequence[str], args: Sequence[Argument], patience_seconds: float | None = None
+    ) -> Answer:
+        """Run the script *name* and return its answer.
+
+        A lost connection or reply is repeated for *patience_seconds* (every script may be), then LedgerUnavailable is
+        raised.  An answer that is an error raises LedgerRefused.
+        """
+        code = script(name)
+        flat = [*keys, *args]
+
+        def run() -> Any:
+            try:
+                return self.client.evalsha(code.sha, len(keys), *cast("list[str]", flat))
+            except errors.NoScriptError:
+                return self.client.eval(code.text, len(keys), *cast("list[str]", flat))
+
+        raw, is_repeated = self._patiently(name, run, patience_seconds)
+        return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
+
+    def read(self, what: str, run: Callable[[redis.Redis], T], patience_seconds: float | None = None) -> T:
+        """Return what *run* reads with the client; errors as in `call`."""
+        return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
+
+    def _patiently(
+        self, operation: str, run: Callable[[], T], patience_seconds: float | None
+    ) -> tuple[T, bool]:
+        patience = self.patience_seconds if patience_seconds is None else patience_seconds
+        started = warned = time.monotonic()
+        wait = _FIRST_WAIT_SECONDS
+        is_repeated = False
+        while True:
+            try:
+                return run(), is_repeated
+            except _PASSING as exc:
+                now = time.monotonic()
+                if now - started >= patience:
+                    raise LedgerUnavailable(
+                        f"The ledger's Redis at {self.shown} did not answer ({operation}): {exc}. Whether the step was "
+                        "executed is unknown. Check that the server is up and that REDIS_URL names it.",
+                        operation=operation,
+                    ) from exc
+                if now - warned >= _WARN_EVERY_SECONDS:
+                    warned = now
+                    logger.warning(
+                        "ledger_waiting operation=%s seconds=%.0f address=%s error=%r",
+                        operation, now - started, self.shown, exc,
+                    )
+                is_repeated = True
+                time.sleep(wait * random.uniform(0.5, 1.0))
+                wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+            except errors.RedisError as exc:
+                raise LedgerRefused(
+                    f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing was changed. It must be "
+                    "a writable master with maxmemory-policy noeviction, enough memory, and a user that may run "
+                    "EVAL, EVALSHA, TIME, INFO and CLIENT.",
+                    operation=operation, reply=str(exc),
+                ) from exc

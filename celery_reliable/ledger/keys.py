@@ -1,0 +1,62 @@
+"""One function per key.  All keys of one task share a hash slot (DESIGN 13): ``{namespace:p}``."""
+from __future__ import annotations
+
+__all__ = ["Keys"]
+
+
+class Keys:
+    """The key names of one namespace.
+
+    There is one partition, 0, on a single Redis; the partition is part of the names so that more can be
+    added for a cluster without renaming anything.
+    """
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, namespace: str, partition: int = 0) -> None:
+        self._prefix = "{%s:%d}:" % (namespace, partition)
+
+    def record(self, task_id: str) -> str:
+        """HASH: what the ledger knows of one task."""
+        return f"{self._prefix}task:{task_id}"
+
+    @property
+    def due(self) -> str:
+        """ZSET: task id -> when somebody must look, in ms."""
+        return f"{self._prefix}due"
+
+    @property
+    def dead(self) -> str:
+        """ZSET: task id -> when it was buried, in ms."""
+        return f"{self._prefix}dead"
+
+    @property
+    def meta(self) -> str:
+        """HASH: generation, run_id, passed_ms, grace_ms, report."""
+        return f"{self._prefix}meta"
+
+    @property
+    def sweep(self) -> str:
+        """STRING with a TTL: the pass that runs now."""
+        return f"{self._prefix}pass"
+
+    @property
+    def workers(self) -> str:
+        """ZSET: worker -> when its lease runs out, in ms."""
+        return f"{self._prefix}workers"
+
+    def worker(self, worker: str) -> str:
+        """HASH: one worker's lease."""
+        return f"{self._prefix}worker:{worker}"
+
+    def claims(self, worker: str) -> str:
+        """HASH: task id -> "attempt pid token" of what the worker runs."""
+        return f"{self._prefix}claims:{worker}"
+
+    def taken(self, worker: str) -> str:
+        """HASH: task id -> attempt of what was taken from the worker while it may live."""
+        return f"{self._prefix}taken:{worker}"
+
+    def lock(self, object_key: str) -> str:
+        """STRING: "<attempt>:<id>" of the task that holds an object."""
+        return f"{self._prefix}lock:{object_key}"

@@ -1,0 +1,48 @@
+--[[
+bury: a task goes to the dead letters.
+
+Moves     running(attempt) -> dead
+          absent | queued -> dead   (attempt "": a message that no worker can run)
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   claims   HASH   of the attempt's worker
+KEYS[4]   dead     ZSET
+ARGV[1]   id
+ARGV[2]   attempt     "" when none ran
+ARGV[3]   reason      "failed", "lost", "time_limit", "rejected", "unprocessable"
+ARGV[4]   exception   one line
+ARGV[5]   traceback
+ARGV[6]   message     kept when no record exists; else the record's own is kept
+ARGV[7]   name        of the task, likewise
+Returns   {"buried"} | {"fenced", state} | {"gone"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner')
+local state = found[1]
+if ARGV[2] == '' then
+  if state == 'dead' then return {'buried'} end
+  if state and state ~= 'queued' then return {'fenced', state} end
+  if not state then
+    redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', '',
+      'published_ms', now_ms)
+  end
+elseif not state then
+  return {'gone'}
+elseif state == 'dead' and found[2] == ARGV[2] and found[3] == ARGV[2] then
+  return {'buried'}
+elseif state ~= 'running' or found[2] ~= ARGV[2] then
+  return {'fenced', state}
+end
+local history = cjson.decode(found[4] or '[]')
+history[#history + 1] = {at_ms = now_ms, what = ARGV[3], attempt = tonumber(ARGV[2] ~= '' and ARGV[2] or 0),
+  cause = ARGV[4], owner = found[5] or ''}
+while #history > 20 do table.remove(history, 1) end
+redis.call('HSET', KEYS[1], 'state', 'dead', 'ended', ARGV[2], 'reason', ARGV[3],
+  'exception', ARGV[4], 'traceback', ARGV[5], 'buried_ms', now_ms, 'history', cjson.encode(history))
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZADD', KEYS[4], now_ms, ARGV[1])
+return {'buried'}

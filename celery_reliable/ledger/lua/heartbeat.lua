@@ -1,0 +1,34 @@
+--[[
+heartbeat: a worker renews its lease and hears what was taken from it.
+
+Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until somebody declared the worker dead)
+KEYS[1]   worker    HASH
+KEYS[2]   workers   ZSET
+KEYS[3]   taken     HASH   id -> attempt
+ARGV[1]   worker      id
+ARGV[2]   lease_ms
+ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
+Returns   {"renewed", id, attempt, ...} | {"declared_dead", id, attempt, ...} | {"forgotten", id, attempt, ...}
+          with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
+Cost      O(log N) in workers, O(claims taken)
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local state = redis.call('HGET', KEYS[1], 'state')
+local reply = {'renewed'}
+if state == 'alive' then
+  local info = redis.pcall('INFO', 'server')
+  redis.call('HINCRBY', KEYS[1], 'renewals', 1)
+  redis.call('HSET', KEYS[1], 'client_id', ARGV[3],
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
+  redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
+  redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
+elseif state == 'dead' then
+  reply[1] = 'declared_dead'
+else
+  reply[1] = 'forgotten'
+end
+for _, item in ipairs(redis.call('HGETALL', KEYS[3])) do
+  reply[#reply + 1] = item
+end
+return reply

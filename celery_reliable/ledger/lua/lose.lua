@@ -1,0 +1,54 @@
+--[[
+lose: an attempt is over without an outcome.
+
+Moves     running(attempt) -> queued   (losses + 1 <= max_losses)
+          running(attempt) -> dead     (the budget is spent)
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   claims   HASH   of the attempt's worker
+KEYS[4]   taken    HASH   of the attempt's worker
+KEYS[5]   dead     ZSET
+ARGV[1]   id
+ARGV[2]   attempt
+ARGV[3]   cause        "child_lost", "worker_lost", "stuck", ...
+ARGV[4]   max_losses   when the task names none
+ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
+ARGV[6]   is_taken     "1": the worker may still run it and has to be told
+Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
+  'history', 'owner')
+if not found[1] then
+  return {'gone'}
+end
+if found[1] ~= 'running' or found[2] ~= ARGV[2] then
+  if found[3] == ARGV[2] and found[2] == ARGV[2] then
+    if found[1] == 'dead' then return {'buried', tonumber(found[4])} end
+    if found[1] == 'queued' then return {'queued', tonumber(found[4])} end
+  end
+  return {'fenced', found[1]}
+end
+local losses = tonumber(found[4] or 0) + 1
+local history = cjson.decode(found[6] or '[]')
+history[#history + 1] = {at_ms = now_ms, what = 'lost', attempt = tonumber(ARGV[2]),
+  cause = ARGV[3], owner = found[7]}
+while #history > 20 do table.remove(history, 1) end
+redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', ARGV[3],
+  'history', cjson.encode(history))
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[3], ARGV[1])
+if ARGV[6] == '1' then
+  redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
+end
+if losses > tonumber(found[5] or ARGV[4]) then
+  redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
+  redis.call('ZADD', KEYS[5], now_ms, ARGV[1])
+  redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
+  return {'buried', losses}
+end
+redis.call('HSET', KEYS[1], 'state', 'queued')
+redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+return {'queued', losses}

@@ -1,0 +1,22 @@
+--[[
+postpone: somebody looked and nothing is to be done yet.
+
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+ARGV[1]   id
+ARGV[2]   due_ms      that was seen
+ARGV[3]   due_in_ms   when to look again
+Returns   {"postponed"} | {"changed"} | {"gone"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
+  return {'changed'}
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return {'gone'}
+end
+redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
+return {'postponed'}

@@ -1,0 +1,54 @@
+--[[
+record: note a publication before its message is sent.
+
+Moves     absent -> queued | parked
+          running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
+          waiting -> queued | parked            (the id that a replaced task left behind)
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   meta     HASH
+KEYS[4]   claims   HASH   of the worker that runs the publishing attempt
+ARGV[1]   id
+ARGV[2]   epoch        names this publication: "<attempt>-<nonce>"
+ARGV[3]   generation   that the message is stamped with
+ARGV[4]   state        "queued" or "parked"
+ARGV[5]   due_in_ms    when somebody must look
+ARGV[6]   message
+ARGV[7]   name         of the task
+ARGV[8]   attempt      that publishes its own id; "" for anybody else
+ARGV[9]   max_losses   of the task; "" for the setting
+Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local generation = redis.call('HGET', KEYS[3], 'generation')
+if not generation then
+  generation = '1'
+  redis.call('HSET', KEYS[3], 'generation', generation,
+    'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
+end
+if generation ~= ARGV[3] then
+  return {'generation', generation}
+end
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt')
+local state = found[1]
+if state and found[2] == ARGV[2] then
+  return {'recorded'}
+end
+if ARGV[8] ~= '' then
+  if state ~= 'running' or found[3] ~= ARGV[8] then
+    return {'fenced'}
+  end
+  redis.call('HDEL', KEYS[4], ARGV[1])
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+elseif state and state ~= 'waiting' then
+  return {'exists', state}
+end
+redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[6],
+  'name', ARGV[7], 'published_ms', now_ms)
+if ARGV[9] ~= '' then
+  redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
+end
+redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+return {'recorded'}

@@ -1,0 +1,30 @@
+--[[
+release: an attempt is over because its worker was stopped on purpose; no loss is counted.
+
+Moves     running(attempt) -> queued
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   claims   HASH   of the attempt's worker
+ARGV[1]   id
+ARGV[2]   attempt
+ARGV[3]   due_in_ms   when somebody must look that it is back in its queue
+Returns   {"released"} | {"fenced", state} | {"gone"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended')
+if not found[1] then
+  return {'gone'}
+end
+if found[1] == 'queued' and found[2] == ARGV[2] and found[3] == ARGV[2] then
+  return {'released'}
+end
+if found[1] ~= 'running' or found[2] ~= ARGV[2] then
+  return {'fenced', found[1]}
+end
+redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2])
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
+return {'released'}

@@ -1,0 +1,41 @@
+--[[
+replay: an operator returns a dead letter to its queue; its counters start anew, its attempt number goes on growing.
+
+Moves     dead -> queued
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   dead     ZSET
+KEYS[4]   meta     HASH
+ARGV[1]   id
+ARGV[2]   epoch        names this publication
+ARGV[3]   generation   that the message is stamped with
+ARGV[4]   message
+ARGV[5]   due_in_ms    when somebody must look
+Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"generation", current}
+Cost      O(log N) in dead letters
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'history', 'attempt')
+if not found[1] then
+  return {'absent'}
+end
+if found[2] == ARGV[2] then
+  return {'replayed'}
+end
+if found[1] ~= 'dead' then
+  return {'not_dead', found[1]}
+end
+local generation = redis.call('HGET', KEYS[4], 'generation') or '1'
+if generation ~= ARGV[3] then
+  return {'generation', generation}
+end
+local history = cjson.decode(found[3] or '[]')
+history[#history + 1] = {at_ms = now_ms, what = 'replayed', attempt = tonumber(found[4] or 0),
+  cause = '', owner = ''}
+redis.call('HSET', KEYS[1], 'state', 'queued', 'epoch', ARGV[2], 'message', ARGV[4], 'losses', 0,
+  'published_ms', now_ms, 'history', cjson.encode(history))
+redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends')
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+return {'replayed'}

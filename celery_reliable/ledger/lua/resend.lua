@@ -1,0 +1,25 @@
+--[[
+resend: take the right to send an overdue task again, and its message.
+
+Moves     queued | parked -> queued
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+ARGV[1]   id
+ARGV[2]   due_ms      that was seen: of two sweepers only one sends
+ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
+Returns   {"send", message} | {"changed"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'message', 'resends')
+if found[1] ~= 'queued' and found[1] ~= 'parked' then
+  return {'changed'}
+end
+if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
+  return {'changed'}
+end
+local resends = tonumber(found[3] or 0)
+redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
+redis.call('ZADD', KEYS[2], now_ms + ARGV[3] * math.min(2 ^ resends, 64), ARGV[1])
+return {'send', found[2]}

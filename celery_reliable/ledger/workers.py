@@ -1,0 +1,126 @@
+"""The ledger's door for workers and the sweeper: leases, deaths, claims held, passes."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from celery_reliable.ledger.caller import Answer, Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.model import Beat, Claim, Reply, WorkerLease
+
+__all__ = ["Workers"]
+
+_LEASE_FIELDS = ("state", "renewals", "client_id", "run_id", "cause", "facts")
+#: How long a process that was away can still hear what was taken from it.
+TAKEN_MS = 24 * 60 * 60 * 1000
+
+
+class Workers:
+    """Leases of one namespace.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def register(self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]) -> Answer:
+        """Take the lease of a new worker process."""
+        return self._caller.call(
+            "register", [self._keys.worker(worker), self._keys.workers],
+            [worker, lease_ms, client_id, json.dumps(dict(facts))])
+
+    def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> Beat:
+        """Renew the lease and hear what was taken.  Sent once: the next beat is the repetition."""
+        answer = self._caller.call(
+            "heartbeat", [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
+            [worker, lease_ms, client_id], 0)
+        values = [answer.text(i) for i in range(len(answer.values))]
+        return Beat(answer.reply, {k: int(v) for k, v in zip(values[::2], values[1::2], strict=True)})
+
+    def acknowledge(self, worker: str, task_id: str, attempt: int) -> Answer:
+        """Note that a taken claim has been stopped."""
+        return self._caller.call("acknowledge", [self._keys.taken(worker)], [task_id, attempt])
+
+    def declare(self, lease: WorkerLease, cause: str, *, witness_ms: int) -> Answer:
+        """Declare one worker dead, if it is still as it was seen in *lease*."""
+        return self._caller.call(
+            "declare", [self._keys.worker(lease.worker), self._keys.workers, self._keys.meta],
+            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms])
+
+    def deregister(self, worker: str, *, in_room: int) -> bool:
+        """Forget a worker that holds nothing; False when it still holds something."""
+        answer = self._caller.call(
+            "deregister",
+            [self._keys.worker(worker), self._keys.workers, self._keys.claims(worker), self._keys.taken(worker)],
+            [worker, in_room, TAKEN_MS])
+        return answer.reply is Reply.DEREGISTERED
+
+    def begin_pass(
+        self, nonce: str, *, interval_ms: int, ttl_ms: int, interruption_ms: int, lease_ms: int
+    ) -> Answer:
+        """Start a pass, unless one runs or has just finished."""
+        return self._caller.call(
+            "begin_pass", [self._keys.sweep, self._keys.meta],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms], 0)
+
+    def end_pass(self, nonce: str, report: Mapping[str, Any]) -> Answer:
+        """Note that a pass finished."""
+        return self._caller.call("end_pass", [self._keys.sweep, self._keys.meta], [nonce, json.dumps(dict(report))])
+
+    def leases(self) -> list[WorkerLease]:
+        """Return all registered workers, dead ones that are not yet forgotten included."""
+
+        def read(client: Any) -> tuple[list[tuple[bytes, float]], list[list[bytes | None]]]:
+            found = client.zrange(self._keys.workers, 0, -1, withscores=True)
+            pipe = client.pipeline(transaction=False)
+            for name, _ in found:
+                pipe.hmget(self._keys.worker(name.decode()), _LEASE_FIELDS)
+            return found, pipe.execute() if found else []
+
+        found, rows = self._caller.read("leases", read)
+        leases = []
+        for (name, until_ms), row in zip(found, rows, strict=True):
+            got = {k: v.decode() for k, v in zip(_LEASE_FIELDS, row, strict=True) if v is not None}
+            leases.append(WorkerLease(
+                worker=name.decode(), is_dead=got.get("state") != "alive", until_ms=int(until_ms),
+                renewals=got.get("renewals", ""), client_id=got.get("client_id", ""), run_id=got.get("run_id", ""),
+                cause=got.get("cause", ""), facts=json.loads(got.get("facts", "{}")),
+            ))
+        return leases
+
+    def connected(self, client_ids: Iterable[str]) -> set[str] | None:
+        """Return which of *client_ids* are connected to the server now; None when the server does not tell."""
+        wanted = [i for i in client_ids if i.isdigit() and i != "0"]
+        if not wanted:
+            return set()
+
+        def read(client: Any) -> set[str] | None:
+            import redis
+
+            try:
+                rows = client.client_list(client_id=wanted)
+            except redis.ResponseError:
+                return None
+            return {str(row["id"]) for row in rows}
+
+        return self._caller.read("client list", read)
+
+    def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
+        """Return what *worker* runs: task id -> its claim and the pid of the process."""
+        raw = self._caller.read("claims", lambda client: client.hgetall(self._keys.claims(worker)))
+        found = {}
+        for key, value in raw.items():
+            attempt, pid, token = value.decode().split(" ", 2)
+            task_id = key.decode()
+            found[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
+        return found
+
+    def time_ms(self) -> int:
+        """Return the server's time."""
+        seconds, micros = self._caller.read("time", lambda client: client.time())
+        return int(seconds * 1000 + micros // 1000)
+
+    def meta(self) -> dict[str, str]:
+        """Return generation, passed_ms, grace_ms and the last pass's report."""
+        raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))
+        return {k.decode(): v.decode() for k, v in raw.items()}

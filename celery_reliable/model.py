@@ -1,0 +1,237 @@
+"""The words of the package: states and small frozen records.  Imports nothing."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "Beat",
+    "Cause",
+    "Claim",
+    "DeadLetter",
+    "Due",
+    "HistoryEntry",
+    "Reason",
+    "Record",
+    "Reply",
+    "State",
+    "SweepReport",
+    "TaskRef",
+    "WorkerLease",
+]
+
+
+class State(str, Enum):
+    """Where a task's record stands.  A record that is gone has ended."""
+
+    PARKED = "parked"
+    QUEUED = "queued"
+    RUNNING = "running"
+    #: The id belongs to the last member of a canvas that replaced the task.
+    WAITING = "waiting"
+    DEAD = "dead"
+
+
+class Reason(str, Enum):
+    """Why a task was dead-lettered."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    TIME_LIMIT = "time_limit"
+    REJECTED = "rejected"
+    UNPROCESSABLE = "unprocessable"
+
+
+class Cause(str, Enum):
+    """Why an attempt was lost."""
+
+    CHILD_LOST = "child_lost"
+    WORKER_LOST = "worker_lost"
+    STUCK = "stuck"
+    NO_OUTCOME = "no_outcome"
+
+
+class Reply(str, Enum):
+    """The names by which the ledger's scripts answer."""
+
+    ACKNOWLEDGED = "acknowledged"
+    ALIVE = "alive"
+    ALREADY = "already"
+    ANNOUNCED = "announced"
+    BEGUN = "begun"
+    BURIED = "buried"
+    BUSY = "busy"
+    CANCELLED = "cancelled"
+    CHANGED = "changed"
+    CLAIMED = "claimed"
+    DEAD = "dead"
+    DECLARED = "declared"
+    DECLARED_DEAD = "declared_dead"
+    DEREGISTERED = "deregistered"
+    DISCARDED = "discarded"
+    ENDED = "ended"
+    EXISTS = "exists"
+    FENCED = "fenced"
+    FORGOTTEN = "forgotten"
+    GONE = "gone"
+    GRACE = "grace"
+    HELD = "held"
+    ABSENT = "absent"
+    LOCKED = "locked"
+    NOT_DEAD = "not_dead"
+    NOT_DUE = "not_due"
+    NOT_HELD = "not_held"
+    NO_LEASE = "no_lease"
+    KEPT = "kept"
+    OVERTAKEN = "overtaken"
+    PARKED = "parked"
+    POSTPONED = "postponed"
+    QUEUED = "queued"
+    RECORDED = "recorded"
+    REFUSED = "refused"
+    REGISTERED = "registered"
+    RELEASED = "released"
+    RENEWED = "renewed"
+    REPLAYED = "replayed"
+    RUNNING = "running"
+    SEND = "send"
+    SETTLED = "settled"
+    STALE = "stale"
+    SUSPECTED = "suspected"
+    UNLOCKED = "unlocked"
+    UNRECORDED = "unrecorded"
+    WAITING = "waiting"
+    WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True)
+class TaskRef:
+    """What the ledger wants to know of a task when it makes a record."""
+
+    id: str
+    name: str
+    #: The task's own limit, or None for the setting.
+    max_losses: int | None = None
+    #: Milliseconds an attempt may run without a touch; 0: no limit.
+    time_to_run_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One attempt that began.  ``attempt`` is the fencing token."""
+
+    task_id: str
+    attempt: int
+    worker: str
+    token: str
+    losses: int = 0
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of a task's history: a loss, a burial, a replay."""
+
+    at_ms: int
+    what: str
+    attempt: int
+    cause: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """A task's record as it was read.  Times are milliseconds on the Redis server's clock."""
+
+    task_id: str
+    state: State
+    name: str = ""
+    epoch: str = ""
+    attempt: int = 0
+    losses: int = 0
+    max_losses: int | None = None
+    owner: str = ""
+    token: str = ""
+    pid: int = 0
+    message: str = ""
+    published_ms: int = 0
+    claimed_ms: int = 0
+    sent_ms: int = 0
+    resends: int = 0
+    #: A burial still owes Celery its FAILURE, errbacks and chord.
+    is_owed: bool = False
+
+
+@dataclass(frozen=True)
+class Due:
+    """A record at which somebody must look, and the time that was seen."""
+
+    task_id: str
+    due_ms: str
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One entry of the dead letters."""
+
+    task_id: str
+    name: str
+    reason: Reason
+    exception: str
+    traceback: str
+    attempts: int
+    losses: int
+    published_ms: int
+    buried_ms: int
+    message: str
+    history: tuple[HistoryEntry, ...] = ()
+    is_owed: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerLease:
+    """A worker as the ledger knows it."""
+
+    worker: str
+    is_dead: bool
+    until_ms: int
+    renewals: str
+    client_id: str
+    run_id: str
+    cause: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def room(self) -> str:
+        """The worker's own unacked hash at the broker; empty where the broker has none."""
+        return str(self.facts.get("room", "") or "")
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The ledger's answer to a heartbeat."""
+
+    reply: Reply
+    #: Claims taken from this worker that it has not acknowledged: task id -> attempt.
+    taken: Mapping[str, int]
+
+
+@dataclass
+class SweepReport:
+    """What one pass did.  Counts; times in seconds."""
+
+    declared: int = 0
+    lost: int = 0
+    returned: int = 0
+    resent: int = 0
+    buried: int = 0
+    dropped: int = 0
+    trimmed: int = 0
+    looked_at: int = 0
+    oldest_overdue_seconds: float = 0.0
+    duration_seconds: float = 0.0
+    is_full: bool = False
+
+    def as_dict(self) -> dict[str, float | int | bool]:
+        """The counts, for logs and programs."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
