@@ -1,0 +1,98 @@
+"""Servers for all tests: real ones, on loopback, ended whatever happens."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.support.effects import Effects
+from tests.support.processes import CeleryProcess
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+
+LOG_LINES = 60
+
+PROCESSES: pytest.StashKey[list[CeleryProcess]] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A `timeout` or a CI runner ends us by SIGTERM, which alone would leave every worker behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Attach the end of each process's log to the report of a test that failed."""
+    report = yield
+    if report.failed:
+        for process in item.stash.get(PROCESSES, []):
+            tail = process.log_text(last_lines=LOG_LINES)
+            report.sections.append((f"log of {process.name} ({process.pid})", tail))
+    return report
+
+
+@pytest.fixture
+def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RedisServer]]:
+    """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`."""
+    servers: list[RedisServer] = []
+
+    def start(options: Mapping[str, str] | None = None) -> RedisServer:
+        server = RedisServer(tmp_path_factory.mktemp("redis"), options)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """A server of this test's own, with an append-only file, that it may stop or kill."""
+    return start_redis()
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[RedisProxy]:
+    """A proxy in front of `redis_server` that can lose requests, replies or the network."""
+    with RedisProxy(redis_server.port) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("shared"), {"appendonly": "no"}) as server:
+        yield server
+
+
+@pytest.fixture
+def shared_redis(_shared_server: RedisServer) -> Iterator[redis.Redis]:
+    """A client of database 0 of a server that all tests share, empty at the start of each.
+
+    For tests of the ledger and the like, which neither stop the server nor fill it for others.
+    """
+    with _shared_server.client() as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+def effects(_shared_server: RedisServer) -> Iterator[Effects]:
+    """What the project's tasks did, kept apart from broker and ledger."""
+    with _shared_server.client(db=15) as client:
+        found = Effects(client)
+        found.clear()
+        yield found
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """Where this test's processes write their logs."""
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    return directory

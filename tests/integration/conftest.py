@@ -1,0 +1,177 @@
+"""A project to run: its app in this process, its workers and beats as processes of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery import Celery
+from celery.result import AsyncResult
+
+from tests.conftest import PROCESSES
+from tests.integration.project.factory import Settings, create_app
+from tests.support.effects import Effects
+from tests.support.processes import Beat, CeleryProcess, Worker
+from tests.support.redis_server import RedisServer
+
+APP = "tests.integration.project.app"
+
+SWEEP_SCHEDULE = {"sweep": {"task": "celery_reliable.sweep", "schedule": 2.0}}
+
+
+class Project:
+    """The project's settings, and an app of this process that publishes by them."""
+
+    def __init__(self, settings: Settings, effects: Effects) -> None:
+        self.settings = settings
+        self.effects = effects
+        self.app: Celery = create_app(settings)
+
+    def with_settings(self, **changes: Any) -> Project:
+        """The same project with other settings, such as `broker_url=proxy.url()`.
+
+        The processes started from now on do not change by it: pass it to `start_worker`.
+        """
+        return Project(replace(self.settings, **changes), self.effects)
+
+    def task(self, name: str) -> Any:
+        """The task of this name (a function of the project's `tasks` module)."""
+        return self.app.tasks[f"project.{name}"]
+
+    def send(self, name: str, *args: Any, **options: Any) -> AsyncResult[Any]:
+        """Publish a task with these arguments; `options` are those of `apply_async`."""
+        return self.task(name).apply_async(args, **options)
+
+    def environ(self, ready_key: str, extra: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a process of this project."""
+        own = {**self.settings.to_environ(), "READY_KEY": ready_key}
+        return {**os.environ, **own, **extra}
+
+    def close(self) -> None:
+        self.app.close()
+        self.app.effects.client.close()
+
+
+@pytest.fixture
+def settings(redis_server: RedisServer, effects: Effects) -> Settings:
+    """The project's settings: broker, results and ledger on this test's own server."""
+    pool = effects.client.connection_pool.connection_kwargs
+    return Settings(
+        broker_url=redis_server.url(),
+        result_url=redis_server.url(1),
+        effects_url=f"redis://{pool['host']}:{pool['port']}/{pool['db']}",
+    )
+
+
+@pytest.fixture
+def project(settings: Settings, effects: Effects) -> Iterator[Project]:
+    """The project with ReliableTask; override `settings` in a test module to change it."""
+    running = Project(settings, effects)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def stock_project(settings: Settings, effects: Effects) -> Iterator[Project]:
+    """The same project with Celery's own base and `acks_late`."""
+    running = Project(replace(settings, stock=True), effects)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def processes(request: pytest.FixtureRequest) -> Iterator[list[CeleryProcess]]:
+    """Every process of this test: ended after it, and reported when it failed."""
+    started: list[CeleryProcess] = []
+    request.node.stash[PROCESSES] = started
+    yield started
+    for process in started:
+        process.end()
+
+
+@pytest.fixture
+def start_worker(
+    request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
+) -> Callable[..., Worker]:
+    """Start a worker of `project` and wait until it is ready.
+
+    With `wait=False` several start side by side; call `wait_until_ready` on each. `project`
+    names another Project, `app` another module, `environ` adds to the environment, and
+    `options` to the command line.
+    """
+
+    def start(
+        name: str = "worker",
+        *,
+        project: Project | None = None,
+        app: str = APP,
+        concurrency: int = 2,
+        pool: str = "prefork",
+        options: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> Worker:
+        chosen = project or request.getfixturevalue("project")
+        ready_key = f"ready:{uuid4()}"
+        worker = Worker(
+            name,
+            app=app,
+            environ=chosen.environ(ready_key, environ or {}),
+            log_path=log_directory / f"{len(processes)}-{name}.log",
+            is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
+            concurrency=concurrency,
+            pool=pool,
+            options=options,
+        )
+        processes.append(worker)
+        if wait:
+            worker.wait_until_ready()
+        return worker
+
+    return start
+
+
+@pytest.fixture
+def start_beat(
+    request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
+) -> Callable[..., Beat]:
+    """Start a beat of `project`, with the sweep in its schedule, and wait until it is ready."""
+
+    def start(
+        name: str = "beat",
+        *,
+        project: Project | None = None,
+        app: str = APP,
+        schedule: Mapping[str, Any] | None = None,
+        options: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> Beat:
+        chosen = project or request.getfixturevalue("project")
+        entries = SWEEP_SCHEDULE if schedule is None else dict(schedule)
+        settings = replace(
+            chosen.settings, celery={**chosen.settings.celery, "beat_schedule": entries}
+        )
+        ready_key = f"ready:{uuid4()}"
+        beat = Beat(
+            name,
+            app=app,
+            environ={
+                **chosen.environ(ready_key, environ or {}),
+                "CELERY_SETTINGS": settings.to_environ()["CELERY_SETTINGS"],
+            },
+            log_path=log_directory / f"{len(processes)}-{name}.log",
+            is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
+            options=options,
+        )
+        processes.append(beat)
+        if wait:
+            beat.wait_until_ready()
+        return beat
+
+    return start

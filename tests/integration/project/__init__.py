@@ -1,0 +1,1 @@
+"""A small Celery project without Django, run by real workers in the integration tests."""

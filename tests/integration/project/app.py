@@ -1,0 +1,19 @@
+"""The module that workers and beats of the tests are started with (`celery -A`)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery.signals import beat_init, worker_ready
+
+from tests.integration.project.factory import Settings, create_app
+
+app = create_app(Settings.from_environ(os.environ))
+app.set_current()
+
+
+@worker_ready.connect
+@beat_init.connect
+def tell_that_it_is_up(**_: Any) -> None:
+    app.effects.client.set(os.environ["READY_KEY"], os.getpid())

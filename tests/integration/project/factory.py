@@ -1,0 +1,82 @@
+"""Builds the project's Celery app: in workers from their environment, in tests in-process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from celery import Celery, Task
+
+from tests.integration.project import tasks
+from tests.support.effects import Effects
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a process of the project is told; `to_environ` and `from_environ` carry it over.
+
+    `reliable` is `app.conf.reliable`, `celery` are further settings of Celery by their lower-case
+    names. With `stock` the same tasks have Celery's own base and `acks_late`: what the package
+    is there to better.
+    """
+
+    broker_url: str
+    effects_url: str
+    result_url: str | None = None
+    reliable: Mapping[str, Any] = field(default_factory=dict)
+    celery: Mapping[str, Any] = field(default_factory=dict)
+    stock: bool = False
+
+    def to_environ(self) -> dict[str, str]:
+        return {
+            "BROKER_URL": self.broker_url,
+            "EFFECTS_URL": self.effects_url,
+            "RESULT_URL": self.result_url or "",
+            "RELIABLE": json.dumps(dict(self.reliable)),
+            "CELERY_SETTINGS": json.dumps(dict(self.celery)),
+            "STOCK": "yes" if self.stock else "",
+        }
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> Settings:
+        return cls(
+            broker_url=environ["BROKER_URL"],
+            effects_url=environ["EFFECTS_URL"],
+            result_url=environ["RESULT_URL"] or None,
+            reliable=json.loads(environ["RELIABLE"]),
+            celery=json.loads(environ["CELERY_SETTINGS"]),
+            stock=bool(environ["STOCK"]),
+        )
+
+
+def create_app(settings: Settings) -> Celery:
+    """A Celery app with the project's tasks, named `project.<function>`; not the current app."""
+    app = Celery(
+        "project", broker=settings.broker_url, backend=settings.result_url, set_as_current=False
+    )
+    app.conf.broker_connection_retry_on_startup = True
+    app.conf.worker_hijack_root_logger = True
+    app.conf.reliable = dict(settings.reliable)
+    app.conf.update(settings.celery)
+    app.effects = Effects(redis.Redis.from_url(settings.effects_url))
+    for body, options in tasks.RELIABLE:
+        _register(app, body, **_base(settings, options))
+    for body in tasks.PLAIN:
+        _register(app, body)
+    return app
+
+
+def _base(settings: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
+    if settings.stock:
+        return {"base": Task, "acks_late": True, "reject_on_worker_lost": True}
+    from celery_reliable import ReliableTask
+
+    return {"base": ReliableTask, **options}
+
+
+def _register(app: Celery, body: Any, **options: Any) -> None:
+    # Not shared: a shared task would turn up in the app of every later test of this process.
+    app.task(body, bind=True, shared=False, name=f"project.{body.__name__}", **options)

@@ -1,0 +1,178 @@
+"""The bodies of the project's tasks: each writes its run down and does what a test asks of it.
+
+They are plain functions here, so that one module can make them tasks of any app and of any base.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from celery import chain
+
+from tests.support.effects import RunRecorder
+
+TICK_SECONDS = 0.025
+
+# A task that waits for a gate which no test opens must not outlive the test run.
+GATE_SECONDS = 180.0
+
+
+class Broken(Exception):
+    """What the tasks raise when told to fail."""
+
+
+def work(self: Any, seconds: float) -> str:
+    """Take so long."""
+    with self.app.effects.run(self) as run:
+        _pass_time(run, seconds)
+    return "worked"
+
+
+def gate(self: Any, name: str) -> str:
+    """Run until the test opens the gate of this name."""
+    with self.app.effects.run(self) as run:
+        _wait_at_gate(self, run, name)
+    return name
+
+
+def plain_gate(self: Any, name: str) -> str:
+    """`gate` as a task of stock Celery."""
+    return gate(self, name)
+
+
+def plain_work(self: Any, seconds: float) -> str:
+    """`work` as a task of stock Celery."""
+    return work(self, seconds)
+
+
+def poison(self: Any) -> None:
+    """Kill the process that runs it, every time."""
+    self.app.effects.start(self)
+    _kill_own_process()
+
+
+def poison_times(self: Any, times: int) -> str:
+    """Kill the process that runs it in the first runs, then finish."""
+    return follow(self, ["kill"] * times + ["finish"])
+
+
+def flaky(self: Any, times: int, countdown: float = 0, max_retries: int | None = 3) -> str:
+    """Ask for a retry so many times, then finish."""
+    return follow(self, ["retry"] * times + ["finish"], countdown, max_retries)
+
+
+def failing(self: Any, message: str = "as told") -> None:
+    """Raise Broken."""
+    with self.app.effects.run(self):
+        raise Broken(message)
+
+
+def follow(
+    self: Any, steps: Sequence[str], countdown: float = 0, max_retries: int | None = 3
+) -> str:
+    """Do in run n what step n says, the last step from then on.
+
+    A step is `kill`, `retry`, `fail`, `finish`, or `gate:NAME` (wait there, then finish).
+    """
+    with self.app.effects.run(self) as run:
+        step = steps[min(run.number, len(steps)) - 1]
+        if step == "kill":
+            _kill_own_process()
+        elif step == "retry":
+            raise self.retry(countdown=countdown, max_retries=max_retries)
+        elif step == "fail":
+            raise Broken(f"in run {run.number}")
+        elif step.startswith("gate:"):
+            _wait_at_gate(self, run, step.removeprefix("gate:"))
+        elif step != "finish":
+            raise ValueError(f"no such step: {step}")
+    return f"run {run.number}"
+
+
+def locked(self: Any, object_id: str, seconds: float) -> str:
+    """Take so long, with the object to itself; a conflict is skipped."""
+    with self.app.effects.run(self, object_id) as run:
+        _pass_time(run, seconds)
+    return object_id
+
+
+def locked_retry(self: Any, object_id: str, seconds: float) -> str:
+    """`locked`, but a conflict is retried."""
+    return locked(self, object_id, seconds)
+
+
+def locked_fail(self: Any, object_id: str, seconds: float) -> str:
+    """`locked`, but a conflict fails."""
+    return locked(self, object_id, seconds)
+
+
+def locked_gate(self: Any, object_id: str, name: str) -> str:
+    """`gate`, with the object to itself; a conflict is skipped."""
+    with self.app.effects.run(self, object_id) as run:
+        _wait_at_gate(self, run, name)
+    return object_id
+
+
+def add(self: Any, left: int, right: int) -> int:
+    """A link of a chain, or a member of a group."""
+    with self.app.effects.run(self):
+        return left + right
+
+
+def total(self: Any, numbers: Sequence[int]) -> int:
+    """The body of a chord."""
+    with self.app.effects.run(self):
+        return sum(numbers)
+
+
+def replaced(self: Any, numbers: Sequence[int]) -> None:
+    """Replace itself by a chain that adds the numbers up."""
+    first, second, *rest = numbers
+    with self.app.effects.run(self):
+        sums = self.app.tasks["project.add"]
+        raise self.replace(chain(sums.s(first, second), *[sums.s(number) for number in rest]))
+
+
+# Each with the options of ReliableTask that it shows.
+RELIABLE: list[tuple[Any, dict[str, Any]]] = [
+    (work, {}),
+    (gate, {}),
+    (poison, {}),
+    (poison_times, {}),
+    (flaky, {}),
+    (failing, {}),
+    (follow, {}),
+    (locked, {"object_id": "object_id", "on_conflict": "skip"}),
+    (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),
+    (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
+    (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
+    (add, {}),
+    (total, {}),
+    (replaced, {}),
+]
+
+PLAIN: list[Any] = [plain_gate, plain_work]
+
+
+def _pass_time(run: RunRecorder, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, TICK_SECONDS))
+        run.tick()
+
+
+def _wait_at_gate(task: Any, run: RunRecorder, name: str) -> None:
+    until = time.monotonic() + GATE_SECONDS
+    while not task.app.effects.is_open(name):
+        if time.monotonic() > until:
+            raise TimeoutError(f"nobody opened the gate {name!r} within {GATE_SECONDS:g} s")
+        time.sleep(TICK_SECONDS)
+        run.tick()
+
+
+def _kill_own_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,124 @@
+"""The harness itself, on stock tasks: what it starts is ready, and what it ends is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.factory import Settings
+from tests.support.effects import Effects
+from tests.support.processes import Beat, CeleryProcess, Worker
+from tests.support.proxy import RedisProxy
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, stock=True)
+
+
+def gone(pids: list[int]) -> bool:
+    return all(
+        not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        for pid in pids
+    )
+
+
+def test_a_killed_worker_leaves_nothing(
+    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+) -> None:
+    worker = start_worker("doomed")
+    sent = project.send("gate", "never")
+    other = project.send("work", 0.1)
+    wait_for(lambda: effects.finished(other.id), 20, "the short task")
+    (run,) = wait_for(lambda: effects.runs(sent.id), 20, "the task to start")
+    assert run.pid in worker.children()
+    assert run.worker.startswith("doomed@")
+    assert len(worker.children()) == 2
+    everything = [worker.pid, *worker.children()]
+    worker.kill_group()
+    assert gone(everything)
+    assert worker.survivors() == []
+    assert effects.runs(sent.id)[0].ended_at is None
+    assert effects.overlaps() == []
+    assert project.send("work", 0).id  # the broker is alive, nobody consumes
+
+
+def test_children_frozen_killed_and_left_behind_are_all_ended(
+    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+) -> None:
+    worker = start_worker("battered")
+    sent = project.send("gate", "door")
+    (run,) = wait_for(lambda: effects.runs(sent.id), 20, "the task to start")
+
+    worker.freeze()
+    frozen_at = wait_for(lambda: effects.runs(sent.id)[0].alive_at, 5, "a sign of life")
+    assert psutil.Process(run.pid).status() == psutil.STATUS_STOPPED
+    worker.thaw()
+    wait_for(lambda: effects.runs(sent.id)[0].alive_at > frozen_at, 5, "it to go on")
+
+    # reject_on_worker_lost: stock Celery sends the task back when its child dies.
+    worker.kill_child(run.pid)
+    wait_for(lambda: len(effects.starts(sent.id)) == 2, 20, "a second run")
+    assert effects.overlaps(sent.id) == []
+    children = worker.children()
+    worker.kill_main()
+    worker.end()
+    assert gone([worker.pid, *children])
+
+
+def test_overlaps_are_seen(
+    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+) -> None:
+    start_worker("busy", pool="threads", concurrency=3)
+    ids = [project.send("locked_gate", "thing", "door").id for _ in range(2)]
+    wait_for(lambda: len(effects.runs("thing")) == 2, 20, "both runs")
+    wait_for(lambda: effects.overlaps("thing"), 5, "their overlap")
+    effects.open_gate("door")
+    wait_for(lambda: len(effects.finished("thing")) == 2, 20, "their ends")
+    assert effects.overlaps() == []
+    assert {run.task_id for run in effects.runs()} == set(ids)
+
+
+def test_steps_are_followed(
+    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+) -> None:
+    worker = start_worker("obedient", concurrency=1)
+    steps = project.send("follow", ["retry", "kill", "finish"])
+    assert steps.get(timeout=30) == "run 3"
+    assert [run.outcome for run in effects.runs(steps.id)] == ["Retry", None, "finished"]
+    assert project.send("replaced", [1, 2, 3]).get(timeout=30) == 6
+    assert worker.stop() == 0
+    assert worker.survivors() == []
+
+
+def test_a_worker_works_through_the_proxy_and_beat_sends(
+    project: Project,
+    effects: Effects,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    start_beat: Callable[..., Beat],
+) -> None:
+    behind = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
+    pops = proxy.watch("BRPOP")
+    start_worker("remote", project=behind, pool="solo", concurrency=1, wait=False)
+    schedule = {"often": {"task": "project.work", "schedule": 0.2, "args": [0]}}
+    beat = start_beat(schedule=schedule)
+    wait_for(lambda: len(effects.finished()) >= 2, 30, "two tasks sent by beat")
+    assert pops.matched
+    beat.end()
+    assert beat.survivors() == []
+
+
+def test_a_worker_that_ends_before_it_is_ready_is_reported_with_its_log(
+    start_worker: Callable[..., Worker], processes: list[CeleryProcess]
+) -> None:
+    with pytest.raises(AssertionError, match="before it was ready") as caught:
+        start_worker("broken", app="tests.integration.project.nowhere")
+    assert "nowhere" in str(caught.value)
+    assert os.path.getsize(processes[0].log_path)

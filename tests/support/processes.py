@@ -1,0 +1,237 @@
+"""Celery workers and beats as real processes, to be killed and frozen, and always ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from tests.support.waiting import wait_for
+
+READY_SECONDS = 45.0
+STOP_SECONDS = 45.0
+GONE_SECONDS = 10.0
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class CeleryProcess:
+    """One `python -m celery -A APP ...` in a session and process group of its own.
+
+    Its output goes to `log_path`, which is for reports of failures and never for decisions.
+    `is_ready` says whether the process has told that it is up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        app: str,
+        environ: Mapping[str, str],
+        log_path: Path,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._is_ready = is_ready
+        self._strays: set[psutil.Process] = set()
+        search_path = os.pathsep.join(filter(None, [str(REPOSITORY), environ.get("PYTHONPATH")]))
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", app, *arguments],
+                cwd=log_path.parent,
+                env={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The main process, which also leads the process group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
+
+    @property
+    def is_running(self) -> bool:
+        return self.exit_code is None
+
+    def wait_until_ready(self, timeout_seconds: float = READY_SECONDS) -> None:
+        """Wait until it has said that it is up; fail at once if it ended instead."""
+        wait_for(self._ready_or_raise, timeout_seconds, f"{self.name} to be ready")
+
+    def wait_until_ended(self, timeout_seconds: float = STOP_SECONDS) -> int:
+        """Wait until the main process has ended by itself, and return its exit code."""
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} still runs after {timeout_seconds:g} s") from None
+
+    def children(self) -> list[int]:
+        """The pids of the main process's own children: a prefork worker's pool."""
+        try:
+            return [
+                child.pid
+                for child in psutil.Process(self.pid).children()
+                if child.status() != psutil.STATUS_ZOMBIE
+            ]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill_group(self) -> None:
+        """SIGKILL to the main process and all it started, at once: the node is gone."""
+        self._note_strays()
+        self._signal_group(signal.SIGKILL)
+        self._process.wait(GONE_SECONDS)
+        wait_for(lambda: not self.survivors(), GONE_SECONDS, f"the end of all of {self.name}")
+
+    def kill_main(self) -> None:
+        """SIGKILL to the main process only; its children notice in their own time."""
+        self._note_strays()
+        self._process.kill()
+        self._process.wait(GONE_SECONDS)
+
+    def kill_child(self, pid: int) -> None:
+        """SIGKILL to one child. Raises ValueError if `pid` is not a child of this process."""
+        if pid not in self.children():
+            raise ValueError(f"{pid} is no child of {self.name} ({self.pid})")
+        os.kill(pid, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """SIGSTOP to the whole group: connections stay open, nothing moves."""
+        self._signal_group(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT to the whole group."""
+        self._signal_group(signal.SIGCONT)
+
+    def signal_main(self, number: signal.Signals) -> None:
+        """Send one signal to the main process, as an operator does."""
+        self._process.send_signal(number)
+
+    def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
+        """SIGTERM to the main process, wait for its end, and return its exit code."""
+        self._note_strays()
+        self.signal_main(signal.SIGTERM)
+        return self.wait_until_ended(timeout_seconds)
+
+    def log_text(self, last_lines: int | None = None) -> str:
+        """What it printed, or the end of it: for a person who reads a failed test's report."""
+        if not self.log_path.exists():
+            return ""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return "\n".join(lines if last_lines is None else lines[-last_lines:])
+
+    def survivors(self) -> list[int]:
+        """The pids of its group, and of what left its group, that have not ended."""
+        found = {pid for pid in psutil.pids() if self._is_member(pid)}
+        found |= {process.pid for process in self._strays if process.is_running()}
+        return sorted(pid for pid in found if not _has_ended(pid))
+
+    def end(self) -> None:
+        """Kill whatever is left, and make sure that nothing is."""
+        self._note_strays()
+        if self.is_running:
+            self._signal_group(signal.SIGKILL)
+            self._process.wait(GONE_SECONDS)
+        wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
+
+    def _ready_or_raise(self) -> bool:
+        if not self.is_running:
+            raise AssertionError(
+                f"{self.name} ended with {self.exit_code} before it was ready:\n"
+                f"{self.log_text(last_lines=40)}"
+            )
+        return self._is_ready()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        # Only while the main process is not reaped can its pid not name somebody else's group.
+        if self.is_running:
+            os.killpg(self.pid, number)
+            return
+        for pid in self.survivors():
+            os.kill(pid, number)
+
+    def _kill_survivors(self) -> bool:
+        survivors = self.survivors()
+        for pid in survivors:
+            os.kill(pid, signal.SIGKILL)
+        return not survivors
+
+    def _note_strays(self) -> None:
+        try:
+            self._strays.update(psutil.Process(self.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            pass
+
+    def _is_member(self, pid: int) -> bool:
+        try:
+            return os.getsid(pid) == self.pid
+        except ProcessLookupError:
+            return False
+
+
+class Worker(CeleryProcess):
+    """A worker of Celery's own command line, in Celery's own defaults but for the pool's size."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        app: str,
+        environ: Mapping[str, str],
+        log_path: Path,
+        is_ready: Callable[[], bool],
+        concurrency: int = 2,
+        pool: str = "prefork",
+        options: Sequence[str] = (),
+    ) -> None:
+        arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency), "-P", pool]
+        arguments += ["--loglevel", "INFO", *options]
+        super().__init__(
+            name, arguments, app=app, environ=environ, log_path=log_path, is_ready=is_ready
+        )
+
+
+class Beat(CeleryProcess):
+    """A beat that keeps its schedule file beside its log."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        app: str,
+        environ: Mapping[str, str],
+        log_path: Path,
+        is_ready: Callable[[], bool],
+        options: Sequence[str] = (),
+    ) -> None:
+        schedule = log_path.with_suffix(".schedule")
+        arguments = ["beat", "--schedule", str(schedule), "--pidfile=", "--loglevel", "INFO"]
+        super().__init__(
+            name,
+            [*arguments, *options],
+            app=app,
+            environ=environ,
+            log_path=log_path,
+            is_ready=is_ready,
+        )
+
+
+def _has_ended(pid: int) -> bool:
+    # A killed orphan stays a zombie where nobody reaps, as in a container without an init.
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

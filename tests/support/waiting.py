@@ -1,0 +1,30 @@
+"""Waiting for something to become true, never for time to pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.025
+
+
+def wait_for(condition: Callable[[], T], timeout_seconds: float, what: str) -> T:
+    """Call `condition` until its answer is true and return that answer.
+
+    Raises AssertionError, with `what` and the last answer, when `timeout_seconds` have gone by.
+    The condition is asked once more after the deadline, so that a slow poll is not a failure.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        is_last = time.monotonic() >= deadline
+        value = condition()
+        if value:
+            return value
+        if is_last:
+            raise AssertionError(
+                f"waited {timeout_seconds:g} s in vain for {what}; last seen: {value!r}"
+            )
+        time.sleep(POLL_SECONDS)
