@@ -18,7 +18,7 @@ from celery_reliable.exceptions import ConfigurationError
 __all__ = ["REDIS_SCHEMES", "ReliableConfig", "sanitized_url"]
 
 #: What a `REDIS_URL` may begin with.
-REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "sentinel")
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "sentinel")
 
 _DAY_SECONDS: Final = 24 * 60 * 60.0
 # Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
@@ -105,7 +105,10 @@ class ReliableConfig:
             return cls()
         if not isinstance(mapping, Mapping):
             raise _configuration_error(
-                [f"expected a dictionary of settings, got {_shown(mapping)}. Write {{}} for none."]
+                [
+                    f"expected a dictionary of settings, got a {type(mapping).__name__}. "
+                    "Leave it out to have all defaults."
+                ]
             )
         names = {item.name.upper(): item.name for item in fields(cls)}
         problems = [_unknown_name(name, names) for name in mapping if name not in names]
@@ -256,8 +259,6 @@ def _expected_url(value: object) -> str | None:
     scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else ""
     if scheme in REDIS_SCHEMES:
         return None
-    if scheme == "redis+socket":
-        return "the URL of a Redis; that of a socket begins with unix://"
     known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
     return f"the URL of a Redis (beginning with one of {known}), or None for the broker's"
 
@@ -267,10 +268,6 @@ def _unknown_name(name: object, names: Mapping[str, str]) -> str:
     if near:
         return f"there is no setting {name!r}. Did you mean {near[0]!r}?"
     return f"there is no setting {name!r}. The settings are {', '.join(names)}."
-
-
-def _shown(value: object) -> str:
-    return f"{value!r} ({type(value).__name__})"
 
 
 def _shown_value(name: str, value: object) -> str:

@@ -1,0 +1,258 @@
+"""Facts about a server or an app, checked against what the ledger needs.
+
+Pure: whoever can see the facts hands them in, and decides what to do with the findings. A fact
+that could not be read (managed servers hide some) is `None`, and nothing is found about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from celery_reliable.exceptions import ConfigurationError
+
+__all__ = [
+    "AppFacts",
+    "Finding",
+    "ServerFacts",
+    "check_app",
+    "check_server",
+    "raise_for",
+]
+
+#: The oldest server that has every command in use (`CLIENT LIST ID`, `BLMOVE`).
+_LEAST_VERSION = (6, 2)
+
+#: The transports that put a Redis behind the broker, so that the ledger can be there too.
+_REDIS_TRANSPORTS = frozenset({"redis", "rediss", "redis+socket", "unix", "sentinel"})
+
+#: Celery's own default on Redis.
+_DEFAULT_VISIBILITY_TIMEOUT_SECONDS = 3600.0
+
+_OWN_REDIS = "give the ledger a Redis of its own by REDIS_URL in CELERY_RELIABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or may be.
+
+    Attributes:
+        id: a stable name, for silencing and for tests.
+        level: with an "error" the package must not start; a "warning" is told and lived with.
+        message: what is the case, with names and values.
+        hint: what to change.
+    """
+
+    id: str
+    level: Literal["error", "warning"]
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What is known of the Redis that holds the ledger.
+
+    Attributes:
+        version: as the server says it, "6.2.14".
+        role: "master" or "slave", in Redis's words.
+        maxmemory: limit in bytes; 0 for none.
+        maxmemory_policy: what happens at the limit.
+        appendonly: whether an append-only file is written.
+        save: the snapshot rule as `CONFIG GET save` gives it; empty for none.
+    """
+
+    version: str | None = None
+    role: str | None = None
+    maxmemory: int | None = None
+    maxmemory_policy: str | None = None
+    appendonly: bool | None = None
+    save: str | None = None
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, object], *, save: str | None = None) -> ServerFacts:
+        """Read the facts from the fields of `INFO`, as text or as a client parsed them.
+
+        `INFO` does not tell `save`; it needs `CONFIG GET`, which not every server allows.
+        """
+
+        def text(name: str) -> str | None:
+            value = info.get(name)
+            return None if value is None else str(value)
+
+        limit, append = text("maxmemory"), text("aof_enabled")
+        return cls(
+            version=text("redis_version"),
+            role=text("role"),
+            maxmemory=None if limit is None else int(limit),
+            maxmemory_policy=text("maxmemory_policy"),
+            appendonly=None if append is None else append == "1",
+            save=save,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppFacts:
+    """What is known of a Celery app.
+
+    Attributes:
+        broker_transport: the scheme of the broker's URL.
+        redis_url_given: whether `REDIS_URL` is set.
+        cache: the alias that `CACHE` names.
+        visibility_timeout_seconds: from the broker's transport options; `None` for the default.
+        plain_time_limits: hard time limit in seconds of each task without protection that
+            acknowledges late, by task name.
+        plain_requeued_when_lost: names of the tasks without protection that acknowledge late and
+            are requeued when their process is killed.
+    """
+
+    broker_transport: str
+    redis_url_given: bool = False
+    cache: str | None = None
+    visibility_timeout_seconds: float | None = None
+    plain_time_limits: Mapping[str, float] | None = None
+    plain_requeued_when_lost: tuple[str, ...] = ()
+
+
+def check_server(facts: ServerFacts) -> list[Finding]:
+    """Return what keeps this server from holding a ledger, and what weakens one there."""
+    return [
+        *_server_version(facts),
+        *_server_role(facts),
+        *_server_eviction(facts),
+        *_server_durability(facts),
+    ]
+
+
+def check_app(facts: AppFacts) -> list[Finding]:
+    """Return what keeps this app from being protected, and which plain tasks are at risk."""
+    return [*_ledger_place(facts), *_plain_tasks(facts)]
+
+
+def raise_for(findings: Iterable[Finding]) -> list[Finding]:
+    """Raise for the errors among `findings`, all in one; return the warnings.
+
+    Raises:
+        ConfigurationError: with one paragraph per error.
+    """
+    found = list(findings)
+    problems = tuple(f"{item.message} {item.hint}" for item in found if item.level == "error")
+    if problems:
+        raise ConfigurationError("\n\n".join(problems), problems=problems)
+    return found
+
+
+def _server_version(facts: ServerFacts) -> Iterator[Finding]:
+    numbers = (facts.version or "").split(".")[:2]
+    # What is no version of Redis's kind says nothing about the commands.
+    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
+        return
+    if tuple(int(number) for number in numbers) < _LEAST_VERSION:
+        least = ".".join(str(number) for number in _LEAST_VERSION)
+        yield Finding(
+            "celery_reliable.redis_too_old",
+            "error",
+            f"The ledger's Redis is version {facts.version}; {least} is the oldest that will do.",
+            f"Upgrade it, or {_OWN_REDIS}.",
+        )
+
+
+def _server_role(facts: ServerFacts) -> Iterator[Finding]:
+    if facts.role in ("slave", "replica"):
+        yield Finding(
+            "celery_reliable.redis_is_replica",
+            "error",
+            "The ledger's Redis is a replica, which takes no writes.",
+            "Let the URL name the primary, or name the Sentinels (sentinel://) that know it.",
+        )
+
+
+def _server_eviction(facts: ServerFacts) -> Iterator[Finding]:
+    policy = facts.maxmemory_policy
+    if policy is None or policy == "noeviction":
+        return
+    way_out = f"Run `CONFIG SET maxmemory-policy noeviction` (and set it in redis.conf), or {_OWN_REDIS}."
+    if facts.maxmemory == 0:
+        yield Finding(
+            "celery_reliable.redis_would_evict",
+            "warning",
+            f"The ledger's Redis has maxmemory-policy {policy}. It has no maxmemory yet; once it "
+            "gets one, it may throw records away, and with them tasks.",
+            way_out,
+        )
+    elif facts.maxmemory is not None:
+        yield Finding(
+            "celery_reliable.redis_evicts",
+            "error",
+            f"The ledger's Redis has maxmemory {facts.maxmemory} and maxmemory-policy {policy}: "
+            "when memory runs out it throws records away, and with them tasks.",
+            way_out,
+        )
+
+
+def _server_durability(facts: ServerFacts) -> Iterator[Finding]:
+    if facts.appendonly is False and facts.save is not None and not facts.save.strip(' "'):
+        yield Finding(
+            "celery_reliable.redis_not_durable",
+            "warning",
+            "The ledger's Redis writes neither an append-only file nor snapshots: when it "
+            "restarts, every task is gone. A task is as durable as the Redis that holds it.",
+            "Set `appendonly yes` in redis.conf.",
+        )
+
+
+def _ledger_place(facts: AppFacts) -> Iterator[Finding]:
+    given = facts.redis_url_given or facts.cache is not None
+    if not given and facts.broker_transport not in _REDIS_TRANSPORTS:
+        yield Finding(
+            "celery_reliable.no_redis",
+            "error",
+            f"The broker is {facts.broker_transport!r}, which is no Redis, and CELERY_RELIABLE "
+            "(app.conf.reliable without Django) does not say where the ledger's Redis is.",
+            "Set REDIS_URL there, or CACHE to the alias of a django-redis cache.",
+        )
+    if facts.cache is not None:
+        yield Finding(
+            "celery_reliable.cache_can_be_cleared",
+            "warning",
+            f"The ledger is on the Redis of the cache {facts.cache!r}: cache.clear() empties that "
+            "database, records included.",
+            "Set REDIS_URL instead of CACHE, at least with another database number.",
+        )
+
+
+def _plain_tasks(facts: AppFacts) -> Iterator[Finding]:
+    if facts.plain_requeued_when_lost:
+        yield Finding(
+            "celery_reliable.plain_task_in_circles",
+            "warning",
+            f"Plain tasks with acks_late and reject_on_worker_lost: "
+            f"{_listed(facts.plain_requeued_when_lost)}. One that kills its process is requeued "
+            "without end.",
+            "Give them base=ReliableTask, or switch reject_on_worker_lost off.",
+        )
+    if facts.broker_transport not in _REDIS_TRANSPORTS:
+        return
+    timeout = facts.visibility_timeout_seconds
+    if timeout is None:
+        timeout = _DEFAULT_VISIBILITY_TIMEOUT_SECONDS
+    limits = facts.plain_time_limits or {}
+    longer = sorted(name for name, limit in limits.items() if limit > timeout)
+    if longer:
+        longest = max(limits[name] for name in longer)
+        yield Finding(
+            "celery_reliable.plain_task_outlives_visibility",
+            "warning",
+            f"visibility_timeout is {timeout:g} seconds, and plain tasks with acks_late may run "
+            f"for up to {longest:g}: {_listed(longer)}. Workers without celery_reliable would "
+            "start them a second time meanwhile.",
+            f"Set visibility_timeout in broker_transport_options to more than {longest:g}, or "
+            "give the tasks base=ReliableTask.",
+        )
+
+
+def _listed(names: Iterable[str], at_most: int = 5) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - at_most
+    return ", ".join(ordered[:at_most]) + (f" and {more} more" if more > 0 else "")

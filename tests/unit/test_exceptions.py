@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from celery.backends.base import Backend
+
+from celery_reliable import exceptions
+from celery_reliable.exceptions import (
+    ConfigurationError,
+    LedgerRefused,
+    LedgerUnavailable,
+    ObjectBusy,
+    ObjectIdError,
+    PublishUnknown,
+    ReliableError,
+    UnknownDeadLetter,
+)
+
+WITH_FACTS = [
+    ReliableError(),
+    ConfigurationError("A and B", problems=("A", "B")),
+    ObjectIdError(task_name="proj.add"),
+    ObjectBusy(object_id="7", holder="an-id"),
+    LedgerUnavailable(operation="claim"),
+    LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
+    PublishUnknown(task_id="an-id"),
+    UnknownDeadLetter(task_id="an-id"),
+]
+
+each_error = pytest.mark.parametrize("error", WITH_FACTS, ids=lambda error: type(error).__name__)
+
+
+def test_the_list_above_is_whole():
+    assert sorted(type(error).__name__ for error in WITH_FACTS) == exceptions.__all__
+
+
+@each_error
+def test_every_error_has_the_one_root(error):
+    assert isinstance(error, ReliableError)
+
+
+@each_error
+def test_the_docstring_is_the_default_message_on_one_line(error):
+    message = str(type(error)())
+
+    assert message.endswith(".")
+    assert "\n" not in message
+    assert "Attributes" not in message
+
+
+def test_a_subclass_without_a_docstring_still_has_a_message():
+    class Bare(ReliableError):
+        pass
+
+    Bare.__doc__ = None
+
+    assert str(Bare())
+
+
+@each_error
+def test_an_error_survives_the_way_from_child_to_main_process(error):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+@each_error
+def test_an_error_survives_a_json_result_backend(error, celery_app_without_broker):
+    backend = Backend(celery_app_without_broker)
+    stored = json.loads(json.dumps(backend.prepare_exception(error, "json")))
+
+    copy = backend.exception_to_python(stored)
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+
+
+@pytest.fixture
+def celery_app_without_broker():
+    from celery import Celery
+
+    return Celery("test", broker="memory://", set_as_current=False)
+
+
+def test_facts_are_attributes():
+    error = ObjectBusy(object_id=7, holder="an-id")
+
+    assert (error.object_id, error.holder) == ("7", "an-id")
+
+
+def test_a_single_message_is_the_only_problem():
+    assert ConfigurationError("A is wrong").problems == ("A is wrong",)
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"), [(ObjectIdError, ValueError), (UnknownDeadLetter, LookupError)]
+)
+def test_what_a_caller_may_expect_to_catch(error, builtin):
+    assert issubclass(error, builtin)
+
+
+def test_a_lost_ledger_is_not_taken_for_a_lost_broker():
+    # Celery ends a worker's broker connection, or retries a publish, on an OSError.
+    assert not issubclass(LedgerUnavailable, OSError)

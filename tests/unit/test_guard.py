@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.guard import (
+    AppFacts,
+    Finding,
+    ServerFacts,
+    check_app,
+    check_server,
+    raise_for,
+)
+
+GOOD_SERVER = ServerFacts(
+    version="6.2.14",
+    role="master",
+    maxmemory=1 << 30,
+    maxmemory_policy="noeviction",
+    appendonly=True,
+    save="",
+)
+GOOD_APP = AppFacts(broker_transport="redis")
+
+
+def names(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(item.level, item.id.removeprefix("celery_reliable.")) for item in findings]
+
+
+def test_a_good_server_and_a_good_app_have_no_findings():
+    assert check_server(GOOD_SERVER) == []
+    assert check_app(GOOD_APP) == []
+
+
+def test_nothing_is_found_about_what_could_not_be_read():
+    assert check_server(ServerFacts()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"maxmemory_policy": "allkeys-lru"}, [("error", "redis_evicts")]),
+        ({"maxmemory_policy": "volatile-ttl"}, [("error", "redis_evicts")]),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": 0}, [("warning", "redis_would_evict")]),
+        ({"maxmemory": 0}, []),
+        ({"appendonly": False}, [("warning", "redis_not_durable")]),
+        ({"appendonly": False, "save": '""'}, [("warning", "redis_not_durable")]),
+        ({"appendonly": False, "save": "3600 1"}, []),
+        ({"appendonly": False, "save": None}, []),
+        ({"role": "slave"}, [("error", "redis_is_replica")]),
+        ({"version": "6.0.16"}, [("error", "redis_too_old")]),
+        ({"version": "5.0"}, [("error", "redis_too_old")]),
+        ({"version": "6.2.0"}, []),
+        ({"version": "10.0.1"}, []),
+        ({"version": "unstable"}, []),
+    ],
+)
+def test_what_is_found_on_a_server(changed, found):
+    assert names(check_server(replaced(GOOD_SERVER, changed))) == found
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        (AppFacts(broker_transport="amqp"), [("error", "no_redis")]),
+        (AppFacts(broker_transport="amqp", redis_url_given=True), []),
+        (
+            AppFacts(broker_transport="amqp", cache="tasks"),
+            [("warning", "cache_can_be_cleared")],
+        ),
+        (AppFacts(broker_transport="sentinel"), []),
+        (
+            AppFacts(broker_transport="redis", plain_requeued_when_lost=("a.b",)),
+            [("warning", "plain_task_in_circles")],
+        ),
+        (AppFacts(broker_transport="redis", plain_time_limits={"a.b": 3600}), []),
+        (
+            AppFacts(broker_transport="redis", plain_time_limits={"a.b": 3601}),
+            [("warning", "plain_task_outlives_visibility")],
+        ),
+        (
+            AppFacts(
+                broker_transport="redis",
+                plain_time_limits={"a.b": 3601},
+                visibility_timeout_seconds=7200,
+            ),
+            [],
+        ),
+        (
+            AppFacts(
+                broker_transport="amqp", redis_url_given=True, plain_time_limits={"a.b": 99999}
+            ),
+            [],
+        ),
+    ],
+)
+def test_what_is_found_in_an_app(facts, found):
+    assert names(check_app(facts)) == found
+
+
+def test_a_finding_names_names_values_and_the_way_out():
+    (eviction,) = check_server(replaced(GOOD_SERVER, {"maxmemory_policy": "allkeys-lru"}))
+    (outlives,) = check_app(
+        AppFacts(
+            broker_transport="redis",
+            plain_time_limits={"a.slow": 900, "a.slower": 1200, "a.fast": 5},
+            visibility_timeout_seconds=60,
+        )
+    )
+
+    assert "1073741824" in eviction.message
+    assert "allkeys-lru" in eviction.message
+    assert "noeviction" in eviction.hint
+    assert "visibility_timeout is 60 seconds" in outlives.message
+    assert "a.slow, a.slower" in outlives.message
+    assert "a.fast" not in outlives.message
+    assert "more than 1200" in outlives.hint
+
+
+def test_a_long_list_of_tasks_is_cut():
+    facts = AppFacts(
+        broker_transport="redis", plain_requeued_when_lost=tuple(f"a.t{n}" for n in range(9))
+    )
+
+    assert "a.t0, a.t1, a.t2, a.t3, a.t4 and 4 more" in check_app(facts)[0].message
+
+
+def test_warnings_are_returned():
+    warning = Finding("x", "warning", "This.", "Do that.")
+
+    assert raise_for([warning]) == [warning]
+
+
+def test_all_errors_are_raised_in_one_a_paragraph_each():
+    findings = [
+        Finding("x", "error", "A is wrong.", "Do B."),
+        Finding("y", "warning", "C is odd.", "Do D."),
+        Finding("z", "error", "E is wrong.", "Do F."),
+    ]
+
+    with pytest.raises(ConfigurationError) as caught:
+        raise_for(iter(findings))
+
+    assert str(caught.value) == "A is wrong. Do B.\n\nE is wrong. Do F."
+    assert caught.value.problems == ("A is wrong. Do B.", "E is wrong. Do F.")
+
+
+@pytest.mark.parametrize("as_given", [str, lambda value: value], ids=["text", "parsed"])
+def test_facts_are_read_from_info(as_given):
+    info = {
+        "redis_version": "6.2.14",
+        "role": "master",
+        "maxmemory": as_given(1 << 30),
+        "maxmemory_policy": "noeviction",
+        "aof_enabled": as_given(1),
+    }
+
+    assert ServerFacts.from_info(info, save="") == GOOD_SERVER
+    assert ServerFacts.from_info({**info, "aof_enabled": as_given(0)}).appendonly is False
+    assert ServerFacts.from_info({}) == ServerFacts()
+
+
+def replaced(facts: ServerFacts, changed: dict[str, object]) -> ServerFacts:
+    import dataclasses
+
+    return dataclasses.replace(facts, **changed)  # type: ignore[arg-type]
