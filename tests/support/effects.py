@@ -101,7 +101,7 @@ class Effects:
             "pid": os.getpid(),
         }
         self.client.eval(APPEND_ROW, 1, ROWS_KEY, json.dumps(row))
-        number = int(self.client.incr(f"runs:{request.id}"))  # type: ignore[arg-type]
+        number = int(self.client.incr(f"runs:{request.id}"))
         return RunRecorder(self.client, run_id, number)
 
     @contextmanager
@@ -129,7 +129,7 @@ class Effects:
 
     def now(self) -> float:
         """Seconds of the clock that runs are written with."""
-        seconds, microseconds = self.client.time()  # type: ignore[misc]
+        seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1e6)
 
     def clear(self) -> None:

@@ -232,6 +232,6 @@ class Beat(CeleryProcess):
 def _has_ended(pid: int) -> bool:
     # A killed orphan stays a zombie where nobody reaps, as in a container without an init.
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True

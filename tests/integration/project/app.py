@@ -13,7 +13,9 @@ app = create_app(Settings.from_environ(os.environ))
 app.set_current()
 
 
-@worker_ready.connect
-@beat_init.connect
 def tell_that_it_is_up(**_: Any) -> None:
     app.effects.client.set(os.environ["READY_KEY"], os.getpid())
+
+
+worker_ready.connect(tell_that_it_is_up)
+beat_init.connect(tell_that_it_is_up)
