@@ -58,7 +58,7 @@ class Project:
 
 
 @pytest.fixture
-def settings(redis_server: RedisServer, effects: Effects) -> Settings:
+def project_settings(redis_server: RedisServer, effects: Effects) -> Settings:
     """The project's settings: broker, results and ledger on this test's own server."""
     pool = effects.client.connection_pool.connection_kwargs
     return Settings(
@@ -69,17 +69,17 @@ def settings(redis_server: RedisServer, effects: Effects) -> Settings:
 
 
 @pytest.fixture
-def project(settings: Settings, effects: Effects) -> Iterator[Project]:
-    """The project with ReliableTask; override `settings` in a test module to change it."""
-    running = Project(settings, effects)
+def project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
+    """The project with ReliableTask; override `project_settings` in a test module to change it."""
+    running = Project(project_settings, effects)
     yield running
     running.close()
 
 
 @pytest.fixture
-def stock_project(settings: Settings, effects: Effects) -> Iterator[Project]:
+def stock_project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
     """The same project with Celery's own base and `acks_late`."""
-    running = Project(replace(settings, stock=True), effects)
+    running = Project(replace(project_settings, stock=True), effects)
     yield running
     running.close()
 

@@ -18,8 +18,8 @@ from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return replace(settings, stock=True)
+def project_settings(project_settings: Settings) -> Settings:
+    return replace(project_settings, stock=True)
 
 
 def gone(pids: list[int]) -> bool:

@@ -165,7 +165,8 @@ class RedisProxy:
     ) -> Rule:
         """Close the client's connection instead of passing the command on: nothing is executed.
 
-        `command` is a command's name, `script` a script's SHA-1 (or function's name),
+        `command` is a command's name, `script` a script's SHA-1 (or function's name; for one of
+        the ledger's transitions `celery_reliable.ledger.scripts.script("claim").sha`),
         `containing` a part of any argument, such as a task id; what is not given fits all.
         Acts on the `nth` command that fits and those after it, `times` in all (None: always).
         """
