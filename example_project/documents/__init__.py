@@ -1,0 +1,1 @@
+"""Checks documents for readability and structure."""

@@ -1,0 +1,57 @@
+"""Documents in the admin: what was found, by which attempt, and every run of the check."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from documents.models import Document, Run
+from documents.tasks import queue_check
+
+
+class RunInline(admin.TabularInline):  # type: ignore[type-arg]
+    """The runs of one document's checks, to be read only."""
+
+    model = Run
+    extra = 0
+    can_delete = False
+    fields = ("attempt", "outcome", "worker", "pid", "started_at", "ended_at", "task_id")
+    readonly_fields = fields
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Nobody adds runs by hand."""
+        return False
+
+
+@admin.register(Document)
+class DocumentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The documents and their findings, with an action that checks again."""
+
+    list_display = ("name", "status", "readability", "grade", "n_findings", "attempt", "checked_at")
+    list_filter = ("status", "grade")
+    search_fields = ("name", "path")
+    readonly_fields = (
+        "status",
+        "readability",
+        "grade",
+        "structure",
+        "attempt",
+        "task_id",
+        "created_at",
+        "checked_at",
+    )
+    inlines = (RunInline,)
+    actions = ("check_again",)
+
+    @admin.display(description="findings")
+    def n_findings(self, document: Document) -> int:
+        """Count what the check found."""
+        return len(document.structure.get("findings", ()))
+
+    @admin.action(description="Check the selected documents")
+    def check_again(self, request: HttpRequest, documents: QuerySet[Document]) -> None:
+        """Queue a check for each selected document."""
+        for document in documents:
+            queue_check(document)
+        self.message_user(request, f"{len(documents)} documents will be checked.")

@@ -1,0 +1,169 @@
+"""What the demo shows while it runs: live tables on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from drill.diary import Diary, Document
+from drill.processes import Member
+from drill.report import Report
+
+N_EVENTS = 9
+
+
+class Display(Protocol):
+    """Tells the people in front of it what happens."""
+
+    def event(self, text: str) -> None:
+        """Tell one thing that happened."""
+
+    def update(self, diary: Diary, members: Sequence[Member]) -> None:
+        """Show how things stand."""
+
+    def report(self, report: Report) -> None:
+        """Show the report; nothing is shown after it."""
+
+    def close(self) -> None:
+        """Give the terminal back."""
+
+
+class PlainDisplay:
+    """One line for each event, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+
+    def event(self, text: str) -> None:
+        """Print the event."""
+        print(f"{time.monotonic() - self._begin:6.1f} s  {text}", flush=True)
+
+    def update(self, diary: Diary, members: Sequence[Member]) -> None:
+        """Print nothing: the events tell enough."""
+
+    def report(self, report: Report) -> None:
+        """Print a line for each check."""
+        for check in report.checks:
+            print(f"{'ok    ' if check.ok else 'FAILED'}  {check.name}: {check.facts}", flush=True)
+        print(report.verdict, flush=True)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class LiveDisplay:
+    """Tables that change in place."""
+
+    def __init__(self, check_seconds: float) -> None:
+        self._check_seconds = check_seconds
+        self._begin = time.monotonic()
+        self._console = Console()
+        self._events: deque[str] = deque(maxlen=N_EVENTS)
+        self._progress = Progress(
+            TextColumn("documents checked"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._bar = self._progress.add_task("checked", total=None)
+        self._live = Live(console=self._console, refresh_per_second=8)
+        self._live.start()
+
+    def event(self, text: str) -> None:
+        """Add the event to the list below the tables."""
+        self._events.append(f"{time.monotonic() - self._begin:5.1f} s  {text}")
+
+    def update(self, diary: Diary, members: Sequence[Member]) -> None:
+        """Draw the tables anew."""
+        n_checked = sum(document.is_checked for document in diary.documents)
+        self._progress.update(self._bar, completed=n_checked, total=len(diary.documents) or None)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(self._document_table(diary), self._member_table(diary, members))
+        events = Text("\n".join(self._events))
+        self._live.update(Group(self._progress, grid, Panel(events, title="what happened")))
+
+    def _document_table(self, diary: Diary) -> Table:
+        table = Table(title="documents")
+        for column in ("document", "status", "attempt", "worker"):
+            table.add_column(column, no_wrap=True)
+        table.add_column("", width=12)
+        table.add_column("readability", no_wrap=True)
+        for document in diary.documents:
+            runs = diary.runs_of(document.pk)
+            table.add_row(
+                document.name,
+                Text(document.status, style=_status_style(document, len(runs))),
+                str(document.attempt or ""),
+                runs[-1].worker if runs else "",
+                self._bar_of(document, diary),
+                f"{document.readability:.0f} {document.grade}" if document.is_checked else "",
+            )
+        return table
+
+    def _bar_of(self, document: Document, diary: Diary) -> ProgressBar | str:
+        if document.is_checked:
+            return ProgressBar(total=1, completed=1, width=12)
+        open_runs = [run for run in diary.runs_of(document.pk) if run.ended is None]
+        if not open_runs:
+            return ""
+        elapsed = time.time() - open_runs[-1].started
+        return ProgressBar(total=self._check_seconds, completed=elapsed, width=12)
+
+    def _member_table(self, diary: Diary, members: Sequence[Member]) -> Table:
+        table = Table(title="processes")
+        for column in ("process", "pid", "state", "runs"):
+            table.add_column(column)
+        for member in members:
+            state = member.state
+            if state == "up" and not member.is_alive():
+                state = "gone"
+            table.add_row(
+                member.name,
+                str(member.pid),
+                Text(state, style="green" if state == "up" else "bold red"),
+                str(len(diary.open_runs(member.name))) if "@" in member.name else "",
+            )
+        return table
+
+    def report(self, report: Report) -> None:
+        """Print the report below the tables' last state."""
+        self._live.stop()
+        table = Table(title="what was promised, and what was seen", show_lines=True)
+        table.add_column("")
+        table.add_column("promise")
+        table.add_column("seen")
+        for check in report.checks:
+            mark = Text("ok", style="bold green") if check.ok else Text("FAILED", style="bold red")
+            table.add_row(mark, check.name, check.facts)
+        self._console.print(table)
+        style = "bold green" if report.ok else "bold red"
+        self._console.print(Text(report.verdict, style=style))
+
+    def close(self) -> None:
+        """Stop drawing."""
+        self._live.stop()
+
+
+def _status_style(document: Document, n_runs: int) -> str:
+    if document.is_checked:
+        return "green"
+    if document.status == "checking":
+        return "yellow" if n_runs == 1 else "magenta"
+    return "dim"
+
+
+def display_for(*, check_seconds: float, plain: bool) -> Display:
+    """Return live tables on a terminal, plain lines elsewhere or when asked for."""
+    if plain or not Console().is_terminal:
+        return PlainDisplay()
+    return LiveDisplay(check_seconds)

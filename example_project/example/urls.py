@@ -1,0 +1,8 @@
+"""Only the admin: the example is about what happens behind it."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [path("admin/", admin.site.urls)]

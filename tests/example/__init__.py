@@ -1,0 +1,1 @@
+"""The example project and its demo, run as their readers run them."""
