@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
@@ -19,7 +20,10 @@ from drill.diary import Diary, Document
 from drill.processes import Member
 from drill.report import Report
 
-N_EVENTS = 9
+N_EVENTS = 8
+# The progress bar, the table's head, the processes, the frame of the events.
+N_OTHER_LINES = 7
+BAR_WIDTH = 10
 
 
 class Display(Protocol):
@@ -87,58 +91,64 @@ class LiveDisplay:
         """Draw the tables anew."""
         n_checked = sum(document.is_checked for document in diary.documents)
         self._progress.update(self._bar, completed=n_checked, total=len(diary.documents) or None)
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(self._document_table(diary), self._member_table(diary, members))
-        events = Text("\n".join(self._events))
-        self._live.update(Group(self._progress, grid, Panel(events, title="what happened")))
+        self._live.update(
+            Group(
+                self._progress,
+                self._document_table(diary),
+                self._member_line(members),
+                Panel(Text("\n".join(self._events)), title="what happened"),
+            )
+        )
 
     def _document_table(self, diary: Diary) -> Table:
-        table = Table(title="documents")
-        for column in ("document", "status", "attempt", "worker"):
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table.add_column("document", no_wrap=True, overflow="ellipsis", width=22)
+        for column in ("status", "attempt", "worker"):
             table.add_column(column, no_wrap=True)
-        table.add_column("", width=12)
-        table.add_column("readability", no_wrap=True)
-        for document in diary.documents:
+        table.add_column("", width=BAR_WIDTH)
+        table.add_column("readability", no_wrap=True, overflow="ellipsis")
+        for document in self._visible(diary.documents):
             runs = diary.runs_of(document.pk)
             table.add_row(
                 document.name,
                 Text(document.status, style=_status_style(document, len(runs))),
-                str(document.attempt or ""),
-                runs[-1].worker if runs else "",
+                Text(str(document.attempt or ""), style="bold" if document.attempt > 1 else ""),
+                runs[-1].worker.partition("@")[0] if runs else "",
                 self._bar_of(document, diary),
                 f"{document.readability:.0f} {document.grade}" if document.is_checked else "",
             )
         return table
 
+    def _visible(self, documents: Sequence[Document]) -> Sequence[Document]:
+        """Leave out the first documents when the terminal is too low for all of them."""
+        n_rows = max(self._console.height - N_EVENTS - N_OTHER_LINES, 4)
+        return documents[-n_rows:]
+
     def _bar_of(self, document: Document, diary: Diary) -> ProgressBar | str:
         if document.is_checked:
-            return ProgressBar(total=1, completed=1, width=12)
+            return ProgressBar(total=1, completed=1, width=BAR_WIDTH)
         open_runs = [run for run in diary.runs_of(document.pk) if run.ended is None]
         if not open_runs:
             return ""
         elapsed = time.time() - open_runs[-1].started
-        return ProgressBar(total=self._check_seconds, completed=elapsed, width=12)
+        return ProgressBar(total=self._check_seconds, completed=elapsed, width=BAR_WIDTH)
 
-    def _member_table(self, diary: Diary, members: Sequence[Member]) -> Table:
-        table = Table(title="processes")
-        for column in ("process", "pid", "state", "runs"):
-            table.add_column(column)
+    def _member_line(self, members: Sequence[Member]) -> Text:
+        line = Text()
         for member in members:
-            state = member.state
-            if state == "up" and not member.is_alive():
-                state = "gone"
-            table.add_row(
-                member.name,
-                str(member.pid),
-                Text(state, style="green" if state == "up" else "bold red"),
-                str(len(diary.open_runs(member.name))) if "@" in member.name else "",
-            )
-        return table
+            is_up = member.state == "up" and member.is_alive()
+            state = "up" if is_up else "killed" if member.state == "killed" else "gone"
+            line.append(f"{member.name.partition('@')[0]} {member.pid} ")
+            line.append(state, style="green" if is_up else "bold red")
+            line.append("   ")
+        return line
 
     def report(self, report: Report) -> None:
         """Print the report below the tables' last state."""
         self._live.stop()
-        table = Table(title="what was promised, and what was seen", show_lines=True)
+        table = Table(
+            title="what was promised, and what was seen", show_lines=True, box=SIMPLE_HEAD
+        )
         table.add_column("")
         table.add_column("promise")
         table.add_column("seen")

@@ -214,6 +214,8 @@ class Stage:
         return kept | {
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONUNBUFFERED": "1",
+            # A killed worker leaves multiprocessing's folder where it was.
+            "TMPDIR": str(self.folder),
             "DJANGO_SETTINGS_MODULE": "example.settings",
             "BROKER_URL": self.broker_url,
             "EXAMPLE_DATABASE": str(self.database),
