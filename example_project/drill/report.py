@@ -167,7 +167,7 @@ def _ran_again(kill: Kill, reruns: list[dict[str, Any]]) -> Check:
 
 def _only_the_killed_ran_again(evidence: Evidence) -> Check:
     victims = {run.pk for kill in evidence.kills for run in kill.victims}
-    n_runs = {pk: 1 for pk in evidence.good}
+    n_runs = dict.fromkeys(evidence.good, 1)
     for kill in evidence.kills:
         for run in kill.victims:
             n_runs[run.document] += 1
