@@ -104,12 +104,8 @@ class ReliableConfig:
         if mapping is None:
             return cls()
         if not isinstance(mapping, Mapping):
-            raise _configuration_error(
-                [
-                    f"expected a dictionary of settings, got a {type(mapping).__name__}. "
-                    "Leave it out to have all defaults."
-                ]
-            )
+            given = type(mapping).__name__
+            raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
         names = {item.name.upper(): item.name for item in fields(cls)}
         problems = [_unknown_name(name, names) for name in mapping if name not in names]
         known: dict[str, Any] = {
@@ -188,8 +184,8 @@ class ReliableConfig:
         if self.witness_seconds >= lease:
             yield (
                 f"WITNESS_SECONDS is {self.witness_seconds:g} and LEASE_SECONDS is {lease:g}: the "
-                f"lease would lapse before the witness speaks. Set WITNESS_SECONDS below {lease:g}, "
-                "or to 0 to do without it."
+                f"lease would lapse before the witness speaks. Set WITNESS_SECONDS below "
+                f"{lease:g}, or to 0 to do without it."
             )
         least_queued = lease + _PASSES_TO_RECOVER * sweep
         if queued < least_queued:

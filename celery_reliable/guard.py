@@ -172,7 +172,10 @@ def _server_eviction(facts: ServerFacts) -> Iterator[Finding]:
     policy = facts.maxmemory_policy
     if policy is None or policy == "noeviction":
         return
-    way_out = f"Run `CONFIG SET maxmemory-policy noeviction` (and set it in redis.conf), or {_OWN_REDIS}."
+    way_out = (
+        "Run `CONFIG SET maxmemory-policy noeviction` and set it in redis.conf too, or "
+        f"{_OWN_REDIS}."
+    )
     if facts.maxmemory == 0:
         yield Finding(
             "celery_reliable.redis_would_evict",
@@ -227,7 +230,7 @@ def _plain_tasks(facts: AppFacts) -> Iterator[Finding]:
         yield Finding(
             "celery_reliable.plain_task_in_circles",
             "warning",
-            f"Plain tasks with acks_late and reject_on_worker_lost: "
+            "Plain tasks with acks_late and reject_on_worker_lost: "
             f"{_listed(facts.plain_requeued_when_lost)}. One that kills its process is requeued "
             "without end.",
             "Give them base=ReliableTask, or switch reject_on_worker_lost off.",
@@ -245,8 +248,8 @@ def _plain_tasks(facts: AppFacts) -> Iterator[Finding]:
             "celery_reliable.plain_task_outlives_visibility",
             "warning",
             f"visibility_timeout is {timeout:g} seconds, and plain tasks with acks_late may run "
-            f"for up to {longest:g}: {_listed(longer)}. Workers without celery_reliable would "
-            "start them a second time meanwhile.",
+            f"for up to {longest:g}: {_listed(longer)}. What a worker without celery_reliable runs "
+            "for longer is started a second time meanwhile.",
             f"Set visibility_timeout in broker_transport_options to more than {longest:g}, or "
             "give the tasks base=ReliableTask.",
         )

@@ -161,10 +161,7 @@ def _encoded(value: object, task_name: str) -> bytes:
         return _chunk(b"b", value)
     if isinstance(value, (tuple, list)):
         return _chunk(b"s", b"".join(_encoded(item, task_name) for item in value))
-    if value is None:
-        what = "None: there is no object"
-    else:
-        what = f"a {type(value).__name__}"
+    what = "None: there is no object" if value is None else f"a {type(value).__name__}"
     raise ObjectIdError(
         f"Task {task_name!r}: the object id is {what}. Expected {_EXPECTED}; let object_id be a "
         "callable that makes one of the task's arguments.",

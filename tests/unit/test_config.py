@@ -108,7 +108,7 @@ def test_an_unknown_name_suggests_the_near_one(given, meant):
 
 @pytest.mark.parametrize("given", ["XYZZY", 7])
 def test_an_unknown_name_without_a_near_one_lists_them_all(given):
-    with pytest.raises(ConfigurationError, match="REDIS_URL, CACHE, .*, OUTBOX") as caught:
+    with pytest.raises(ConfigurationError, match=r"REDIS_URL, CACHE, .*, OUTBOX") as caught:
         ReliableConfig.from_mapping({given: 1})
 
     assert repr(given) in str(caught.value)
