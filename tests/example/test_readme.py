@@ -1,0 +1,65 @@
+"""What the README says is what is there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from celery_reliable import ReliableConfig, ReliableTask
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.rst").read_text()
+
+
+def rows(section: str) -> dict[str, str]:
+    """Return name and default of each row of the table in one section."""
+    text = README.split(f"\n{section}\n===", 1)[1]
+    found = re.findall(
+        r"^   \* - ``(\w+)``\n     - (.+)$", text.split("\n====", 1)[0], re.MULTILINE
+    )
+    return dict(found)
+
+
+def test_every_setting_is_in_the_table_with_its_default() -> None:
+    config = ReliableConfig()
+    words = {
+        "REDIS_URL": "the broker's",
+        "CACHE": "none",
+        "NAMESPACE": f'``"{config.namespace}"``',
+        "DEAD_LETTER_SECONDS": f"{config.dead_letter_seconds / 86400:g} days",
+        "OUTBOX": f"``{config.outbox}``",
+    }
+
+    expected = {
+        name: words.get(name, f"{getattr(config, name.lower()):g}")
+        for name in (field.name.upper() for field in fields(config))
+    }
+
+    assert rows("Settings") == {**expected, "DEAD_LETTER_MAX": str(config.dead_letter_max)}
+
+
+def test_every_option_is_there_with_its_default() -> None:
+    defaults = {
+        name: value.strip("`").strip('"') for name, value in rows("Options of a task").items()
+    }
+
+    assert defaults == {name: str(getattr(ReliableTask, name)) for name in defaults}
+    assert len(defaults) == 5
+
+
+@pytest.mark.parametrize("block", re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", README))
+def test_every_block_of_python_compiles(block: str) -> None:
+    source = re.sub(r"^    ", "", block, flags=re.MULTILINE)
+
+    compile(source, "README.rst", "exec")
+
+
+def test_the_two_commands_are_what_ci_runs() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+
+    for command in ("tox run -e demo", "tox run"):
+        assert f"\n    {command}\n" in README
+        assert re.search(rf"^{command}(?: |$)", ci, re.MULTILINE), command
