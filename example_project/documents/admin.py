@@ -10,7 +10,7 @@ from documents.models import Document, Run
 from documents.tasks import queue_check
 
 
-class RunInline(admin.TabularInline):  # type: ignore[type-arg]
+class RunInline(admin.TabularInline):
     """The runs of one document's checks, to be read only."""
 
     model = Run
@@ -25,7 +25,7 @@ class RunInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(Document)
-class DocumentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class DocumentAdmin(admin.ModelAdmin):
     """The documents and their findings, with an action that checks again."""
 
     list_display = ("name", "status", "readability", "grade", "n_findings", "attempt", "checked_at")

@@ -39,7 +39,7 @@ class Document(models.Model):
         ordering = ("path",)
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)
 
     def wait_for(self, task_id: str) -> None:
         """Make the task with this id the only one whose check may be written."""
@@ -58,7 +58,7 @@ class Document(models.Model):
         """
         row = cls.objects.filter(pk=pk, task_id=task_id, attempt__lt=attempt)
         unwritten = row.exclude(status=cls.Status.CHECKED)
-        return unwritten.update(attempt=attempt, status=cls.Status.CHECKING) == 1
+        return bool(unwritten.update(attempt=attempt, status=cls.Status.CHECKING))
 
     @classmethod
     def finish(cls, pk: int, *, task_id: str, attempt: int, **findings: Any) -> bool:
@@ -70,7 +70,8 @@ class Document(models.Model):
         row = cls.objects.filter(
             pk=pk, task_id=task_id, attempt=attempt, status=cls.Status.CHECKING
         )
-        return row.update(status=cls.Status.CHECKED, checked_at=timezone.now(), **findings) == 1
+        findings |= {"status": cls.Status.CHECKED, "checked_at": timezone.now()}
+        return bool(row.update(**findings))
 
 
 class Run(models.Model):

@@ -101,7 +101,6 @@ def read_diary(database: Path) -> Diary:
     return Diary(
         documents=tuple(Document(*row) for row in documents),
         runs=tuple(
-            Run(*row[:6], started=_seconds(row[6]) or 0.0, ended=_seconds(row[7]), outcome=row[8])
-            for row in runs
+            Run(*row[:6], _seconds(row[6]) or 0.0, _seconds(row[7]), row[8]) for row in runs
         ),
     )

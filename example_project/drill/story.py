@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -244,12 +245,12 @@ def _traces(client: redis.Redis, task_ids: set[str]) -> list[str]:
 
 def _content(client: redis.Redis, key: bytes) -> bytes:
     """Return all that a key holds, as one text to search in."""
-    readers = {
+    readers: dict[bytes | str, Callable[[], Iterable[Any]]] = {
         b"string": lambda: [client.get(key) or b""],
         b"list": lambda: client.lrange(key, 0, -1),
-        b"set": lambda: list(client.smembers(key)),
+        b"set": lambda: client.smembers(key),
         b"zset": lambda: client.zrange(key, 0, -1),
-        b"hash": lambda: [part for pair in client.hgetall(key).items() for part in pair],
+        b"hash": lambda: chain.from_iterable(client.hgetall(key).items()),
     }
-    kind = client.type(key)
-    return b" ".join(readers[kind]()) if kind in readers else b""
+    read = readers.get(client.type(key))
+    return b" ".join(read()) if read else b""
