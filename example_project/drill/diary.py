@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Diary:
         return later[0] if later else None
 
 
-def _seconds(stored: str | None) -> float | None:
-    """Turn Django's text for a time in SQLite, which is in UTC, into seconds."""
+def _seconds(stored: str | None) -> Any:
+    """Turn Django's text for a time in SQLite, which is in UTC, into seconds; None stays None."""
     if stored is None:
         return None
     return datetime.fromisoformat(stored).replace(tzinfo=timezone.utc).timestamp()
@@ -101,6 +102,6 @@ def read_diary(database: Path) -> Diary:
     return Diary(
         documents=tuple(Document(*row) for row in documents),
         runs=tuple(
-            Run(*row[:6], _seconds(row[6]) or 0.0, _seconds(row[7]), row[8]) for row in runs
+            Run(*row[:6], *(_seconds(stored) for stored in row[6:8]), row[8]) for row in runs
         ),
     )
