@@ -1,4 +1,5 @@
 """The words of the package: states and small frozen records.  Imports nothing."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -70,10 +71,12 @@ class Reply(str, Enum):
     DECLARED_DEAD = "declared_dead"
     DEREGISTERED = "deregistered"
     DISCARDED = "discarded"
+    DUE = "due"
     ENDED = "ended"
     EXISTS = "exists"
     FENCED = "fenced"
     FORGOTTEN = "forgotten"
+    GENERATION = "generation"
     GONE = "gone"
     GRACE = "grace"
     HELD = "held"
@@ -212,8 +215,8 @@ class Beat:
     """The ledger's answer to a heartbeat."""
 
     reply: Reply
-    #: Claims taken from this worker that it has not acknowledged: task id -> attempt.
-    taken: Mapping[str, int]
+    #: Claims taken from this worker that it has not acknowledged.
+    taken: tuple[Claim, ...]
 
 
 @dataclass

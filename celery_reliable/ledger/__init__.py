@@ -1,4 +1,5 @@
 """The ledger: every atomic decision of the package, and (with the transport) the only import of redis."""
+
 from __future__ import annotations
 
 from celery_reliable.ledger.connect import Connector, connect

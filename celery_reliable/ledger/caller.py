@@ -1,4 +1,5 @@
 """One call of a script, with the patience and the error handling that all of them share."""
+
 from __future__ import annotations
 
 import logging
@@ -28,8 +29,14 @@ FOREVER = float("inf")
 #: Errors after which nothing is known about whether the command was executed, or that pass by themselves:
 #: a server that loads its data, a replica that is about to be promoted, a cluster without a slot.
 _PASSING = (
-    errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError, errors.ReadOnlyError,
-    errors.TryAgainError, errors.ClusterDownError, errors.MasterDownError, OSError,
+    errors.ConnectionError,
+    errors.TimeoutError,
+    errors.BusyLoadingError,
+    errors.ReadOnlyError,
+    errors.TryAgainError,
+    errors.ClusterDownError,
+    errors.MasterDownError,
+    OSError,
 )
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
@@ -60,7 +67,11 @@ class Caller:
         self.patience_seconds = patience_seconds
 
     def call(
-        self, name: str, keys: Sequence[str], args: Sequence[Argument], patience_seconds: float | None = None
+        self,
+        name: str,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        patience_seconds: float | None = None,
     ) -> Answer:
         """Run the script *name* and return its answer.
 
@@ -79,7 +90,9 @@ class Caller:
         raw, is_repeated = self._patiently(name, run, patience_seconds)
         return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
 
-    def read(self, what: str, run: Callable[[redis.Redis], T], patience_seconds: float | None = None) -> T:
+    def read(
+        self, what: str, run: Callable[[redis.Redis], T], patience_seconds: float | None = None
+    ) -> T:
         """Return what *run* reads with the client; errors as in `call`."""
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 
@@ -105,7 +118,10 @@ class Caller:
                     warned = now
                     logger.warning(
                         "ledger_waiting operation=%s seconds=%.0f address=%s error=%r",
-                        operation, now - started, self.shown, exc,
+                        operation,
+                        now - started,
+                        self.shown,
+                        exc,
                     )
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
@@ -115,5 +131,6 @@ class Caller:
                     f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing was changed. It must be "
                     "a writable master with maxmemory-policy noeviction, enough memory, and a user that may run "
                     "EVAL, EVALSHA, TIME, INFO and CLIENT.",
-                    operation=operation, reply=str(exc),
+                    operation=operation,
+                    reply=str(exc),
                 ) from exc

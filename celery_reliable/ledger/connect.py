@@ -1,4 +1,5 @@
 """How to reach a Redis: by URL (plain, TLS, socket, Sentinel) or by somebody else's connection pool."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,9 @@ class Connector:
     be told from one that is sent once, and the ledger's answers depend on the difference.
     """
 
-    def __init__(self, make_pool: Callable[..., redis.ConnectionPool], shown: str, key_prefix: str = "") -> None:
+    def __init__(
+        self, make_pool: Callable[..., redis.ConnectionPool], shown: str, key_prefix: str = ""
+    ) -> None:
         self._make_pool = make_pool
         #: The address without its password, for messages to people.
         self.shown = shown
@@ -57,7 +60,9 @@ class Connector:
         return cls(make, shown, key_prefix)
 
 
-def connect(url: str, *, transport_options: Mapping[str, Any] | None = None, ssl: Any = None) -> Connector:
+def connect(
+    url: str, *, transport_options: Mapping[str, Any] | None = None, ssl: Any = None
+) -> Connector:
     """Return a connector for *url*: ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://`` as Celery writes them.
 
     Nothing is connected yet.  *transport_options* are Celery's (``master_name`` and ``sentinel_kwargs`` for Sentinel), *ssl*
@@ -77,7 +82,11 @@ def connect(url: str, *, transport_options: Mapping[str, Any] | None = None, ssl
             extra.pop("socket_connect_timeout", None)
             return redis.ConnectionPool(
                 connection_class=redis.UnixDomainSocketConnection,
-                path=path, db=db, username=parts.username, password=parts.password, **extra,
+                path=path,
+                db=db,
+                username=parts.username,
+                password=parts.password,
+                **extra,
             )
 
         return Connector(make_unix, shown)
@@ -108,11 +117,16 @@ def connect(url: str, *, transport_options: Mapping[str, Any] | None = None, ssl
         if isinstance(reqs, str) and reqs.startswith("CERT_"):
             kwargs["ssl_cert_reqs"] = reqs.removeprefix("CERT_").lower()
     return Connector(
-        lambda **extra: redis.ConnectionPool(connection_class=connection_class, **{**kwargs, **extra}), shown
+        lambda **extra: redis.ConnectionPool(
+            connection_class=connection_class, **{**kwargs, **extra}
+        ),
+        shown,
     )
 
 
-def _sentinel(url: str, options: Mapping[str, Any], tls: Mapping[str, Any], shown: str) -> Connector:
+def _sentinel(
+    url: str, options: Mapping[str, Any], tls: Mapping[str, Any], shown: str
+) -> Connector:
     nodes = []
     path = ""
     password = username = None
@@ -134,7 +148,11 @@ def _sentinel(url: str, options: Mapping[str, Any], tls: Mapping[str, Any], show
             nodes,
             min_other_sentinels=options.get("min_other_sentinels", 0),
             sentinel_kwargs=options.get("sentinel_kwargs"),
-            **extra, **auth, **tls, db=_db(path), ssl=bool(tls),
+            **extra,
+            **auth,
+            **tls,
+            db=_db(path),
+            ssl=bool(tls),
         )
         return manager.master_for(str(master_name), redis.Redis).connection_pool
 

@@ -1,4 +1,5 @@
 """One function per key.  All keys of one task share a hash slot (DESIGN 13): ``{namespace:p}``."""
+
 from __future__ import annotations
 
 __all__ = ["Keys"]
@@ -54,7 +55,7 @@ class Keys:
         return f"{self._prefix}claims:{worker}"
 
     def taken(self, worker: str) -> str:
-        """HASH: task id -> attempt of what was taken from the worker while it may live."""
+        """HASH: task id -> "attempt token" of what was taken from the worker while it may live."""
         return f"{self._prefix}taken:{worker}"
 
     def lock(self, object_key: str) -> str:

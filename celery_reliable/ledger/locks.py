@@ -1,4 +1,5 @@
 """The lock of one object: SETNX, keyed by task and object id, held by a record and not by a clock."""
+
 from __future__ import annotations
 
 from celery_reliable.ledger.caller import Caller
@@ -19,7 +20,9 @@ class ObjectLocks:
     Promises that two tasks never hold one object at once as long as the ledger's promise about attempts holds.
     """
 
-    def __init__(self, ledger: Ledger, connector: Connector | None = None, *, ttl_ms: int = 0) -> None:
+    def __init__(
+        self, ledger: Ledger, connector: Connector | None = None, *, ttl_ms: int = 0
+    ) -> None:
         self._ledger = ledger
         where = connector or ledger.connector
         self._keys = Keys(where.key_prefix + ledger.namespace)
@@ -28,7 +31,9 @@ class ObjectLocks:
         # needs no expiry; elsewhere the two could be lost independently.
         self._ttl_ms = ttl_ms
 
-    def take(self, object_key: str, claim: Claim, *, patience_seconds: float | None = None) -> str | None:
+    def take(
+        self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
+    ) -> str | None:
         """Take the lock of *object_key* for *claim*.
 
         Returns None when it is ours, else the id of the task that holds it: one whose record is running, queued or
@@ -38,8 +43,11 @@ class ObjectLocks:
         holder = ""
         for _ in range(_TRIES):
             answer = self._caller.call(
-                "lock", [self._keys.lock(object_key)], [claim.task_id, claim.attempt, seen, self._ttl_ms],
-                patience_seconds)
+                "lock",
+                [self._keys.lock(object_key)],
+                [claim.task_id, claim.attempt, seen, self._ttl_ms],
+                patience_seconds,
+            )
             if answer.reply is Reply.LOCKED:
                 return None
             seen = answer.text(0)
@@ -52,5 +60,9 @@ class ObjectLocks:
     def free(self, object_key: str, claim: Claim, *, patience_seconds: float | None = None) -> bool:
         """Free the lock if *claim* still holds it; False when it does not."""
         answer = self._caller.call(
-            "unlock", [self._keys.lock(object_key)], [claim.task_id, claim.attempt], patience_seconds)
+            "unlock",
+            [self._keys.lock(object_key)],
+            [claim.task_id, claim.attempt],
+            patience_seconds,
+        )
         return answer.reply is Reply.UNLOCKED or answer.is_repeated

@@ -1,4 +1,5 @@
 """The Lua files of this room, loaded as package resources."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,4 +1,5 @@
 """The ledger's door for workers and the sweeper: leases, deaths, claims held, passes."""
+
 from __future__ import annotations
 
 import json
@@ -23,36 +24,59 @@ class Workers:
         self._caller = caller
         self._keys = keys
 
-    def register(self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]) -> Answer:
+    def register(
+        self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
+    ) -> Answer:
         """Take the lease of a new worker process."""
         return self._caller.call(
-            "register", [self._keys.worker(worker), self._keys.workers],
-            [worker, lease_ms, client_id, json.dumps(dict(facts))])
+            "register",
+            [self._keys.worker(worker), self._keys.workers],
+            [worker, lease_ms, client_id, json.dumps(dict(facts))],
+        )
 
     def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> Beat:
         """Renew the lease and hear what was taken.  Sent once: the next beat is the repetition."""
         answer = self._caller.call(
-            "heartbeat", [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
-            [worker, lease_ms, client_id], 0)
+            "heartbeat",
+            [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
+            [worker, lease_ms, client_id],
+            0,
+        )
         values = [answer.text(i) for i in range(len(answer.values))]
-        return Beat(answer.reply, {k: int(v) for k, v in zip(values[::2], values[1::2], strict=True)})
+        taken = []
+        for task_id, text in zip(values[::2], values[1::2], strict=True):
+            attempt, token = text.split(" ", 1)
+            taken.append(Claim(task_id, int(attempt), worker, token))
+        return Beat(answer.reply, tuple(taken))
 
-    def acknowledge(self, worker: str, task_id: str, attempt: int) -> Answer:
+    def acknowledge(self, claim: Claim) -> Answer:
         """Note that a taken claim has been stopped."""
-        return self._caller.call("acknowledge", [self._keys.taken(worker)], [task_id, attempt])
+        return self._caller.call(
+            "acknowledge",
+            [self._keys.taken(claim.worker)],
+            [claim.task_id, f"{claim.attempt} {claim.token}"],
+        )
 
     def declare(self, lease: WorkerLease, cause: str, *, witness_ms: int) -> Answer:
         """Declare one worker dead, if it is still as it was seen in *lease*."""
         return self._caller.call(
-            "declare", [self._keys.worker(lease.worker), self._keys.workers, self._keys.meta],
-            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms])
+            "declare",
+            [self._keys.worker(lease.worker), self._keys.workers, self._keys.meta],
+            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms],
+        )
 
     def deregister(self, worker: str, *, in_room: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
         answer = self._caller.call(
             "deregister",
-            [self._keys.worker(worker), self._keys.workers, self._keys.claims(worker), self._keys.taken(worker)],
-            [worker, in_room, TAKEN_MS])
+            [
+                self._keys.worker(worker),
+                self._keys.workers,
+                self._keys.claims(worker),
+                self._keys.taken(worker),
+            ],
+            [worker, in_room, TAKEN_MS],
+        )
         return answer.reply is Reply.DEREGISTERED
 
     def begin_pass(
@@ -60,12 +84,17 @@ class Workers:
     ) -> Answer:
         """Start a pass, unless one runs or has just finished."""
         return self._caller.call(
-            "begin_pass", [self._keys.sweep, self._keys.meta],
-            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms], 0)
+            "begin_pass",
+            [self._keys.sweep, self._keys.meta],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms],
+            0,
+        )
 
     def end_pass(self, nonce: str, report: Mapping[str, Any]) -> Answer:
         """Note that a pass finished."""
-        return self._caller.call("end_pass", [self._keys.sweep, self._keys.meta], [nonce, json.dumps(dict(report))])
+        return self._caller.call(
+            "end_pass", [self._keys.sweep, self._keys.meta], [nonce, json.dumps(dict(report))]
+        )
 
     def leases(self) -> list[WorkerLease]:
         """Return all registered workers, dead ones that are not yet forgotten included."""
@@ -81,11 +110,18 @@ class Workers:
         leases = []
         for (name, until_ms), row in zip(found, rows, strict=True):
             got = {k: v.decode() for k, v in zip(_LEASE_FIELDS, row, strict=True) if v is not None}
-            leases.append(WorkerLease(
-                worker=name.decode(), is_dead=got.get("state") != "alive", until_ms=int(until_ms),
-                renewals=got.get("renewals", ""), client_id=got.get("client_id", ""), run_id=got.get("run_id", ""),
-                cause=got.get("cause", ""), facts=json.loads(got.get("facts", "{}")),
-            ))
+            leases.append(
+                WorkerLease(
+                    worker=name.decode(),
+                    is_dead=got.get("state") != "alive",
+                    until_ms=int(until_ms),
+                    renewals=got.get("renewals", ""),
+                    client_id=got.get("client_id", ""),
+                    run_id=got.get("run_id", ""),
+                    cause=got.get("cause", ""),
+                    facts=json.loads(got.get("facts", "{}")),
+                )
+            )
         return leases
 
     def connected(self, client_ids: Iterable[str]) -> set[str] | None:
@@ -114,6 +150,32 @@ class Workers:
             task_id = key.decode()
             found[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
         return found
+
+    @property
+    def connection(self) -> Any:
+        """The one connection of a client that was made with one."""
+        return self._caller.client.connection
+
+    def client_id(self, connection: Any, known_socket: Any, known_id: int) -> tuple[int, Any]:
+        """Connect if necessary; return the connection's id at the server and its socket.
+
+        Asks the server only when the socket is another one than *known_socket*.  0 when the server does not tell.
+        """
+
+        def ask(client: Any) -> int:
+            import redis
+
+            if connection._sock is None:
+                connection.connect()
+            if connection._sock is known_socket:
+                return known_id
+            try:
+                return int(client.client_id())
+            except redis.ResponseError:
+                return 0
+
+        found = self._caller.read("client id", ask, 0)
+        return found, connection._sock
 
     def time_ms(self) -> int:
         """Return the server's time."""

@@ -1,9 +1,9 @@
 --[[
 acknowledge: a worker has stopped a claim that was taken from it.
 
-KEYS[1]   taken   HASH   id -> attempt
+KEYS[1]   taken   HASH   id -> "<attempt> <token>"
 ARGV[1]   id
-ARGV[2]   attempt
+ARGV[2]   claim   "<attempt> <token>", as the heartbeat told it
 Returns   {"acknowledged"} | {"changed"}
 Cost      O(1)
 ]]

@@ -4,11 +4,11 @@ heartbeat: a worker renews its lease and hears what was taken from it.
 Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until somebody declared the worker dead)
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
-KEYS[3]   taken     HASH   id -> attempt
+KEYS[3]   taken     HASH   id -> "<attempt> <token>"
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
-Returns   {"renewed", id, attempt, ...} | {"declared_dead", id, attempt, ...} | {"forgotten", id, attempt, ...}
+Returns   {"renewed", id, claim, ...} | {"declared_dead", id, claim, ...} | {"forgotten", id, claim, ...}
           with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
 Cost      O(log N) in workers, O(claims taken)
 ]]

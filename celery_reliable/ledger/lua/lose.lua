@@ -13,7 +13,7 @@ ARGV[2]   attempt
 ARGV[3]   cause        "child_lost", "worker_lost", "stuck", ...
 ARGV[4]   max_losses   when the task names none
 ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
-ARGV[6]   is_taken     "1": the worker may still run it and has to be told
+ARGV[6]   token        of the claim, when the worker may still run it and has to be told; else ""
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -40,8 +40,8 @@ redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', ARGV[3]
   'history', cjson.encode(history))
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
 redis.call('HDEL', KEYS[3], ARGV[1])
-if ARGV[6] == '1' then
-  redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
+if ARGV[6] ~= '' then
+  redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])
 end
 if losses > tonumber(found[5] or ARGV[4]) then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
@@ -49,6 +49,6 @@ if losses > tonumber(found[5] or ARGV[4]) then
   redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
   return {'buried', losses}
 end
-redis.call('HSET', KEYS[1], 'state', 'queued')
+redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
 return {'queued', losses}

@@ -1,0 +1,33 @@
+"""Work given to Celery is never lost, never run twice at once, and never runs in circles."""
+
+from __future__ import annotations
+
+from celery_reliable import sweeper as _sweeper  # noqa: F401 - registers celery_reliable.sweep with every app
+from celery_reliable.config import ReliableConfig
+from celery_reliable.exceptions import (
+    ConfigurationError,
+    LedgerRefused,
+    LedgerUnavailable,
+    ObjectBusy,
+    ObjectIdError,
+    PublishUnknown,
+    ReliableError,
+    UnknownDeadLetter,
+)
+from celery_reliable.task import ReliableTask
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigurationError",
+    "LedgerRefused",
+    "LedgerUnavailable",
+    "ObjectBusy",
+    "ObjectIdError",
+    "PublishUnknown",
+    "ReliableConfig",
+    "ReliableError",
+    "ReliableTask",
+    "UnknownDeadLetter",
+    "__version__",
+]

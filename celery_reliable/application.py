@@ -1,0 +1,192 @@
+"""What one Celery app has of ours: its settings, its ledger and its locks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from celery import Celery
+
+from celery_reliable.config import ReliableConfig
+from celery_reliable.exceptions import ConfigurationError, LedgerRefused
+from celery_reliable.guard import AppFacts, Finding, ServerFacts, check_app, check_server, raise_for
+from celery_reliable.ledger import Connector, Ledger, ObjectLocks, connect
+
+__all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
+
+_applications: WeakKeyDictionary[Celery, Reliable] = WeakKeyDictionary()
+_lock = threading.Lock()
+#: Set by the Django room: an alias -> a connector to the Redis of that cache.
+_resolve_cache: Callable[[str], Connector] | None = None
+#: Set by the Django room: the project's CELERY_RELIABLE, for an app that reads its settings under another namespace.
+_read_settings: Callable[[], Mapping[str, object] | None] | None = None
+
+_REDIS_SCHEMES = ("redis", "rediss", "sentinel", "redis+socket", "unix", "rediss+socket")
+
+
+def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
+    """Tell how the setting CACHE is turned into a connector (the Django room does)."""
+    global _resolve_cache
+    _resolve_cache = resolver
+
+
+def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None:
+    """Tell where settings are when ``app.conf.reliable`` has none (the Django room does)."""
+    global _read_settings
+    _read_settings = source
+
+
+def reliable_of(app: Celery) -> Reliable:
+    """Return what *app* has of ours; made once, nothing is connected by it."""
+    real = app._get_current_object() if hasattr(app, "_get_current_object") else app
+    with _lock:
+        found = _applications.get(real)
+        if found is None:
+            found = _applications[real] = Reliable(real)
+        return found
+
+
+class Reliable:
+    """Settings, ledger and locks of one app, made when first asked for.
+
+    Connections are per process: a forked child makes its own.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self.app = app
+        self._config: ReliableConfig | None = None
+        self._made: dict[str, tuple[int, Any]] = {}
+        self._mutex = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            # A mutex that another thread held at the fork would stay held in the child for ever.
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._mutex = threading.RLock()
+
+    @property
+    def config(self) -> ReliableConfig:
+        """The settings.  Raises ConfigurationError, naming everything that is wrong with them."""
+        if self._config is None:
+            raw = self.app.conf.get("reliable")
+            if raw is None and _read_settings is not None:
+                raw = _read_settings()
+            self._config = ReliableConfig.from_mapping(raw)
+        return self._config
+
+    @property
+    def broker_url(self) -> str:
+        """The URL that workers consume from."""
+        url = self.app.conf.broker_read_url or "amqp://"
+        return str(url if isinstance(url, str) else ";".join(url))
+
+    @property
+    def is_redis_broker(self) -> bool:
+        """Whether the broker is one that our transport can serve."""
+        return self.broker_url.split("://", 1)[0] in _REDIS_SCHEMES
+
+    def connector(self) -> Connector:
+        """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing says."""
+        config = self.config
+        if config.cache is not None:
+            if _resolve_cache is None:
+                raise ConfigurationError(
+                    f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's Django part is not "
+                    "loaded. Add 'celery_reliable.contrib.django' to INSTALLED_APPS, or give REDIS_URL instead."
+                )
+            return _resolve_cache(config.cache)
+        conf = self.app.conf
+        if config.redis_url is not None:
+            return connect(config.redis_url, transport_options=conf.broker_transport_options)
+        if not self.is_redis_broker:
+            scheme = self.broker_url.split("://", 1)[0]
+            raise ConfigurationError(
+                f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a REDIS_URL (or the CACHE "
+                "alias of a django-redis cache) that names a Redis server which evicts nothing."
+            )
+        return connect(
+            self.broker_url,
+            transport_options=conf.broker_transport_options,
+            ssl=conf.broker_use_ssl,
+        )
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, for any thread of this process."""
+        return self._of_this_process(
+            "ledger", lambda: Ledger(self.connector(), self.config.namespace)
+        )
+
+    @property
+    def locks(self) -> ObjectLocks:
+        """The object locks, on the ledger's Redis."""
+        return self._of_this_process("locks", lambda: ObjectLocks(self.ledger))
+
+    def own_ledger(
+        self, *, reply_timeout_seconds: float, patience_seconds: float, single: bool = False
+    ) -> Ledger:
+        """Return a new ledger with connections of its own; the caller closes it."""
+        return Ledger(
+            self.connector(),
+            self.config.namespace,
+            patience_seconds=patience_seconds,
+            reply_timeout_seconds=reply_timeout_seconds,
+            single=single,
+        )
+
+    def _of_this_process(self, name: str, make: Callable[[], Any]) -> Any:
+        made = self._made.get(name)
+        if made is not None and made[0] == os.getpid():
+            return made[1]
+        with self._mutex:
+            made = self._made.get(name)
+            if made is None or made[0] != os.getpid():
+                made = self._made[name] = (os.getpid(), make())
+            return made[1]
+
+    def check(self) -> list[Finding]:
+        """Check settings, app and server against each other.
+
+        Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable when the server is not
+        there, LedgerRefused when it refuses.
+        """
+        findings = list(check_app(self._app_facts()))
+        raise_for(findings)
+        ledger = self.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+        try:
+            facts = ledger.server_facts()
+            findings += check_server(ServerFacts.from_info(facts, save=facts.get("save")))
+            raise_for(findings)
+            try:
+                ledger.due(1)
+            except LedgerRefused as exc:
+                raise ConfigurationError(str(exc)) from exc
+        finally:
+            ledger.close()
+        return [f for f in findings if f.level != "error"]
+
+    def _app_facts(self) -> AppFacts:
+        conf = self.app.conf
+        late = {
+            name: task
+            for name, task in self.app.tasks.items()
+            if not name.startswith("celery.")
+            and not getattr(task, "is_reliable", False)
+            and task.acks_late
+        }
+        options = conf.broker_transport_options or {}
+        return AppFacts(
+            broker_transport=self.broker_url.split("://", 1)[0],
+            redis_url_given=self.config.redis_url is not None,
+            cache=self.config.cache,
+            visibility_timeout_seconds=options.get("visibility_timeout"),
+            plain_time_limits={
+                name: task.time_limit for name, task in late.items() if task.time_limit
+            },
+            plain_requeued_when_lost=tuple(
+                sorted(name for name, task in late.items() if task.reject_on_worker_lost)
+            ),
+        )

@@ -1,0 +1,92 @@
+"""The broker as the sweeper sees it: rooms of workers, and whether a task's message is still in its queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from celery import Celery
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import Envelope
+from celery_reliable.transport import Room, forget_room, room_of, transport_for
+
+__all__ = ["BrokerView"]
+
+logger = logging.getLogger(__name__)
+
+#: How many messages at the end that is popped next are looked at for one of ours.
+_LOOKED_AT = 5
+
+
+class BrokerView:
+    """One connection to the broker, for one thread.  Empty views of a broker that is not Redis: it has its own rules."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connection: Any = None
+        self._channel: Any = None
+        self.is_redis = reliable_of(app).is_redis_broker
+
+    @property
+    def channel(self) -> Any:
+        """A channel of our transport, opened when first asked for."""
+        if self._channel is None:
+            scheme = reliable_of(self._app).broker_url.split("://", 1)[0]
+            self._connection = self._app.connection_for_read(transport=transport_for(scheme))
+            self._channel = self._connection.channel()
+        return self._channel
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception:
+                logger.debug("broker_view_not_closed", exc_info=True)
+
+    def room(self, name: str) -> Room:
+        """Return a worker's room."""
+        return room_of(name, self.channel)
+
+    def forget(self, name: str) -> None:
+        """Drop the connections to a room that is done with."""
+        forget_room(name)
+
+    def task_ids_in(self, rooms: Iterable[str]) -> set[str]:
+        """Return the ids of the tasks whose messages are in *rooms*."""
+        found = set()
+        for name in rooms:
+            for _, payload, _ in self.room(name).entries():
+                task_id = (payload.get("headers") or {}).get("id")
+                if task_id:
+                    found.add(str(task_id))
+        return found
+
+    def heads(self, envelope: Envelope) -> list[list[str]]:
+        """Return, for each queue the message leads to, the task ids at the end that is popped next, the next one first.
+
+        A message without an id counts as "".  An empty list: nothing waits in that queue.
+        """
+        channel = self.channel
+        payload = {"properties": dict(envelope.properties)}
+        priority = channel._get_message_priority(payload, reverse=False)
+        heads = []
+        with channel.conn_or_acquire() as client:
+            for queue in channel._lookup(envelope.exchange, envelope.routing_key):
+                # A command that kombu's prefixing client does not know: the prefix is ours to add.
+                key = channel.global_keyprefix + channel._q_for_pri(queue, priority)
+                items = client.lrange(key, -_LOOKED_AT, -1)
+                heads.append([_task_id(item) for item in reversed(items)])
+        return heads
+
+
+def _task_id(item: bytes) -> str:
+    try:
+        return str((loads(bytes_to_str(item)).get("headers") or {}).get("id") or "")
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,122 @@
+"""A message as it was sent, in a form that can be stored and sent again."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from kombu.utils.json import dumps, loads
+
+__all__ = ["HEADER", "Envelope", "Stamp", "new_epoch", "seconds_until"]
+
+#: The header by which our messages are known: "<generation>:<epoch>".
+HEADER = "reliable"
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What our header says of a message; both empty for a message that has none."""
+
+    generation: str = ""
+    epoch: str = ""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any] | None) -> Stamp:
+        """Read the stamp from a message's headers."""
+        value = (headers or {}).get(HEADER)
+        if not isinstance(value, str) or ":" not in value:
+            return cls()
+        generation, _, epoch = value.partition(":")
+        return cls(generation, epoch) if generation.isdigit() else cls()
+
+    def __str__(self) -> str:
+        return f"{self.generation}:{self.epoch}"
+
+
+def new_epoch(attempt: int) -> str:
+    """Return the name of one publication: the attempt that makes it (0: none) and a nonce.
+
+    The nonce tells apart two publications that no attempt made, as of an id that a replaced task left behind.
+    """
+    return f"{attempt}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One message: what `kombu.Producer.publish` was given, after serializing and compressing."""
+
+    body: bytes
+    content_type: str
+    content_encoding: str
+    headers: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    exchange: str
+    routing_key: str
+
+    def to_text(self) -> str:
+        """Return the message as JSON text."""
+        try:
+            body, coding = self.body.decode("utf-8"), ""
+        except UnicodeDecodeError:
+            body, coding = base64.b64encode(self.body).decode("ascii"), "base64"
+        fields = {
+            "body": body,
+            "coding": coding,
+            "type": self.content_type,
+            "encoding": self.content_encoding,
+            "headers": dict(self.headers),
+            "properties": dict(self.properties),
+            "exchange": self.exchange,
+            "routing_key": self.routing_key,
+        }
+        return str(dumps(fields))
+
+    @classmethod
+    def from_text(cls, text: str) -> Envelope:
+        """Read what `to_text` wrote.  Raises ValueError or KeyError for anything else."""
+        got = loads(text)
+        body = base64.b64decode(got["body"]) if got["coding"] else got["body"].encode("utf-8")
+        return cls(
+            body,
+            got["type"],
+            got["encoding"],
+            got["headers"],
+            got["properties"],
+            got["exchange"],
+            got["routing_key"],
+        )
+
+    def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
+        """Return this message under another stamp, with *headers* replaced."""
+        return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; empty when the message has none."""
+        return str(self.headers.get("id") or "")
+
+    @property
+    def task_name(self) -> str:
+        """The task's name; empty when the message has none."""
+        return str(self.headers.get("task") or "")
+
+
+def seconds_until(eta: object) -> float:
+    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none or it has passed.
+
+    An ETA without a zone is UTC, as in Celery's messages.
+    """
+    if not eta:
+        return 0.0
+    moment = (
+        eta
+        if isinstance(eta, datetime)
+        else datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
+    )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())

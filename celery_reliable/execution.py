@@ -1,0 +1,396 @@
+"""Running one attempt: claim, lock, Celery's own tracer, settle.
+
+Celery calls ``task.__trace__`` for every execution, in children, threads, greenlets and in the solo pool, and never for
+eager or direct calls.  `around` puts itself around that tracer, so that no hook which a user overrides can switch
+the protection off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery import states
+from celery.app.task import Context
+from celery.app.trace import TraceInfo, build_tracer, trace_ok_t
+from celery.exceptions import Ignore, Reject
+from kombu.serialization import dumps as serialize
+
+from celery_reliable import signals
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import HEADER, Envelope, Stamp
+from celery_reliable.exceptions import ObjectBusy, ObjectIdError
+from celery_reliable.identity import object_key, resolve_object_id
+from celery_reliable.ledger.caller import FOREVER, Answer
+from celery_reliable.model import Cause, Claim, Reason, Reply
+from celery_reliable.process import RunningAttempt, current_worker, running
+from celery_reliable.publisher import task_ref
+
+__all__ = ["DELIVERY", "MESSAGE", "around"]
+
+logger = logging.getLogger(__name__)
+
+Tracer = Callable[..., trace_ok_t]
+
+#: Where the main process puts what the child needs to know: properties are not copied to retries, headers are.
+DELIVERY = "reliable_delivery"
+MESSAGE = "reliable_message"
+
+#: How long a child waits for its worker to register again after it was declared dead.
+_LEASE_PATIENCE_SECONDS = 30.0
+_LEASE_POLL_SECONDS = 0.1
+_LONGEST_CONFLICT_WAIT_SECONDS = 30.0
+
+
+def around(task: Any, tracer: Tracer) -> Tracer:
+    """Return *tracer* with claim and settlement around it."""
+
+    def trace(
+        uuid: str, args: Any, kwargs: Any, request: dict[str, Any] | None = None
+    ) -> trace_ok_t:
+        execution = _Execution(
+            task, tracer, uuid, args, kwargs, request if request is not None else {}
+        )
+        return execution.run()
+
+    return trace
+
+
+class _Execution:
+    """One delivery of one message, in the process that runs it."""
+
+    def __init__(
+        self, task: Any, tracer: Tracer, uuid: str, args: Any, kwargs: Any, request: dict[str, Any]
+    ) -> None:
+        self.task = task
+        self.tracer = tracer
+        self.id = uuid
+        self.args = args
+        self.kwargs = kwargs
+        self.request = request
+        self.reliable = reliable_of(task.app)
+        self.ledger = self.reliable.ledger
+        self._is_interrupted = False
+
+    def run(self) -> trace_ok_t:
+        """Run the attempt, or end the delivery without one."""
+        worker = current_worker()
+        if worker is None:
+            # Somebody traces without a worker (a test harness): there is no lease to claim under.
+            return self.tracer(self.id, self.args, self.kwargs, self.request)
+        answer, claim = self._claim()
+        if claim is None:
+            return self._without_attempt(answer)
+        attempt = RunningAttempt(claim)
+        token = running.set(attempt)
+        try:
+            return self._attempted(attempt)
+        finally:
+            running.reset(token)
+
+    # -- claim
+
+    def _claim(self) -> tuple[Answer, Claim | None]:
+        """Claim, waiting for the ledger and for the worker's lease as long as it takes."""
+        worker = current_worker()
+        assert worker is not None
+        ref = task_ref(self.task, self.id)
+        stamp = Stamp.of(self.request)
+        properties = self.request.get("properties") or {}
+        token = str(properties.get(DELIVERY) or secrets.token_hex(8))
+        message = ""
+        deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
+        while True:
+            name = worker.id
+            answer = self.ledger.claim(
+                ref,
+                epoch=stamp.epoch,
+                generation=stamp.generation,
+                worker=name,
+                token=token,
+                pid=os.getpid(),
+                message=message,
+                patience_seconds=FOREVER,
+            )
+            if answer.reply is Reply.CLAIMED:
+                return answer, Claim(
+                    self.id, int(answer.values[0]), name, token, int(answer.values[1])
+                )
+            if answer.reply is Reply.UNRECORDED and not message:
+                message = str(properties.get(MESSAGE) or self._rebuilt(stamp).to_text())
+                continue
+            if answer.reply is Reply.NO_LEASE and time.monotonic() < deadline:
+                time.sleep(_LEASE_POLL_SECONDS)
+                continue
+            return answer, None
+
+    def _rebuilt(self, stamp: Stamp) -> Envelope:
+        """Return the message as delivered, as near as the child can see it."""
+        request = self.request
+        embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+        content_type, encoding, body = serialize(
+            (self.args, self.kwargs, embed), serializer=self.task.serializer or "json"
+        )
+        headers = {
+            key: request.get(key)
+            for key in (
+                "lang",
+                "task",
+                "id",
+                "shadow",
+                "eta",
+                "expires",
+                "group",
+                "group_index",
+                "retries",
+                "timelimit",
+                "root_id",
+                "parent_id",
+                "argsrepr",
+                "kwargsrepr",
+                "origin",
+                "ignore_result",
+                "replaced_task_nesting",
+                "stamped_headers",
+                "stamps",
+            )
+        }
+        headers.update({"task": self.task.name, "id": self.id, **(request.get("headers") or {})})
+        if stamp.epoch:
+            headers[HEADER] = str(stamp)
+        delivery = request.get("delivery_info") or {}
+        properties: dict[str, Any] = {
+            "correlation_id": request.get("correlation_id"),
+            "reply_to": request.get("reply_to"),
+        }
+        if delivery.get("priority") is not None:
+            properties["priority"] = delivery["priority"]
+        return Envelope(
+            body.encode("utf-8") if isinstance(body, str) else body,
+            content_type,
+            encoding,
+            headers,
+            properties,
+            delivery.get("exchange") or "",
+            delivery.get("routing_key") or "",
+        )
+
+    def _without_attempt(self, answer: Answer) -> trace_ok_t:
+        """End a delivery that may not run.  Dropping it is safe: the record outlives the message."""
+        logger.info(
+            "delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.reply.value
+        )
+        if answer.reply is Reply.NO_LEASE:
+            # Not acknowledged: what this worker held belongs to the sweeper now.
+            return _ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
+        return _ended(Ignore(f"not run: {answer.reply.value}"), states.IGNORED)
+
+    # -- the attempt
+
+    def _attempted(self, attempt: RunningAttempt) -> trace_ok_t:
+        try:
+            key = self._object_key()
+        except ObjectIdError as exc:
+            return self._conclude(attempt, self._instead(_raising(exc)))
+        if key is None:
+            return self._traced(attempt)
+        locks = self.reliable.locks
+        holder = locks.take(key, attempt.claim, patience_seconds=FOREVER)
+        if holder is not None:
+            return self._conflict(attempt, holder)
+        try:
+            return self._traced(attempt)
+        finally:
+            # An interrupted task will be queued again and walk back into its own lock.
+            if not self._is_interrupted:
+                locks.free(key, attempt.claim, patience_seconds=FOREVER)
+
+    def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
+        try:
+            result = self.tracer(self.id, self.args, self.kwargs, self.request)
+        except (SystemExit, KeyboardInterrupt, GeneratorExit):
+            # The worker is being stopped or this task was terminated; the main process says how it ends.
+            self._is_interrupted = True
+            raise
+        except BaseException as exc:
+            # Celery could not store an outcome: the attempt ends without one.
+            logger.warning(
+                "outcome_not_stored name=%s id=%s error=%r", self.task.name, self.id, exc
+            )
+            return self._no_outcome(attempt, exc)
+        return self._conclude(attempt, result)
+
+    def _object_key(self) -> str | None:
+        spec = self.task.object_id
+        if spec is None:
+            return None
+        value = resolve_object_id(
+            spec, self.task.object_signature, self.task.name, self.args, self.kwargs
+        )
+        return object_key(self.task.name, value)
+
+    # -- how it ended
+
+    def _conclude(self, attempt: RunningAttempt, result: trace_ok_t) -> trace_ok_t:
+        """Tell the ledger what Celery has stored."""
+        if attempt.is_closed:
+            return result
+        claim, info = attempt.claim, result.info
+        state = states.SUCCESS if info is None else info.state
+        retval = None if info is None else info.retval
+        if state == states.IGNORED and attempt.is_replaced:
+            answer = self.ledger.replace(
+                claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
+            )
+        elif state == states.REJECTED and getattr(retval, "requeue", False):
+            answer = self.ledger.release(
+                claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
+            )
+        elif state in (states.FAILURE, states.REJECTED) and self.task.dead_letter:
+            reason = Reason.FAILED if state == states.FAILURE else Reason.REJECTED
+            answer = self.ledger.bury(
+                claim,
+                reason,
+                exception=_one_line(retval),
+                traceback=str(getattr(result.retval, "traceback", "") or ""),
+                patience_seconds=FOREVER,
+            )
+            if answer.reply is Reply.BURIED:
+                signals.task_buried.send(
+                    sender=self.task.name, task_id=self.id, reason=reason.value
+                )
+        else:
+            answer = self.ledger.settle(claim, patience_seconds=FOREVER)
+        if answer.reply is Reply.FENCED or (answer.reply is Reply.GONE and not answer.is_repeated):
+            self._fenced(claim, answer)
+        return result
+
+    def _fenced(self, claim: Claim, answer: Answer) -> None:
+        state = answer.text(0) if answer.values else "gone"
+        logger.warning(
+            "task_fenced name=%s id=%s attempt=%d state=%s",
+            self.task.name,
+            self.id,
+            claim.attempt,
+            state,
+        )
+        signals.task_fenced.send(
+            sender=self.task, task_id=self.id, attempt=claim.attempt, state=state
+        )
+
+    def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> trace_ok_t:
+        config = self.reliable.config
+        if attempt.is_closed:
+            return _ended(Ignore("closed by its own publication"), states.IGNORED)
+        answer = self.ledger.lose(
+            attempt.claim,
+            Cause.NO_OUTCOME,
+            max_losses=config.max_losses,
+            due_in_ms=config.sweep_ms,
+            patience_seconds=FOREVER,
+        )
+        if answer.reply is Reply.QUEUED:
+            signals.task_lost.send(
+                sender=self.task.name,
+                task_id=self.id,
+                attempt=attempt.claim.attempt,
+                losses=int(answer.values[0]),
+                cause=Cause.NO_OUTCOME.value,
+            )
+            return _ended(Reject(f"no outcome was stored: {exc!r}", requeue=True), states.REJECTED)
+        return _ended(Ignore(f"no outcome was stored: {exc!r}"), states.IGNORED)
+
+    # -- the object is another task's
+
+    def _conflict(self, attempt: RunningAttempt, holder: str) -> trace_ok_t:
+        how = self.task.on_conflict
+        logger.info(
+            "object_held name=%s id=%s holder=%s on_conflict=%s",
+            self.task.name,
+            self.id,
+            holder,
+            how,
+        )
+        if how == "fail":
+            error = ObjectBusy(
+                f"{self.task.name}[{self.id}] needs an object that {holder} holds (on_conflict='fail').",
+                holder=holder,
+            )
+            return self._conclude(attempt, self._instead(_raising(error)))
+        if how == "retry":
+            return self._retry_conflict(attempt)
+        signals.task_skipped.send(sender=self.task, task_id=self.id, holder=holder)
+        request = self.request
+        if any(request.get(key) for key in ("chord", "chain", "callbacks", "group")):
+            # A canvas waits for a result of every member.
+            return self._conclude(attempt, self._instead(_nothing))
+        return self._conclude(
+            attempt, _ended(Ignore(f"skipped: {holder} holds the object"), states.IGNORED)
+        )
+
+    def _retry_conflict(self, attempt: RunningAttempt) -> trace_ok_t:
+        """Publish the same task again, later; neither retries nor losses are spent."""
+        wait = min(0.5 * 2 ** min(attempt.claim.attempt, 6), _LONGEST_CONFLICT_WAIT_SECONDS)
+        context = Context(self.request, args=self.args, kwargs=self.kwargs, called_directly=False)
+        self.task.signature_from_request(
+            context,
+            self.args,
+            self.kwargs,
+            countdown=wait * random.uniform(0.5, 1.0),
+            retries=context.retries,
+        ).apply_async()
+        return self._conclude(
+            attempt, _ended(Ignore("the object is held: published again"), states.IGNORED)
+        )
+
+    def _instead(self, body: Callable[..., Any]) -> trace_ok_t:
+        """Trace *body* in place of the task's own, without the user's hooks."""
+        cls = type(self.task)
+        quiet = {
+            name: (lambda *a, **k: None) for name in ("before_start", "on_success", "after_return")
+        }
+        members = {
+            "run": staticmethod(body),
+            "__call__": staticmethod(body),
+            "__trace__": None,
+            **quiet,
+        }
+        twin = type(cls.__name__, (cls,), members)()
+        tracer = build_tracer(
+            self.task.name,
+            twin,
+            self.task.app.loader,
+            self.request.get("hostname"),
+            app=self.task.app,
+        )
+        result: trace_ok_t = tracer(self.id, self.args, self.kwargs, self.request)
+        return result
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """The body of a member that was skipped."""
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    def body(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return body
+
+
+def _one_line(error: object) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+
+
+def _ended(error: Exception, state: str) -> trace_ok_t:
+    """Return what Celery's tracer returns when a body raises *error*."""
+    try:
+        raise error
+    except Exception as exc:
+        return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)

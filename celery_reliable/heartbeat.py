@@ -1,0 +1,213 @@
+"""The threads of a worker's main process: one renews its lease, one runs the sweeper's passes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from celery_reliable.exceptions import LedgerUnavailable, ReliableError
+from celery_reliable.model import Claim, Reply
+from celery_reliable.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from celery_reliable.worker import WorkerStep
+
+__all__ = ["Heartbeat", "Passes"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 0.2
+_DEAD_RETRY_SECONDS = 0.5
+
+
+class Heartbeat(threading.Thread):
+    """Renews one worker's lease, on a connection of its own.
+
+    It waits on that connection's socket: a connection that was cut is renewed at once and never looks like a death.
+    """
+
+    def __init__(self, step: WorkerStep) -> None:
+        super().__init__(name="celery-reliable-heartbeat", daemon=True)
+        self._step = step
+        self._process = step.process
+        self._config = step.reliable.config
+        # A reply that takes longer than a quarter of the lease is as good as none.
+        self._ledger = step.reliable.own_ledger(
+            reply_timeout_seconds=self._config.lease_seconds / 5, patience_seconds=0, single=True
+        )
+        self._connection: Any = self._ledger.workers.connection
+        self._known_socket: socket.socket | None = None
+        self._client_id = 0
+        self._waker, self._woken = socket.socketpair()
+        self._stopping = threading.Event()
+        self._fork_lock = threading.Lock()
+        # The witness sees a death by this connection's end; a child that inherited it would keep it open.
+        os.register_at_fork(
+            before=self._fork_lock.acquire,
+            after_in_parent=self._fork_lock.release,
+            after_in_child=self._close_in_child,
+        )
+
+    def _close_in_child(self) -> None:
+        for sock in (self._connection._sock, self._waker, self._woken):
+            if sock is not None:
+                try:
+                    os.close(sock.detach())
+                except OSError:
+                    continue
+        self._fork_lock.release()
+
+    def register(self) -> None:
+        """Take the lease; raises LedgerUnavailable when the ledger is away."""
+        sent_at = time.monotonic()
+        with self._fork_lock:
+            self._look_at_connection()
+        self._ledger.workers.register(
+            self._process.id,
+            lease_ms=self._config.lease_ms,
+            client_id=self._witnessed_id(),
+            facts=self._step.facts(),
+        )
+        self._process.renewed(sent_at + self._config.lease_seconds)
+        logger.info("worker_registered worker=%s", self._process.id)
+
+    def run(self) -> None:
+        """Renew until told to stop."""
+        wait = self._config.heartbeat_seconds
+        while not self._stopping.is_set():
+            is_cut = self._wait(wait)
+            if self._stopping.is_set():
+                break
+            try:
+                if is_cut:
+                    self._connection.disconnect()
+                wait = self._beat()
+            except LedgerUnavailable as exc:
+                logger.warning("lease_not_renewed worker=%s error=%s", self._process.id, exc)
+                wait = _RETRY_SECONDS
+            except Exception:
+                # This thread is the worker's life; whatever goes wrong in one beat, the next is tried.
+                logger.exception("heartbeat_failed worker=%s", self._process.id)
+                wait = _RETRY_SECONDS
+
+    def stop(self) -> None:
+        """End the thread and close the connection."""
+        self._stopping.set()
+        try:
+            self._waker.send(b"x")
+        except OSError:
+            logger.debug("heartbeat_already_closed")
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join(self._config.heartbeat_seconds)
+        self._ledger.close()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for the next beat; True at once when the connection was cut."""
+        sock = self._connection._sock
+        readers = [self._woken] if sock is None else [self._woken, sock]
+        try:
+            readable, _, _ = select.select(readers, [], [], seconds)
+        except (OSError, ValueError):
+            return True
+        return sock is not None and sock in readable
+
+    def _beat(self) -> float:
+        config, process = self._config, self._process
+        if self._step.is_stalled:
+            logger.error("lease_not_renewed worker=%s reason=main_loop_stalled", process.id)
+            return config.heartbeat_seconds
+        sent_at = time.monotonic()
+        with self._fork_lock:
+            self._look_at_connection()
+        beat = self._ledger.workers.heartbeat(
+            process.id, lease_ms=config.lease_ms, client_id=self._witnessed_id()
+        )
+        for claim in beat.taken:
+            self._stop_taken(claim)
+        if beat.reply is Reply.RENEWED:
+            process.renewed(sent_at + config.lease_seconds)
+            return config.heartbeat_seconds
+        process.lost()
+        if beat.reply is Reply.FORGOTTEN:
+            # The sweeper has finished with what this worker held; it goes on as a stranger to all that.
+            process.reborn()
+            self.register()
+            return config.heartbeat_seconds
+        logger.warning("worker_was_declared_dead worker=%s", process.id)
+        return _DEAD_RETRY_SECONDS
+
+    def _stop_taken(self, claim: Claim) -> None:
+        self._step.stop_taken(claim)
+        self._ledger.workers.acknowledge(claim)
+
+    def _look_at_connection(self) -> None:
+        """Connect if necessary, and learn the connection's id at the server."""
+        self._client_id, self._known_socket = self._ledger.workers.client_id(
+            self._connection, self._known_socket, self._client_id
+        )
+
+    def _witnessed_id(self) -> int:
+        return self._client_id if self._config.witness_seconds else 0
+
+
+class Passes(threading.Thread):
+    """Runs the sweeper's passes whenever none finished within SWEEP_SECONDS.
+
+    Recovery that was only a task would wait in the very queues that it repairs.
+    """
+
+    def __init__(self, step: WorkerStep) -> None:
+        super().__init__(name="celery-reliable-passes", daemon=True)
+        self._step = step
+        self._stopping = threading.Event()
+        self._orphans: set[tuple[str, int]] = set()
+
+    def run(self) -> None:
+        """Sweep until told to stop."""
+        sweeper: Sweeper | None = None
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            wait = self._step.reliable.config.sweep_seconds
+            try:
+                if sweeper is None:
+                    sweeper = Sweeper(self._step.app)
+                _, wait = sweeper.run_if_due()
+                self._look_at_own_claims(sweeper)
+            except ReliableError as exc:
+                logger.warning("pass_failed error=%s", exc)
+            except Exception:
+                logger.exception("pass_failed")
+                if sweeper is not None:
+                    sweeper.broker.close()
+        if sweeper is not None:
+            sweeper.close()
+
+    def stop(self) -> None:
+        """End the thread after the pass that runs."""
+        self._stopping.set()
+
+    def _look_at_own_claims(self, sweeper: Sweeper) -> None:
+        """Lose claims whose process is gone, after two sightings: nobody else would while this worker lives."""
+        claims = sweeper.ledger.workers.claims(self._step.process.id)
+        gone = {
+            (claim.task_id, claim.attempt) for claim, pid in claims.values() if not _is_alive(pid)
+        }
+        for task_id, attempt in gone & self._orphans:
+            sweeper.lose_orphan(claims[task_id][0])
+            logger.warning("claim_without_process id=%s attempt=%d", task_id, attempt)
+        self._orphans = gone
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,95 @@
+"""Who this process is to the ledger: the worker it belongs to, and the attempt it runs right now."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import struct
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from celery_reliable.model import Claim
+
+__all__ = ["RunningAttempt", "WorkerProcess", "current_worker", "running", "set_current_worker"]
+
+_LAYOUT = struct.Struct("=I?d")
+
+
+class WorkerProcess:
+    """The identity of one worker: its main process and the children that it forks.
+
+    ``base`` is new for every process start.  The worker's id is ``base`` and an incarnation, which grows when the
+    worker registers again after having been declared dead; children read it from shared memory.
+    """
+
+    def __init__(self, nodename: str) -> None:
+        self.base = f"{nodename}/{secrets.token_hex(4)}"
+        self.pid = os.getpid()
+        # Anonymous and shared: what the main process writes, the children that it forks see at once, without a
+        # descriptor or a name to leave behind.
+        self._memory = mmap.mmap(-1, _LAYOUT.size)
+        self._write(0, False, 0.0)
+
+    def _write(self, incarnation: int, has_lease: bool, until: float) -> None:
+        self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)
+
+    def _read(self) -> tuple[int, bool, float]:
+        incarnation, has_lease, until = _LAYOUT.unpack(self._memory[: _LAYOUT.size])
+        return incarnation, has_lease, until
+
+    @property
+    def id(self) -> str:
+        """The worker's id in the ledger."""
+        return f"{self.base}.{self._read()[0]}"
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether the main process holds itself for registered and not declared dead."""
+        return self._read()[1]
+
+    @property
+    def lease_until(self) -> float:
+        """When the lease that was last renewed runs out, on this host's monotonic clock."""
+        return self._read()[2]
+
+    def renewed(self, until: float) -> None:
+        """Note that the lease holds until *until* (monotonic)."""
+        self._write(self._read()[0], True, until)
+
+    def lost(self) -> None:
+        """Note that the worker was declared dead."""
+        incarnation, _, until = self._read()
+        self._write(incarnation, False, until)
+
+    def reborn(self) -> None:
+        """Become a stranger to the claims of the identity that was declared dead."""
+        self._write(self._read()[0] + 1, False, 0.0)
+
+
+@dataclass
+class RunningAttempt:
+    """The attempt that this process runs, with what happened to it on the way."""
+
+    claim: Claim
+    #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
+    is_closed: bool = False
+    #: The attempt was replaced by a canvas.
+    is_replaced: bool = False
+
+
+#: The attempt that runs in this thread or greenlet.
+running: ContextVar[RunningAttempt | None] = ContextVar("celery_reliable_running", default=None)
+
+_worker: WorkerProcess | None = None
+
+
+def current_worker() -> WorkerProcess | None:
+    """Return the worker that this process belongs to; None outside of workers."""
+    return _worker
+
+
+def set_current_worker(worker: WorkerProcess | None) -> None:
+    """Make this process, and the children it forks from now on, part of *worker*."""
+    global _worker
+    _worker = worker

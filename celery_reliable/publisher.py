@@ -1,0 +1,255 @@
+"""Publishing: record first, then send; and sending a stored message again.
+
+There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`, canvas, beat,
+`retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+from kombu.compression import compress
+from kombu.serialization import dumps as serialize
+
+from celery_reliable.application import Reliable, reliable_of
+from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Reply, State, TaskRef
+from celery_reliable.process import running
+
+__all__ = ["install", "is_reliable", "resend", "task_ref"]
+
+logger = logging.getLogger(__name__)
+
+#: A sender outside of workers asks again only so long before it tells its caller.
+_WITHDRAW_PATIENCE_SECONDS = 2.0
+
+
+def is_reliable(task: object) -> bool:
+    """Whether *task* is one of ours."""
+    return bool(getattr(task, "is_reliable", False))
+
+
+def task_ref(task: Any, task_id: str) -> TaskRef:
+    """Return what the ledger wants to know of *task*."""
+    seconds = getattr(task, "time_to_run_seconds", None)
+    return TaskRef(
+        task_id, task.name, getattr(task, "max_losses", None), int(seconds * 1000) if seconds else 0
+    )
+
+
+def install(app: Celery) -> None:
+    """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing."""
+    amqp = app.amqp
+    if getattr(amqp, "_reliable", False):
+        return
+    amqp._reliable = True
+    create = amqp._create_task_sender
+
+    def create_task_sender() -> Callable[..., Any]:
+        return _recording(app, create())
+
+    amqp._create_task_sender = create_task_sender
+    # Made already when somebody published before the first reliable task was bound.
+    amqp.__dict__.pop("send_task_message", None)
+
+
+def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
+    reliable = reliable_of(app)
+
+    def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
+        task = app.tasks.get(name)
+        # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
+        if task is None or not is_reliable(task) or not message.headers.get("id"):
+            return send(producer, name, message, **options)
+        task.check_publication(message.body)
+        return send(
+            _RecordingProducer(producer, reliable, task, message.headers), name, message, **options
+        )
+
+    return send_task_message
+
+
+class _RecordingProducer:
+    """Stands before a producer for one publication; what is not that publication passes through."""
+
+    def __init__(
+        self, producer: Any, reliable: Reliable, task: Any, headers: dict[str, Any]
+    ) -> None:
+        self._producer = producer
+        self._reliable = reliable
+        self._ref = task_ref(task, str(headers["id"]))
+        self._headers = headers
+        attempt = running.get()
+        self._attempt = (
+            attempt if attempt is not None and attempt.claim.task_id == self._ref.id else None
+        )
+        self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def publish(self, body: Any, **options: Any) -> Any:
+        """Record the publication, then send it."""
+        # The same producer also carries Celery's task-sent event.
+        if options.get("headers") is not self._headers:
+            return self._producer.publish(body, **options)
+        ledger = self._reliable.ledger
+        wire, options = _prepared(self._producer, body, options)
+        config = self._reliable.config
+        wait_seconds = seconds_until(self._headers.get("eta"))
+        is_parked = wait_seconds > config.eta_horizon_seconds
+        look_seconds = (
+            wait_seconds - config.eta_horizon_seconds
+            if is_parked
+            else wait_seconds + config.queued_seconds
+        )
+        while True:
+            stamp = Stamp(ledger.generation, self._epoch)
+            self._headers[HEADER] = str(stamp)
+            envelope = _envelope(wire, options)
+            try:
+                answer = ledger.record(
+                    self._ref,
+                    epoch=self._epoch,
+                    state=State.PARKED if is_parked else State.QUEUED,
+                    due_in_ms=int(look_seconds * 1000),
+                    message=envelope.to_text(),
+                    claim=self._attempt.claim if self._attempt else None,
+                )
+            except LedgerUnavailable as exc:
+                raise PublishUnknown(
+                    f"Task {self._ref.name}[{self._ref.id}] could not be recorded: {exc}",
+                    task_id=self._ref.id,
+                ) from exc
+            if answer.reply is not Reply.GENERATION:
+                break
+            ledger.generation = answer.text(0)
+        if not self._may_send(answer) or is_parked:
+            return None
+        try:
+            return self._producer.publish(wire.body, **options)
+        except Exception as exc:
+            if self._is_send_given_up(exc):
+                raise
+            return None
+
+    def _may_send(self, answer: Answer) -> bool:
+        if answer.reply is Reply.RECORDED:
+            if self._attempt is not None:
+                self._attempt.is_closed = True
+            return True
+        # A live id is one task: this publication changes nothing; and an attempt that is no longer current may not
+        # move what its successor does.
+        logger.info(
+            "publication_refused name=%s id=%s reply=%s",
+            self._ref.name,
+            self._ref.id,
+            answer.reply.value,
+        )
+        if answer.reply is Reply.FENCED and self._attempt is not None:
+            self._attempt.is_closed = True
+        return False
+
+    def _is_send_given_up(self, exc: Exception) -> bool:
+        """Decide what a send that raised means; True when the caller has to see the error."""
+        name, task_id = self._ref.name, self._ref.id
+        if self._attempt is not None or self._reliable.config.outbox:
+            logger.warning("send_left_to_sweeper name=%s id=%s error=%r", name, task_id, exc)
+            return False
+        try:
+            answer = self._reliable.ledger.withdraw(
+                task_id, self._epoch, patience_seconds=_WITHDRAW_PATIENCE_SECONDS
+            )
+        except LedgerUnavailable as unavailable:
+            raise PublishUnknown(
+                f"Task {name}[{task_id}] could not be sent ({exc}), and its record could not be withdrawn "
+                f"({unavailable}): it may run or not.",
+                task_id=task_id,
+            ) from exc
+        if answer.reply is Reply.WITHDRAWN or (answer.reply is Reply.GONE and answer.is_repeated):
+            return True
+        # Somebody claimed it meanwhile: the message had arrived after all.
+        return False
+
+
+def _prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[_Wire, dict[str, Any]]:
+    """Serialize and compress once, so that what is stored is what is sent."""
+    options = dict(options)
+    content_type, content_encoding, data = serialize(
+        body, serializer=options.pop("serializer", None) or "json"
+    )
+    if isinstance(data, str):
+        data = data.encode(content_encoding if content_encoding != "binary" else "utf-8")
+    compression = options.pop("compression", None) or getattr(producer, "compression", None)
+    if compression:
+        data, options["headers"]["compression"] = compress(data, compression)
+    # An empty name keeps the producer from compressing a second time.
+    options.update(content_type=content_type, content_encoding=content_encoding, compression="")
+    return _Wire(data, content_type, content_encoding), options
+
+
+class _Wire:
+    __slots__ = ("body", "content_encoding", "content_type")
+
+    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
+        self.body = body
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+#: Options of `Producer.publish` that are about the sending, not part of the message.
+_NOT_PROPERTIES = frozenset(
+    {
+        "content_type",
+        "content_encoding",
+        "compression",
+        "headers",
+        "exchange",
+        "routing_key",
+        "retry",
+        "retry_policy",
+        "declare",
+        "timeout",
+        "confirm_timeout",
+        "mandatory",
+        "immediate",
+    }
+)
+
+
+def _envelope(wire: _Wire, options: dict[str, Any]) -> Envelope:
+    exchange = options.get("exchange") or ""
+    return Envelope(
+        body=wire.body,
+        content_type=wire.content_type,
+        content_encoding=wire.content_encoding,
+        headers=options["headers"],
+        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        exchange=getattr(exchange, "name", exchange),
+        routing_key=options.get("routing_key") or "",
+    )
+
+
+def resend(app: Celery, envelope: Envelope) -> None:
+    """Send a stored message again: the same id, root, group, chord, stamps, priority and expiry.
+
+    Raises kombu's errors when the broker cannot be reached.  It does not declare queues or exchanges: the first
+    publication did.
+    """
+    with app.producer_pool.acquire(block=True) as producer:
+        producer.publish(
+            envelope.body,
+            exchange=envelope.exchange,
+            routing_key=envelope.routing_key,
+            content_type=envelope.content_type,
+            content_encoding=envelope.content_encoding,
+            compression="",
+            headers=dict(envelope.headers),
+            retry=True,
+            **envelope.properties,
+        )

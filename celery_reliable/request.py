@@ -1,0 +1,266 @@
+"""What the worker's main process does when a child does not come back: `ReliableRequest`.
+
+Celery calls `on_failure` of a custom request for everything but success, and `on_timeout`, `acknowledge`, `reject` and
+`_announce_revoked`; it never calls its `on_success` or `execute_using_pool`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from billiard.einfo import ExceptionWithTraceback
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import signals as celery_signals
+from celery.worker import state
+from celery.worker.request import Request
+
+from celery_reliable import signals
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import HEADER, Envelope, Stamp
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.execution import DELIVERY, MESSAGE
+from celery_reliable.model import Cause, Claim, Reason, Reply, State
+from celery_reliable.process import current_worker
+from celery_reliable.publisher import is_reliable, task_ref
+
+__all__ = ["ReliableRequest"]
+
+logger = logging.getLogger(__name__)
+
+#: The main process serves all children; it asks the ledger briefly and leaves the rest to the heartbeat's look at claims.
+_PATIENCE_SECONDS = 1.0
+
+
+class ReliableRequest(Request):  # type: ignore[misc]
+    """One delivery of a reliable task's message, in the main process."""
+
+    #: The claim was taken from this worker and its process is being stopped.
+    reliable_is_taken = False
+
+    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(message, *args, **kwargs)
+        self.reliable_token = secrets.token_hex(8)
+        if not is_reliable(self.task):
+            return
+        properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
+        if HEADER not in (message.headers or {}):
+            properties[MESSAGE] = _as_sent(message).to_text()
+        self._request_dict["properties"] = properties
+
+    # -- outcomes that only the main process sees
+
+    def on_failure(
+        self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
+    ) -> None:
+        """Count the loss of a killed child; everything else is as in Celery."""
+        exc = exc_info.exception
+        if isinstance(exc, ExceptionWithTraceback):
+            exc = exc.exc
+        if self.reliable_is_taken:
+            # Its successor owns the task: nothing of this attempt may be stored or returned.
+            state.task_ready(self)
+            return None
+        if not is_reliable(self.task) or self._already_cancelled or self._already_revoked:
+            return super().on_failure(exc_info, send_failed_event, return_ok)
+        if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
+            exc = self._worker_lost_info(exc).exception
+            if isinstance(exc, ExceptionWithTraceback):
+                exc = exc.exc
+        if isinstance(exc, WorkerLostError) and not state.should_terminate:
+            try:
+                self._child_lost(exc)
+            except (LedgerUnavailable, LedgerRefused) as error:
+                # The message stays in our hash and the claim in the ledger: a claim without a process is found later.
+                state.task_ready(self)
+                logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
+            return None
+        super().on_failure(exc_info, send_failed_event, return_ok)
+        if isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
+            self._end(Reason.TIME_LIMIT, exc)
+        return None
+
+    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+        """Let Celery store REVOKED, then end the record too."""
+        super()._announce_revoked(reason, terminated, signum, expired)
+        if not is_reliable(self.task):
+            return
+        try:
+            ledger = reliable_of(self.app).ledger
+            answer = ledger.cancel(
+                self.id,
+                epoch=Stamp.of(self._request_dict).epoch,
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+            if answer.reply is Reply.RUNNING:
+                claim = self._claim()
+                if claim is not None:
+                    ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+        except (LedgerUnavailable, LedgerRefused) as error:
+            logger.error(
+                "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
+            )
+
+    # -- helpers
+
+    def _claim(self) -> Claim | None:
+        """Return the claim that this very delivery made, if it is still running."""
+        worker = current_worker()
+        record = reliable_of(self.app).ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
+        if worker is None or record is None or record.state is not State.RUNNING:
+            return None
+        if record.token != self.reliable_token or record.owner.rpartition(".")[0] != worker.base:
+            return None
+        return Claim(self.id, record.attempt, record.owner, record.token, record.losses)
+
+    def _child_lost(self, exc: WorkerLostError) -> None:
+        reliable = reliable_of(self.app)
+        ledger, config = reliable.ledger, reliable.config
+        claim = self._claim()
+        if claim is None:
+            claim = self._claim_for_lost_child()
+        if claim is None:
+            # It had settled, or published itself again, or was taken from us: nothing is left to lose.
+            state.task_ready(self)
+            self.acknowledge()
+            return
+        if self._success_was_stored():
+            ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+            state.task_ready(self)
+            self.acknowledge()
+            return
+        answer = ledger.lose(
+            claim,
+            Cause.CHILD_LOST,
+            max_losses=config.max_losses,
+            due_in_ms=config.sweep_ms,
+            patience_seconds=_PATIENCE_SECONDS,
+        )
+        state.task_ready(self)
+        if answer.reply is Reply.QUEUED:
+            logger.warning(
+                "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
+                self.name,
+                self.id,
+                claim.attempt,
+                answer.values[0],
+                exc,
+            )
+            self.reject(requeue=True)
+            signals.task_lost.send(
+                sender=self.task.name,
+                task_id=self.id,
+                attempt=claim.attempt,
+                losses=int(answer.values[0]),
+                cause=Cause.CHILD_LOST.value,
+            )
+        elif answer.reply is Reply.BURIED:
+            logger.error(
+                "task_buried name=%s id=%s losses=%d reason=lost error=%s",
+                self.name,
+                self.id,
+                answer.values[0],
+                exc,
+            )
+            self._announce_buried(exc)
+            self.acknowledge()
+        else:
+            self.acknowledge()
+
+    def _claim_for_lost_child(self) -> Claim | None:
+        """Claim in the name of a child that died before it could.
+
+        Without it a message that kills its process before the claim (while it is decoded, say) would never be counted.
+        """
+        worker = current_worker()
+        if worker is None or self.worker_pid is None:
+            return None
+        stamp = Stamp.of(self._request_dict)
+        properties = self._request_dict.get("properties") or {}
+        answer = reliable_of(self.app).ledger.claim(
+            task_ref(self.task, self.id),
+            epoch=stamp.epoch,
+            generation=stamp.generation,
+            worker=worker.id,
+            token=self.reliable_token,
+            pid=self.worker_pid,
+            message=str(properties.get(MESSAGE) or _as_sent(self.message).to_text()),
+            patience_seconds=_PATIENCE_SECONDS,
+        )
+        if answer.reply is not Reply.CLAIMED:
+            return None
+        return Claim(
+            self.id, int(answer.values[0]), worker.id, self.reliable_token, int(answer.values[1])
+        )
+
+    def _announce_buried(self, exc: Exception) -> None:
+        """Pay what the burial owes Celery: FAILURE, errbacks, chord, signal."""
+        ledger = reliable_of(self.app).ledger
+        self.task.backend.mark_as_failure(
+            self.id, exc, request=self._context, store_result=self.store_errors
+        )
+        self.task.request_stack.push(self._context)
+        try:
+            celery_signals.task_failure.send(
+                sender=self.task,
+                task_id=self.id,
+                exception=exc,
+                args=self.args,
+                kwargs=self.kwargs,
+                traceback=None,
+                einfo=None,
+            )
+        finally:
+            self.task.request_stack.pop()
+        letter = ledger.dead_letter(self.id)
+        if letter is not None:
+            ledger.announced(self.id, letter.buried_ms)
+        signals.task_buried.send(sender=self.task.name, task_id=self.id, reason=Reason.LOST.value)
+
+    def _end(self, reason: Reason, exc: Exception) -> None:
+        """End the attempt whose outcome the main process has stored."""
+        try:
+            claim = self._claim()
+            if claim is None:
+                return
+            ledger = reliable_of(self.app).ledger
+            if self.task.dead_letter:
+                ledger.bury(
+                    claim,
+                    reason,
+                    exception=f"{type(exc).__name__}: {exc}",
+                    traceback="",
+                    patience_seconds=_PATIENCE_SECONDS,
+                )
+                signals.task_buried.send(
+                    sender=self.task.name, task_id=self.id, reason=reason.value
+                )
+            else:
+                ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+        except (LedgerUnavailable, LedgerRefused) as error:
+            logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
+
+
+def _as_sent(message: Any) -> Envelope:
+    """Return the envelope of a delivered message."""
+    delivery = message.delivery_info or {}
+    properties = {
+        key: value
+        for key, value in (message.properties or {}).items()
+        if key not in ("delivery_info", "delivery_tag", "body_encoding") and value is not None
+    }
+    if "expiration" in properties:
+        # Stored in milliseconds as text; publishing takes seconds.
+        properties["expiration"] = int(properties["expiration"]) / 1000
+    body = message.body
+    headers = dict(message.headers or {})
+    return Envelope(
+        body.encode("utf-8") if isinstance(body, str) else bytes(body),
+        message.content_type,
+        message.content_encoding,
+        {k: v for k, v in headers.items() if k != "compression"},
+        properties,
+        delivery.get("exchange") or "",
+        delivery.get("routing_key") or "",
+    )

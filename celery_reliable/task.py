@@ -1,0 +1,162 @@
+"""`ReliableTask`: set as ``base`` of the tasks you have."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from celery import Task as CeleryTask
+
+from celery_reliable import publisher, worker
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.execution import around
+from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
+from celery_reliable.process import running
+
+if TYPE_CHECKING:
+    Base = CeleryTask
+else:
+
+    def _base() -> type:
+        # Celery gives delay_on_commit to Django projects by a task class of its own, which a custom base would lose.
+        # This is how Celery itself tells that it is in a Django project.
+        if os.environ.get("DJANGO_SETTINGS_MODULE"):
+            from celery.contrib.django.task import DjangoTask
+
+            return DjangoTask
+        return CeleryTask
+
+    Base = _base()
+
+__all__ = ["ReliableTask"]
+
+_ON_CONFLICT = ("skip", "retry", "fail")
+
+
+class ReliableTask(Base):
+    """A task that is never lost, never run twice at once and never runs in circles.
+
+    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  Its effects are at least once: a worker
+    may die between the effect and the settlement.  Compare `attempt` in your own database to keep a late attempt from
+    overwriting a newer one.
+    """
+
+    abstract = True
+    #: How other rooms know a task of ours without importing this one.
+    is_reliable = True
+
+    acks_late = True
+    reject_on_worker_lost = True
+    #: Celery's own way spends max_retries on lost processes and publishes from the main process; losses are ours.
+    retry_on_worker_lost = False
+    acks_on_failure = True
+    acks_on_timeout = True
+    Request = "celery_reliable.request:ReliableRequest"
+
+    #: The name of the argument that names the object, or a callable that is given the task's arguments.
+    object_id: str | Callable[..., Any] | None = None
+    #: What a task does whose object another task holds: "skip", "retry" (later, no budget is spent) or "fail".
+    on_conflict: str = "skip"
+    #: Seconds an attempt may run without a touch before it counts as stuck; None: no limit.
+    time_to_run_seconds: float | None = None
+    #: Losses after which the task is dead-lettered; None: the setting MAX_LOSSES.
+    max_losses: int | None = None
+    #: Whether a task that failed for good is kept as a dead letter.
+    dead_letter: bool = True
+
+    @classmethod
+    def on_bound(cls, app: Celery) -> None:
+        """Check the task's options and put the package's parts into *app*."""
+        super().on_bound(app)
+        if not cls.name:
+            return
+        if cls.name.startswith(("celery.", "celery_reliable.")):
+            # An app-wide base is the base of Celery's own tasks too; they are protected by nobody and need none.
+            cls.is_reliable = False
+            return
+        cls._check_options()
+        publisher.install(app)
+        worker.install(app)
+
+    @classmethod
+    def _check_options(cls) -> None:
+        problems = []
+        if cls.on_conflict not in _ON_CONFLICT:
+            problems.append(
+                f"on_conflict={cls.on_conflict!r} of task {cls.name} is none of {', '.join(map(repr, _ON_CONFLICT))}."
+            )
+        if cls.max_losses is not None and (
+            not isinstance(cls.max_losses, int) or cls.max_losses < 0
+        ):
+            problems.append(
+                f"max_losses={cls.max_losses!r} of task {cls.name} is not a whole number of 0 or more."
+            )
+        if cls.time_to_run_seconds is not None and not cls.time_to_run_seconds > 0:
+            problems.append(
+                f"time_to_run_seconds={cls.time_to_run_seconds!r} of task {cls.name} is not a number of seconds."
+            )
+        if problems:
+            raise ConfigurationError(" ".join(problems), problems=tuple(problems))
+        if cls.object_id is not None:
+            check_object_id_spec(cls.object_id, cls._signature_of_run(), cls.name)
+
+    @classmethod
+    def _signature_of_run(cls) -> inspect.Signature:
+        signature = inspect.signature(cls.run)
+        names = list(signature.parameters.values())
+        # A bound task's function, or a method, has the task itself as its first parameter; callers do not give it.
+        if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not names:
+            return signature
+        return signature.replace(parameters=names[1:])
+
+    @property
+    def object_signature(self) -> inspect.Signature:
+        """The parameters that a caller gives."""
+        found = self.__dict__.get("_object_signature")
+        if found is None:
+            found = self.__dict__["_object_signature"] = type(self)._signature_of_run()
+        return found
+
+    def check_publication(self, body: Any) -> None:
+        """Raise ObjectIdError when a call lacks the argument that names its object."""
+        if self.object_id is None:
+            return
+        args, kwargs = body[0], body[1]
+        object_key(
+            self.name,
+            resolve_object_id(
+                self.object_id, self.object_signature, self.name, args or (), kwargs or {}
+            ),
+        )
+
+    # Celery builds a tracer for each task and keeps it here; every execution in a worker goes through it.
+    @property
+    def __trace__(self) -> Any:
+        return self.__dict__.get("_reliable_trace")
+
+    @__trace__.setter
+    def __trace__(self, tracer: Any) -> None:
+        if tracer is not None and self.is_reliable:
+            tracer = around(self, tracer)
+        self.__dict__["_reliable_trace"] = tracer
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that runs: 1, 2, 3 … per task id, and the fencing token.
+
+        It grows with every attempt of one id, through losses, retries, replacement and replay.  1 in eager and direct calls.
+        """
+        current = running.get()
+        if current is not None and current.claim.task_id == self.request.id:
+            return current.claim.attempt
+        return 1
+
+    def on_replace(self, sig: Any) -> Any:
+        """Note that a canvas takes this task's id over, then let Celery replace it."""
+        current = running.get()
+        if current is not None and current.claim.task_id == self.request.id:
+            current.is_replaced = True
+        return super().on_replace(sig)

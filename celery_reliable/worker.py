@@ -1,0 +1,269 @@
+"""The worker's parts: identity and lease, heartbeat, passes, and a look at what it claims and holds."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import time
+from typing import Any
+
+from celery import Celery, bootsteps
+from celery.signals import worker_shutdown, worker_shutting_down
+from celery.worker import state
+
+from celery_reliable import transport
+from celery_reliable.application import reliable_of
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.heartbeat import Heartbeat, Passes
+from celery_reliable.ledger import Ledger
+from celery_reliable.model import Claim, Reason, Reply
+from celery_reliable.process import WorkerProcess, set_current_worker
+
+__all__ = ["ConsumerStep", "WorkerStep", "install"]
+
+logger = logging.getLogger(__name__)
+
+#: How often the main loop shows that it turns.
+_TURN_SECONDS = 1.0
+#: How often the pool is asked for dead children: a child that dies within milliseconds of its task's start is noticed by
+#: Celery's own timer only, every 5 s.
+_CHILDREN_SECONDS = 0.5
+#: How often the room is compared with what the worker holds.
+_RECONCILE_SECONDS = 5.0
+
+
+def install(app: Celery) -> None:
+    """Give *app*'s workers their steps.  Repeating it changes nothing."""
+    app.steps["worker"].add(WorkerStep)
+    app.steps["consumer"].add(ConsumerStep)
+
+
+class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Takes the lease at the start, gives it back at the end."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, w: Any, **kwargs: Any) -> None:
+        super().__init__(w, **kwargs)
+        self.app = w.app
+        self.reliable = reliable_of(w.app)
+        try:
+            for finding in self.reliable.check():
+                logger.warning("%s %s", finding.message, finding.hint)
+        except ReliableError as exc:
+            # Celery would print a traceback of this; the paragraph says what to change.
+            raise SystemExit(f"celery_reliable: {exc}") from None
+        self.process = WorkerProcess(w.hostname)
+        set_current_worker(self.process)
+        self.room_name = ""
+        self._choose_transport()
+        w.reliable = self
+        self.pool_name = ""
+        self.heartbeat: Heartbeat | None = None
+        self.passes: Passes | None = None
+        self.turned_at = time.monotonic()
+        self.is_leaving = False
+        self._is_finished = False
+
+    def _choose_transport(self) -> None:
+        """Consume through our transport, into a room of our own, while the broker's URL stays as it is."""
+        conf = self.app.conf
+        path = transport.transport_for(self.reliable.broker_url.split("://", 1)[0])
+        if path is None:
+            logger.info(
+                "broker_without_room scheme=%s", self.reliable.broker_url.split("://", 1)[0]
+            )
+            return
+        if conf.broker_transport and conf.broker_transport not in (
+            path,
+            "redis",
+            "rediss",
+            "sentinel",
+        ):
+            logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
+            return
+        self.room_name = f"unacked:{self.process.base}"
+        conf.broker_transport = path
+        conf.broker_transport_options = {
+            **(conf.broker_transport_options or {}),
+            "reliable_room": self.room_name,
+        }
+        transport.set_on_unreadable(self._bury_unreadable)
+
+    def start(self, w: Any) -> None:
+        """Register, and start to renew."""
+        self.pool_name = type(w.pool).__module__.rpartition(".")[2]
+        self.heartbeat = Heartbeat(self)
+        self.heartbeat.register()
+        self.heartbeat.start()
+        self.passes = Passes(self)
+        self.passes.start()
+        worker_shutting_down.connect(self._on_shutting_down, weak=False)
+        worker_shutdown.connect(self._on_shutdown, weak=False)
+        atexit.register(self.finish)
+
+    def close(self, w: Any) -> None:
+        """The first thing that is called at a shutdown."""
+        self._leave()
+
+    def stop(self, w: Any) -> None:
+        """Leave the lease alone: tasks run until the pool is joined, after this step was stopped."""
+
+    def terminate(self, w: Any) -> None:
+        """Likewise."""
+        self._leave()
+
+    def _on_shutting_down(self, **kwargs: Any) -> None:
+        self._leave()
+
+    def _on_shutdown(self, **kwargs: Any) -> None:
+        self.finish()
+
+    def _leave(self) -> None:
+        self.is_leaving = True
+        room = self.room
+        if room is not None:
+            room.is_leaving = True
+
+    @property
+    def room(self) -> transport.Room | None:
+        """This worker's room, once something was consumed into it."""
+        return transport._rooms.get(self.room_name) if self.room_name else None
+
+    def finish(self) -> None:
+        """Give back what is claimed, stop renewing and deregister.  Once; not in children."""
+        if self._is_finished or os.getpid() != self.process.pid:
+            return
+        self._is_finished = True
+        atexit.unregister(self.finish)
+        if self.passes is not None:
+            self.passes.stop()
+        ledger = self.reliable.ledger
+        try:
+            self.release_claims()
+            room = self.room
+            held = len(room) if room is not None else 0
+            if not ledger.workers.deregister(self.process.id, in_room=held):
+                logger.warning("worker_left_something worker=%s messages=%d", self.process.id, held)
+        except Exception as exc:
+            # The sweeper finds out; a worker that cannot say good-bye must still end.
+            logger.warning("worker_not_deregistered worker=%s error=%r", self.process.id, exc)
+        finally:
+            if self.heartbeat is not None:
+                self.heartbeat.stop()
+
+    def release_claims(self) -> None:
+        """Return what children claimed that were stopped with the worker: a deployment costs no budget."""
+        ledger = self.reliable.ledger
+        for claim, _ in ledger.workers.claims(self.process.id).values():
+            if (
+                ledger.release(claim, due_in_ms=self.reliable.config.sweep_ms).reply
+                is Reply.RELEASED
+            ):
+                logger.info("attempt_released id=%s attempt=%d", claim.task_id, claim.attempt)
+
+    # -- what the threads ask
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the main loop has not turned for STALL_SECONDS without an excuse."""
+        if self.is_leaving or (self.pool_name == "solo" and state.active_requests):
+            return False
+        return time.monotonic() - self.turned_at > self.reliable.config.stall_seconds
+
+    def facts(self) -> dict[str, Any]:
+        """What others may want to know of this worker."""
+        return {
+            "nodename": self.process.base.rpartition("/")[0],
+            "pid": self.process.pid,
+            "pool": self.pool_name,
+            "room": self.room_name,
+        }
+
+    def stop_taken(self, claim: Claim) -> None:
+        """Stop a claim that was taken from this worker; its result is muted."""
+        for request in list(state.active_requests):
+            if (
+                request.id != claim.task_id
+                or getattr(request, "reliable_token", None) != claim.token
+            ):
+                continue
+            request.reliable_is_taken = True
+            pid = request.worker_pid
+            if pid and pid != os.getpid() and self.pool_name == "prefork":
+                logger.warning(
+                    "taken_claim_stopped id=%s attempt=%d pid=%d", claim.task_id, claim.attempt, pid
+                )
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    logger.debug("taken_claim_had_ended id=%s", claim.task_id)
+
+    def _bury_unreadable(self, queue: str, raw: bytes, error: Exception) -> None:
+        from celery_reliable.envelope import Envelope
+
+        task_id = f"unreadable-{os.urandom(8).hex()}"
+        envelope = Envelope(
+            raw, "application/octet-stream", "binary", {"id": task_id}, {}, "", queue
+        )
+        self.reliable.ledger.bury_message(
+            task_id,
+            Reason.UNPROCESSABLE,
+            exception=f"{type(error).__name__}: {error}",
+            traceback="",
+            message=envelope.to_text(),
+            name="",
+            patience_seconds=1.0,
+        )
+
+
+class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """What the main loop does for us, registered anew with every connection."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def start(self, c: Any) -> None:
+        """Begin to show that the loop turns, to look for dead children, and at the room."""
+        step: WorkerStep = c.controller.reliable
+        step.turned_at = time.monotonic()
+        c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))
+        pool = getattr(c.pool, "_pool", None)
+        if step.pool_name == "prefork" and hasattr(pool, "maintain_pool"):
+            c.timer.call_repeatedly(_CHILDREN_SECONDS, pool.maintain_pool)
+        if step.room_name:
+            room = transport.room_of(step.room_name, c.task_consumer.channel)
+            room.is_leaving = step.is_leaving
+            room.running_tags = _running_tags
+            room.before_leaving = step.release_claims
+            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
+
+    def stop(self, c: Any) -> None:
+        """Nothing: Celery cancels the timers of a lost connection, and a shutdown keeps them."""
+
+    def _turn(self, step: WorkerStep) -> None:
+        step.turned_at = time.monotonic()
+
+    def _reconcile(self, c: Any, room: transport.Room) -> None:
+        consumer = c.task_consumer
+        if consumer is None or room.is_leaving:
+            return
+        qos = consumer.channel.qos
+        held = (set(qos._delivered) - set(qos._dirty)) | _running_tags()
+        held.update(
+            str(request.message.delivery_tag)
+            for request in list(state.requests.values())
+            if not request.acknowledged
+        )
+        try:
+            given = room.reconcile(consumer.channel, held)
+        except consumer.channel.connection_errors as exc:
+            logger.debug("room_not_reconciled error=%r", exc)
+            return
+        if given:
+            logger.warning("deliveries_given_back count=%d", given)
+
+
+def _running_tags() -> set[str]:
+    return {str(request.message.delivery_tag) for request in list(state.active_requests)}
