@@ -1,6 +1,8 @@
 --[[
 replace: an attempt handed its id to a canvas whose last member will be published under it.
 
+The epoch changes, so that a late copy of the attempt's own message can neither run nor call off what waits.
+
 Moves     running(attempt) -> waiting
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
@@ -23,7 +25,7 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] then
   return {'fenced', found[1]}
 end
-redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2])
+redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced')
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])

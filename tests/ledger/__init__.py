@@ -1,0 +1,1 @@
+"""The ledger against a real Redis, without Celery."""

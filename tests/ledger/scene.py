@@ -1,0 +1,228 @@
+"""The steps by which tests bring tasks and workers about, and what the ledger then holds.
+
+The tests beside this file speak to the ledger through its methods. Only this one looks at how it
+stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import redis
+
+from celery_reliable.ledger import Ledger, connect
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import (
+    Cause,
+    Claim,
+    Due,
+    Reason,
+    Record,
+    Reply,
+    State,
+    TaskRef,
+    WorkerLease,
+)
+
+LEASE_MS = 60_000
+LOOK_MS = 60_000
+MAX_LOSSES = 3
+ABSENT = "absent"
+
+
+def open_ledger(url: str, namespace: str, patience_seconds: float = 5.0) -> Ledger:
+    return Ledger(connect(url), namespace, patience_seconds=patience_seconds)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A message as it lies in a queue."""
+
+    task: TaskRef
+    epoch: str
+    generation: str
+
+
+class Scene:
+    """One ledger and a plain client of its server."""
+
+    def __init__(self, ledger: Ledger, client: redis.Redis) -> None:
+        self.ledger = ledger
+        self.workers = ledger.workers
+        # Untyped, since redis-py types most replies as all that they can be.
+        self.client: Any = client
+        self._numbers = count(1)
+
+    # Workers.
+
+    def start_worker(self, worker: str, *, lease_ms: int = LEASE_MS, client_id: int = 0) -> None:
+        answer = self.workers.register(
+            worker, lease_ms=lease_ms, client_id=client_id, facts={"nodename": worker}
+        )
+        assert answer.reply is Reply.REGISTERED
+
+    def lease(self, worker: str) -> WorkerLease:
+        return next(lease for lease in self.workers.leases() if lease.worker == worker)
+
+    def kill_worker(self, worker: str) -> None:
+        """Have a worker declared dead whose lease is made to run out now."""
+        self.client.zadd(self.ledger.keys.workers, {worker: 0})
+        assert (
+            self.workers.declare(self.lease(worker), "lapsed", witness_ms=0).reply is Reply.DECLARED
+        )
+
+    # Tasks.
+
+    def publish(
+        self,
+        task_id: str = "task",
+        *,
+        state: State = State.QUEUED,
+        due_in_ms: int = LOOK_MS,
+        claim: Claim | None = None,
+        max_losses: int | None = None,
+        time_to_run_ms: int = 0,
+    ) -> Published:
+        """Record a publication; learn the generation as the publisher does."""
+        task = TaskRef(task_id, "app.work", max_losses, time_to_run_ms)
+        epoch = f"{claim.attempt if claim else 0}-{next(self._numbers)}"
+        answer = self.record(task, epoch, state=state, due_in_ms=due_in_ms, claim=claim)
+        assert answer.reply is Reply.RECORDED
+        return Published(task, epoch, self.ledger.generation)
+
+    def record(
+        self,
+        task: TaskRef,
+        epoch: str,
+        *,
+        state: State = State.QUEUED,
+        due_in_ms: int = LOOK_MS,
+        claim: Claim | None = None,
+    ) -> Answer:
+        while True:
+            answer = self.ledger.record(
+                task,
+                epoch=epoch,
+                state=state,
+                due_in_ms=due_in_ms,
+                message=f"sent as {epoch}",
+                claim=claim,
+            )
+            if answer.reply is not Reply.GENERATION:
+                return answer
+            self.ledger.generation = answer.text(0)
+
+    def foreign(self, task_id: str = "task") -> Published:
+        """A message from somebody without the package."""
+        return Published(TaskRef(task_id, "app.work"), epoch="", generation="")
+
+    def ask(
+        self, message: Published, worker: str = "me", *, token: str = "", content: str = ""
+    ) -> Answer:
+        """Ask for a claim; each time as a new delivery unless `token` says which."""
+        return self.ledger.claim(
+            message.task,
+            epoch=message.epoch,
+            generation=message.generation,
+            worker=worker,
+            token=token or f"delivery {next(self._numbers)}",
+            pid=1000,
+            message=content,
+        )
+
+    def claim(self, message: Published, worker: str = "me", *, token: str = "") -> Claim:
+        """Claim an attempt that must be had."""
+        token = token or f"delivery {next(self._numbers)}"
+        answer = self.ask(message, worker, token=token, content="as delivered")
+        assert answer.reply is Reply.CLAIMED, answer
+        attempt, losses = answer.values
+        return Claim(message.task.id, attempt, worker, token, losses)
+
+    def lose(self, claim: Claim, *, max_losses: int = MAX_LOSSES, is_taken: bool = False) -> Answer:
+        return self.ledger.lose(
+            claim, Cause.CHILD_LOST, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=is_taken
+        )
+
+    def bury(self, claim: Claim) -> Answer:
+        return self.ledger.bury(
+            claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ..."
+        )
+
+    def record_of(self, task_id: str = "task") -> Record:
+        record = self.ledger.find(task_id)
+        assert record is not None
+        return record
+
+    def state(self, task_id: str = "task") -> str:
+        record = self.ledger.find(task_id)
+        return ABSENT if record is None else record.state.value
+
+    def seen_due(self, task_id: str = "task") -> Due:
+        """What a sweeper sees when this task is due; "0" if nobody ever has to look."""
+        score = self.client.zscore(self.ledger.keys.due, task_id)
+        return Due(task_id, "0" if score is None else f"{score:.0f}")
+
+    def overdue_ids(self) -> list[str]:
+        """The tasks at which somebody must look by now, the oldest first."""
+        return [due.task_id for due in self.ledger.due(1000)[1]]
+
+    # What the server holds.
+
+    def snapshot(self) -> dict[bytes, bytes]:
+        """Every key of the database with its value."""
+        keys = sorted(self.client.scan_iter(count=1000))
+        pipe = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipe.dump(key)
+        return dict(zip(keys, pipe.execute(), strict=True))
+
+    def index_faults(self) -> list[str]:
+        """Where the indexes say anything but what the records say."""
+        return [
+            f"{name}: holds {held}, the records say {meant}"
+            for name, (held, meant) in self._indexes().items()
+            if held != meant
+        ]
+
+    def _indexes(self) -> dict[str, tuple[object, object]]:
+        prefix = self.ledger.keys.record("")
+        records = self._hashes(prefix)
+        claims = self._hashes(self.ledger.keys.claims(""))
+        due = {name.decode() for name in self.client.zrange(self.ledger.keys.due, 0, -1)}
+        dead = dict(self.client.zrange(self.ledger.keys.dead, 0, -1, withscores=True))
+        running: dict[str, dict[str, str]] = {}
+        meant_due, meant_dead = set(), {}
+        for task_id, record in records.items():
+            state = State(record["state"])
+            if state is State.RUNNING:
+                line = f"{record['attempt']} {record['pid']} {record['token']}"
+                running.setdefault(record["owner"], {})[task_id] = line
+                # Due only if it has a time to run, which its record does not tell.
+                meant_due |= {task_id} & due
+            elif state is not State.DEAD or "owed" in record:
+                meant_due.add(task_id)
+            if state is State.DEAD:
+                meant_dead[task_id.encode()] = float(record["buried_ms"])
+        return {"due": (due, meant_due), "dead": (dead, meant_dead), "claims": (claims, running)}
+
+    def _hashes(self, prefix: str) -> dict[str, dict[str, str]]:
+        keys = list(self.client.scan_iter(match=prefix + "*", count=1000))
+        pipe = self.client.pipeline(transaction=False)
+        for key in keys:
+            pipe.hgetall(key)
+        return {
+            key.decode().removeprefix(prefix): {k.decode(): v.decode() for k, v in row.items()}
+            for key, row in zip(keys, pipe.execute(), strict=True)
+        }
+
+
+def attempt_zero(task_id: str = "task") -> Claim:
+    """A claim that nobody was ever given."""
+    return Claim(task_id, 0, "me", "no such delivery")
+
+
+def older(claim: Claim) -> Claim:
+    """The attempt before `claim`."""
+    return replace(claim, attempt=claim.attempt - 1)

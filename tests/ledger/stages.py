@@ -1,0 +1,190 @@
+"""Every state in which a task can be found, and every step that somebody may try on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Claim, Reason, State
+from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
+
+RESEND_MS = 2 * LOOK_MS
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A task in a state, the first message of it, and the attempt that I had of it or never had."""
+
+    message: Published
+    mine: Claim
+
+
+def absent(scene: Scene) -> Stage:
+    # Another task's record shows that the message is of the current generation.
+    other = scene.publish("another")
+    return Stage(Published(scene.foreign().task, "0-1", other.generation), attempt_zero())
+
+
+def settled(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.ledger.settle(stage.mine)
+    return stage
+
+
+def queued(scene: Scene) -> Stage:
+    return Stage(scene.publish(), attempt_zero())
+
+
+def parked(scene: Scene) -> Stage:
+    return Stage(scene.publish(state=State.PARKED), attempt_zero())
+
+
+def running(scene: Scene) -> Stage:
+    message = scene.publish()
+    return Stage(message, scene.claim(message))
+
+
+def held(scene: Scene) -> Stage:
+    message = scene.publish()
+    scene.claim(message, "other")
+    return Stage(message, attempt_zero())
+
+
+def lost(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.lose(stage.mine)
+    return stage
+
+
+def overtaken(scene: Scene) -> Stage:
+    stage = lost(scene)
+    scene.claim(stage.message, "other")
+    return stage
+
+
+def retried(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.publish(claim=stage.mine)
+    return stage
+
+
+def waiting(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
+    return stage
+
+
+def spent(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.lose(stage.mine, max_losses=0)
+    return stage
+
+
+def buried(scene: Scene) -> Stage:
+    stage = running(scene)
+    scene.bury(stage.mine)
+    return stage
+
+
+STAGES: dict[str, Callable[[Scene], Stage]] = {
+    stage.__name__: stage
+    for stage in (
+        absent,
+        settled,
+        queued,
+        parked,
+        running,
+        held,
+        overtaken,
+        lost,
+        retried,
+        waiting,
+        spent,
+        buried,
+    )
+}
+
+
+class Steps:
+    """One try of each transition on the task of a stage; a second call is the same try again."""
+
+    def __init__(self, scene: Scene, stage: Stage) -> None:
+        self._scene = scene
+        self._ledger = scene.ledger
+        self._message = stage.message
+        self._mine = stage.mine
+        self._due = scene.seen_due()
+        letter = scene.ledger.dead_letter("task")
+        self._buried_ms = letter.buried_ms if letter else 0
+
+    def record(self) -> Answer:
+        """Somebody publishes the id once more."""
+        return self._scene.record(self._message.task, "0-again")
+
+    def record_as_attempt(self) -> Answer:
+        """My attempt publishes its own id: a retry."""
+        return self._scene.record(self._message.task, "1-retry", claim=self._mine)
+
+    def withdraw(self) -> Answer:
+        return self._ledger.withdraw("task", self._message.epoch)
+
+    def claim(self) -> Answer:
+        """The first message is delivered once more."""
+        return self._scene.ask(self._message, token="once more")
+
+    def claim_foreign(self) -> Answer:
+        """A message of this id without our header is delivered."""
+        return self._scene.ask(self._scene.foreign(), token="foreign", content="as delivered")
+
+    def settle(self) -> Answer:
+        return self._ledger.settle(self._mine)
+
+    def replace(self) -> Answer:
+        return self._ledger.replace(self._mine, due_in_ms=LOOK_MS)
+
+    def lose(self) -> Answer:
+        return self._scene.lose(self._mine)
+
+    def lose_beyond(self) -> Answer:
+        """As `lose`, with nothing left of the budget."""
+        return self._scene.lose(self._mine, max_losses=0)
+
+    def release(self) -> Answer:
+        return self._ledger.release(self._mine, due_in_ms=LOOK_MS)
+
+    def bury(self) -> Answer:
+        return self._scene.bury(self._mine)
+
+    def bury_message(self) -> Answer:
+        return self._ledger.bury_message(
+            "task",
+            Reason.UNPROCESSABLE,
+            exception="KeyError",
+            traceback="",
+            message="raw",
+            name="?",
+        )
+
+    def cancel(self) -> Answer:
+        """A revocation: whichever publication is current."""
+        return self._ledger.cancel("task")
+
+    def cancel_first(self) -> Answer:
+        """The first message is found to have expired."""
+        return self._ledger.cancel("task", epoch=self._message.epoch)
+
+    def replay(self) -> Answer:
+        return self._ledger.replay("task", epoch="1-replay", message="replayed", due_in_ms=LOOK_MS)
+
+    def discard(self) -> Answer:
+        return self._ledger.discard("task", buried_ms=self._buried_ms)
+
+    def announce(self) -> Answer:
+        return self._ledger.announced("task", self._buried_ms)
+
+    def resend(self) -> Answer:
+        return self._ledger.resend(self._due, due_in_ms=RESEND_MS)
+
+    def postpone(self) -> Answer:
+        return self._ledger.postpone(self._due, due_in_ms=RESEND_MS)
