@@ -5,8 +5,7 @@ Moves     queued | parked | waiting -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 ARGV[1]   id
-ARGV[2]   epoch   of the publication that is called off; "" for whichever is current. A waiting id belongs to the
-                  canvas, so that no publication before it can call it off
+ARGV[2]   epoch   of the publication that is called off; "" for whichever is current
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -20,7 +19,7 @@ end
 if found[1] == 'dead' then
   return {'dead'}
 end
-if ARGV[2] ~= '' and (found[2] ~= ARGV[2] or found[1] == 'waiting') then
+if ARGV[2] ~= '' and found[2] ~= ARGV[2] then
   return {'stale'}
 end
 redis.call('DEL', KEYS[1])
