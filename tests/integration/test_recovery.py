@@ -1,0 +1,168 @@
+"""A worker that dies: what it ran and what it had only fetched runs again elsewhere, within seconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+def started_on(effects: Effects, workers: dict[str, Worker], task_id: str, count: int) -> Any:
+    """The `count`th run of the task, once it has begun."""
+    wait_for(lambda: len(effects.runs(task_id)) >= count, 20, f"run {count} of {task_id}")
+    return effects.runs(task_id)[count - 1]
+
+
+def worker_of(workers: dict[str, Worker], run: Any) -> str:
+    """The name of the worker that a run is on."""
+    return next(name for name in workers if run.worker.startswith(f"{name}@"))
+
+
+@pytest.fixture
+def workers(start_worker: Callable[..., Worker]) -> dict[str, Worker]:
+    """Two prefork workers of concurrency 2."""
+    pair = {name: start_worker(name, options=QUICK, wait=False) for name in ("one", "two")}
+    for worker in pair.values():
+        worker.wait_until_ready()
+    return pair
+
+
+def nothing_left(redis_server: RedisServer) -> None:
+    """Wait until the ledger knows of no task any more."""
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "every record gone")
+    assert client.zcard("{reliable:0}:due") == 0
+
+
+def test_a_killed_workers_task_runs_again_within_seconds(
+    project: Project,
+    workers: dict[str, Worker],
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # Beat is dead all along: the workers' own passes recover.
+    waited = []
+    for turn in range(10):
+        gate = f"gate-{turn}"
+        result = project.send("gate", gate)
+        first = started_on(effects, workers, result.id, 1)
+        name = worker_of(workers, first)
+        workers[name].kill_group()
+        killed_at = effects.now()
+        second = started_on(effects, workers, result.id, 2)
+        waited.append(second.started_at - killed_at)
+        effects.open_gate(gate)
+        assert result.get(timeout=10) == gate
+        assert second.attempt == 2
+        assert worker_of(workers, second) != name
+        workers[name] = start_worker(name, options=QUICK)
+    print("seconds from the kill to the re-run:", [round(w, 2) for w in waited])
+    assert not effects.overlaps()
+    assert max(waited) <= 8
+    assert statistics.median(waited) <= 5
+    nothing_left(redis_server)
+
+
+def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    first = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
+    blocked = [project.send("gate", "never") for _ in range(2)]
+    for result in blocked:
+        wait_for(lambda r=result: effects.runs(r.id), 10, "the pool is busy")
+    waiting = [project.send("work", 0.01) for _ in range(6)]
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
+    start_worker("two", options=QUICK)
+    first.kill_group()
+    killed_at = effects.now()
+    for result in waiting:
+        wait_for(lambda r=result: effects.finished(r.id), 10, "a fetched task")
+    took = max(effects.starts(r.id)[0] for r in waiting) - killed_at
+    print("seconds from the kill to the last fetched task:", round(took, 2))
+    effects.open_gate("never")
+    for result in blocked:
+        result.get(timeout=15)
+    assert took <= 8
+    # Only what was claimed is a loss: the fetched ones ran once, as attempt 1.
+    assert [[run.attempt for run in effects.runs(r.id)] for r in waiting] == [[1]] * 6
+    nothing_left(redis_server)
+
+
+def test_recovery_needs_one_free_process_of_the_survivor(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    # A worker that fetched no more than it runs leaves the third task to the other.
+    options = (*QUICK, "--prefetch-multiplier", "1")
+    workers = {name: start_worker(name, options=options) for name in ("one", "two")}
+    gates = [project.send("gate", f"busy-{n}") for n in range(3)]
+    runs = [started_on(effects, workers, r.id, 1) for r in gates]
+    by_worker = [worker_of(workers, run) for run in runs]
+    victim = next(name for name in workers if by_worker.count(name) == 2)
+    lost = [r.id for r, name in zip(gates, by_worker, strict=True) if name == victim]
+    workers[victim].kill_group()
+    killed_at = effects.now()
+    wait_for(
+        lambda: sorted(len(effects.runs(i)) for i in lost) == [1, 2], 20, "one of them on the free process"
+    )
+    again = max(effects.starts(i)[-1] for i in lost)
+    assert again - killed_at <= 8
+    for n in range(3):
+        effects.open_gate(f"busy-{n}")
+    for result in gates:
+        result.get(timeout=10)
+    assert not effects.overlaps()
+    nothing_left(redis_server)
+
+
+def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    result = project.send("gate", "frozen")
+    first = started_on(effects, workers, result.id, 1)
+    frozen = workers[worker_of(workers, first)]
+    frozen.freeze()
+    frozen_at = effects.now()
+    second = started_on(effects, workers, result.id, 2)
+    # LEASE_SECONDS + 3 * SWEEP_SECONDS
+    assert second.started_at - frozen_at <= 16
+    # The resumed attempt was taken from it: its process is stopped, and the worker goes on.
+    frozen.thaw()
+    wait_for(lambda: first.pid not in frozen.children(), 20, "the taken attempt's process is gone")
+    effects.open_gate("frozen")
+    assert result.get(timeout=10) == "frozen"
+    assert len(effects.finished(result.id)) == 1
+    nothing_left(redis_server)
+
+
+def test_an_outage_of_redis_kills_nobody(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    result = project.send("gate", "outage")
+    started_on(effects, workers, result.id, 1)
+    redis_server.stop()
+    stopped_at = effects.now()
+    wait_for(lambda: effects.now() - stopped_at > 20, 30, "twice the lease")
+    redis_server.start()
+    client = redis_server.client()
+    back_at = effects.now()
+    wait_for(lambda: effects.now() - back_at > 6, 30, "three passes")
+    states = [client.hget(key, "state") for key in client.keys("{reliable:0}:worker:*")]
+    assert states == [b"alive", b"alive"]
+    effects.open_gate("outage")
+    wait_for(lambda: effects.finished(result.id), 10, "the task ended")
+    assert len(effects.runs(result.id)) == 1
+    later = project.send("work", 0.01)
+    wait_for(lambda: effects.finished(later.id), 20, "work goes on")
+    nothing_left(redis_server)
