@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
+from tests.ledger.contracts import Contract
 from tests.ledger.scene import Scene
 from tests.ledger.stages import STAGES, Steps
 
@@ -282,6 +284,15 @@ EXPECTED: dict[str, dict[str, str]] = {
     },
 }
 
+# Steps that are another use of the transition that they begin with.
+SCRIPT_OF = {
+    "record_as_attempt": "record",
+    "claim_foreign": "claim",
+    "lose_beyond": "lose",
+    "bury_message": "bury",
+    "cancel_first": "cancel",
+}
+
 CELLS = [
     pytest.param(step, stage, cell, id=f"{step}-{stage}")
     for step, row in EXPECTED.items()
@@ -302,6 +313,12 @@ def test_the_table_has_every_step_and_every_stage() -> None:
     assert all(set(row) == set(STAGES) for row in EXPECTED.values())
 
 
+def promised_values(step: str, reply: str) -> int | None:
+    """How many values the script's header promises with a reply."""
+    name = SCRIPT_OF.get(step, step)
+    return Contract.of(name, script(name).text).documented()[reply]
+
+
 @pytest.mark.parametrize(("step", "stage", "cell"), CELLS)
 def test_each_transition_on_each_state(scene: Scene, step: str, stage: str, cell: str) -> None:
     expected_reply, _, state_after = cell.partition(" > ")
@@ -311,6 +328,7 @@ def test_each_transition_on_each_state(scene: Scene, step: str, stage: str, cell
     answer = getattr(steps, step)()
 
     assert answer.reply is Reply(expected_reply)
+    assert len(answer.values) == promised_values(step, expected_reply)
     after = scene.snapshot()
     if state_after:
         assert scene.state() == state_after

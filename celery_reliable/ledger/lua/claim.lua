@@ -45,7 +45,7 @@ if not state then
     local meta = redis.call('HMGET', KEYS[3], 'generation', 'run_id')
     local generation = meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
-      generation = tostring(math.max(tonumber(generation or 0), tonumber(ARGV[3])) + 1)
+      generation = string.format('%.0f', math.max(tonumber(generation or now_ms), tonumber(ARGV[3])) + 1)
       redis.call('HSET', KEYS[3], 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV[3] then

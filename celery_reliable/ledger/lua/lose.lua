@@ -26,8 +26,8 @@ if not found[1] then
 end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] then
   if found[3] == ARGV[2] and found[2] == ARGV[2] then
-    if found[1] == 'dead' then return {'buried', tonumber(found[4])} end
-    if found[1] == 'queued' then return {'queued', tonumber(found[4])} end
+    if found[1] == 'dead' then return {'buried', tonumber(found[4] or 0)} end
+    if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
   end
   return {'fenced', found[1]}
 end

@@ -24,7 +24,8 @@ local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local generation = redis.call('HGET', KEYS[3], 'generation')
 if not generation then
-  generation = '1'
+  -- Not from 1: where everything was lost, the messages of before must not pass for today's.
+  generation = string.format('%.0f', now_ms)
   redis.call('HSET', KEYS[3], 'generation', generation,
     'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
 end

@@ -1,0 +1,130 @@
+"""Records at which somebody must look: found in time, sent by one only, and less and less often."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Due, Reply, State
+from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from tests.support.waiting import wait_for
+
+SWEEPERS = 4
+
+
+def test_nothing_is_due_before_its_time(scene: Scene) -> None:
+    scene.publish("later", due_in_ms=LOOK_MS)
+    scene.publish("now", due_in_ms=0)
+
+    assert scene.overdue_ids() == ["now"]
+
+
+def test_a_record_becomes_due_by_the_servers_clock(scene: Scene) -> None:
+    scene.publish(due_in_ms=40)
+    due_ms = int(scene.seen_due().due_ms)
+
+    wait_for(lambda: scene.ledger.due(10)[1], 5, "the record to become due")
+    now_ms, found = scene.ledger.due(10)
+
+    assert found == [Due("task", str(due_ms))]
+    assert now_ms >= due_ms
+
+
+def test_a_batch_is_bounded_and_the_oldest_come_first(scene: Scene) -> None:
+    for number in (3, 1, 2):
+        scene.publish(f"task {number}", due_in_ms=number * 1000 - 60_000)
+
+    _, found = scene.ledger.due(2)
+
+    assert [due.task_id for due in found] == ["task 1", "task 2"]
+
+
+def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
+    message = scene.publish(due_in_ms=0)
+    _, [due] = scene.ledger.due(10)
+    ledgers = [open_ledger(ledger_url, scene.ledger.namespace) for _ in range(SWEEPERS)]
+
+    with ThreadPoolExecutor(SWEEPERS) as pool:
+        answers = list(pool.map(lambda one: one.resend(due, due_in_ms=LOOK_MS), ledgers))
+
+    for ledger in ledgers:
+        ledger.close()
+    sent = [answer for answer in answers if answer.reply is Reply.SEND]
+    assert len(sent) == 1
+    assert sent[0].text(0) == f"sent as {message.epoch}"
+    assert {answer.reply for answer in answers} == {Reply.SEND, Reply.CHANGED}
+
+
+def test_a_parked_task_that_was_sent_can_be_claimed(scene: Scene) -> None:
+    message = scene.publish(state=State.PARKED, due_in_ms=0)
+    assert scene.ask(message).reply is Reply.PARKED
+
+    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.SEND
+
+    assert scene.state() == "queued"
+    assert scene.claim(message).attempt == 1
+
+
+def resend(scene: Scene) -> int:
+    """Send once more; return after how many milliseconds somebody has to look again."""
+    answer: Answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+    assert answer.reply is Reply.SEND
+    return int(scene.seen_due().due_ms) - scene.record_of().sent_ms
+
+
+def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:
+    scene.publish()
+
+    waits = [resend(scene) / LOOK_MS for _ in range(8)]
+
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 64]
+    assert scene.record_of().resends == 8
+
+
+def test_a_claim_ends_the_back_off(scene: Scene) -> None:
+    message = scene.publish()
+    resend(scene)
+    resend(scene)
+    scene.lose(scene.claim(message))
+
+    assert resend(scene) == LOOK_MS
+
+
+def test_a_sweeper_that_looked_before_the_claim_does_nothing(scene: Scene) -> None:
+    message = scene.publish(due_in_ms=0)
+    _, [due] = scene.ledger.due(10)
+    claim = scene.claim(message)
+    scene.lose(claim)
+
+    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
+    assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.CHANGED
+
+
+def test_a_running_task_is_due_when_its_time_to_run_is_over(scene: Scene) -> None:
+    scene.claim(scene.publish("unlimited", due_in_ms=0))
+    scene.claim(scene.publish("limited", time_to_run_ms=1))
+
+    wait_for(lambda: scene.overdue_ids() == ["limited"], 5, "the time to run to be over")
+    due = scene.seen_due("limited")
+    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
+    assert scene.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+    assert scene.overdue_ids() == []
+
+
+def test_a_postponed_record_is_found_again(scene: Scene) -> None:
+    scene.publish(due_in_ms=0)
+    _, [due] = scene.ledger.due(10)
+    assert scene.ledger.postpone(due, due_in_ms=40).reply is Reply.POSTPONED
+    assert scene.state() == "queued"
+
+    wait_for(lambda: scene.overdue_ids() == ["task"], 5, "the record to be due again")
+
+
+def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
+    scene.publish(due_in_ms=0)
+    scene.client.delete(scene.ledger.keys.record("task"))
+    _, [due] = scene.ledger.due(10)
+
+    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
+    assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.GONE
+    assert scene.overdue_ids() == []

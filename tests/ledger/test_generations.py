@@ -1,0 +1,139 @@
+"""A missing record proves that its task ended, as long as the server lost none."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.model import Reply, State
+from tests.ledger.scene import LEASE_MS, Published, Scene
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def lose_record(scene: Scene, task_id: str) -> None:
+    """What a server does that comes back without its last writes."""
+    scene.client.delete(scene.ledger.keys.record(task_id))
+    scene.client.zrem(scene.ledger.keys.due, task_id)
+
+
+def restart(server: RedisServer) -> None:
+    server.stop()
+    server.start()
+
+
+def generation(scene: Scene) -> int:
+    return int(scene.workers.meta()["generation"])
+
+
+def sweep(scene: Scene) -> None:
+    scene.workers.begin_pass(
+        "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=LEASE_MS
+    )
+    scene.workers.end_pass("n", {})
+
+
+def test_a_late_copy_of_a_task_that_ended_is_dropped_however_it_ended(scene: Scene) -> None:
+    settled, cancelled, discarded = (scene.publish(name) for name in ("a", "b", "c"))
+    scene.ledger.settle(scene.claim(settled))
+    scene.ledger.cancel("b")
+    scene.bury(scene.claim(discarded))
+    scene.ledger.discard("c")
+    before = scene.snapshot()
+
+    for message in (settled, cancelled, discarded):
+        assert scene.ask(message, content="as delivered").reply is Reply.ENDED
+    assert scene.snapshot() == before
+
+
+def test_a_publisher_learns_the_generation_from_a_refusal(scene: Scene) -> None:
+    first = scene.publish("first")
+    before = scene.snapshot()
+    scene.ledger.generation = "7"
+
+    task = scene.foreign("second").task
+    answer = scene.ledger.record(
+        task, epoch="0-1", state=State.QUEUED, due_in_ms=0, message="", claim=None
+    )
+
+    assert answer.reply is Reply.GENERATION
+    assert answer.text(0) == first.generation
+    assert scene.snapshot() == before
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_a_message_from_outside_this_generation_runs_and_gets_a_record(
+    scene: Scene, is_foreign: bool
+) -> None:
+    current = scene.publish("current")
+    older = Published(scene.foreign().task, "0-1", str(int(current.generation) - 1))
+    message = scene.foreign() if is_foreign else older
+
+    assert scene.ask(message).reply is Reply.UNRECORDED
+    assert scene.ledger.find("task") is None
+    claim = scene.claim(message)
+
+    record = scene.record_of()
+    assert (record.state, record.attempt, record.message) == (State.RUNNING, 1, "as delivered")
+    assert generation(scene) == int(current.generation)
+    # From here on it is as protected as any other.
+    scene.lose(claim)
+    assert scene.claim(message).attempt == 2
+
+
+def test_a_record_that_a_restart_lost_is_made_again(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    lost, kept, other = (scene.publish(name) for name in ("lost", "kept", "other"))
+    restart(redis_server)
+    lose_record(scene, "lost")
+    lose_record(scene, "other")
+
+    # Whoever comes first counts up, without having the message at hand; nobody counts twice.
+    assert scene.ask(lost).reply is Reply.UNRECORDED
+    assert scene.claim(lost).attempt == 1
+    assert scene.claim(other).attempt == 1
+    assert scene.claim(kept).attempt == 1
+    assert generation(scene) == int(kept.generation) + 1
+
+
+def test_a_restart_that_lost_nothing_changes_nothing(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    queued, running = scene.publish("queued"), scene.publish("running")
+    claim = scene.claim(running)
+    restart(redis_server)
+
+    assert scene.claim(queued).attempt == 1
+    assert scene.ledger.settle(claim).reply is Reply.SETTLED
+
+
+def test_a_pass_counts_a_restart_once(restartable: Scene, redis_server: RedisServer) -> None:
+    scene = restartable
+    message = scene.publish()
+    sweep(scene)
+    assert generation(scene) == int(message.generation)
+
+    restart(redis_server)
+    sweep(scene)
+    sweep(scene)
+
+    assert generation(scene) == int(message.generation) + 1
+    assert scene.publish("later").generation == str(int(message.generation) + 1)
+
+
+def test_where_everything_was_lost_older_messages_do_not_pass_for_ended_ones(scene: Scene) -> None:
+    message = scene.publish()
+
+    for first in ("record", "pass", "claim"):
+        scene.client.flushdb()
+        # Generations are made of the time, and everything is not lost within a millisecond.
+        wait_for(lambda: scene.workers.time_ms() > int(message.generation), 5, "the clock")
+        scene.start_worker("me")
+        if first == "record":
+            assert scene.publish("later").generation != message.generation
+        elif first == "pass":
+            sweep(scene)
+        assert scene.claim(message).attempt == 1
+        assert generation(scene) > int(message.generation)

@@ -1,0 +1,145 @@
+"""Passes of the sweeper: one at a time, not too often, and grace after an interruption."""
+
+from __future__ import annotations
+
+import json
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Reply
+from tests.ledger.scene import LEASE_MS, Scene
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+LONG_MS = 600_000
+BRIEF_MS = 40
+
+
+def begin(
+    scene: Scene,
+    nonce: str = "mine",
+    *,
+    interval_ms: int = 0,
+    ttl_ms: int = LONG_MS,
+    interruption_ms: int = LONG_MS,
+    lease_ms: int = LEASE_MS,
+) -> Answer:
+    return scene.workers.begin_pass(
+        nonce,
+        interval_ms=interval_ms,
+        ttl_ms=ttl_ms,
+        interruption_ms=interruption_ms,
+        lease_ms=lease_ms,
+    )
+
+
+def end(scene: Scene, nonce: str = "mine") -> Reply:
+    return scene.workers.end_pass(nonce, {}).reply
+
+
+def run_pass(scene: Scene, *, interruption_ms: int = LONG_MS, lease_ms: int = LEASE_MS) -> int:
+    """Begin and end a pass; return until when grace lasts."""
+    answer = begin(scene, interruption_ms=interruption_ms, lease_ms=lease_ms)
+    assert answer.reply is Reply.BEGUN
+    assert end(scene) is Reply.ENDED
+    return int(answer.values[0])
+
+
+def wait_until_ms(scene: Scene, at_ms: int) -> None:
+    wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
+
+
+def test_one_pass_runs_at_a_time(scene: Scene) -> None:
+    assert begin(scene, "mine").reply is Reply.BEGUN
+    before = scene.snapshot()
+
+    assert begin(scene, "theirs").reply is Reply.BUSY
+    assert scene.snapshot() == before
+
+    assert end(scene, "mine") is Reply.ENDED
+    assert begin(scene, "theirs").reply is Reply.BEGUN
+
+
+def test_a_pass_is_not_due_before_its_interval(scene: Scene) -> None:
+    run_pass(scene)
+
+    answer = begin(scene, interval_ms=LONG_MS)
+
+    assert answer.reply is Reply.NOT_DUE
+    assert 0 < answer.values[0] <= LONG_MS
+
+
+def test_the_interval_is_counted_from_the_end_of_the_last_pass(scene: Scene) -> None:
+    begin(scene)
+    begun_ms = scene.workers.time_ms()
+    wait_until_ms(scene, begun_ms + BRIEF_MS)
+    end(scene)
+
+    assert begin(scene, interval_ms=LONG_MS).values[0] > LONG_MS - BRIEF_MS / 2
+
+
+def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -> None:
+    begin(scene, "killed", ttl_ms=BRIEF_MS)
+
+    wait_for(lambda: begin(scene, "next").reply is Reply.BEGUN, 5, "the killed pass to expire")
+
+
+def test_a_pass_that_was_overtaken_does_not_end_the_other(scene: Scene) -> None:
+    begin(scene, "slow", ttl_ms=BRIEF_MS)
+    wait_for(lambda: begin(scene, "next").reply is Reply.BEGUN, 5, "the slow pass to expire")
+
+    assert end(scene, "slow") is Reply.OVERTAKEN
+    assert begin(scene, "third").reply is Reply.BUSY
+    assert end(scene, "next") is Reply.ENDED
+
+
+def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
+    begin(scene)
+    scene.workers.end_pass("mine", {"lost": 2})
+
+    assert json.loads(scene.workers.meta()["report"]) == {"lost": 2}
+
+
+def test_the_first_pass_of_all_gives_every_worker_a_lease_of_grace(scene: Scene) -> None:
+    before_ms = scene.workers.time_ms()
+
+    grace_ms = run_pass(scene)
+
+    assert before_ms + LEASE_MS <= grace_ms <= scene.workers.time_ms() + LEASE_MS
+
+
+def test_passes_without_a_gap_start_no_grace(scene: Scene) -> None:
+    first = run_pass(scene, lease_ms=1)
+    wait_until_ms(scene, first)
+
+    assert run_pass(scene) == first
+
+
+def test_a_gap_between_passes_starts_grace_once_and_never_extends_it(scene: Scene) -> None:
+    first = run_pass(scene, lease_ms=1)
+    wait_until_ms(scene, first + BRIEF_MS)
+
+    begun_ms = scene.workers.time_ms()
+    grace_ms = run_pass(scene, interruption_ms=BRIEF_MS // 2)
+    assert grace_ms >= begun_ms + LEASE_MS
+
+    # Another gap while it runs.
+    wait_until_ms(scene, scene.workers.time_ms() + BRIEF_MS)
+    assert run_pass(scene, interruption_ms=BRIEF_MS // 2) == grace_ms
+
+
+def test_a_server_that_started_anew_is_an_interruption_however_short(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    first = run_pass(scene, lease_ms=1)
+    wait_until_ms(scene, first)
+    redis_server.stop()
+    redis_server.start()
+
+    # Due at once, too: the interval belongs to the server that was.
+    answer = begin(scene, interval_ms=LONG_MS)
+
+    assert answer.reply is Reply.BEGUN
+    assert answer.values[0] > scene.workers.time_ms()
+    assert end(scene) is Reply.ENDED
+    assert begin(scene, interval_ms=LONG_MS).reply is Reply.NOT_DUE

@@ -1,0 +1,291 @@
+"""Leases: taken, renewed, lapsed, and the two ways in which a worker is declared dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from celery_reliable.model import Reply, WorkerLease
+from tests.ledger.scene import LEASE_MS, Scene
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+BRIEF_MS = 40
+CLIENT_ID = 4711
+
+
+def declare(
+    scene: Scene, cause: str, lease: WorkerLease | None = None, *, witness_ms: int = 0
+) -> Reply:
+    lease = lease or scene.lease("me")
+    return scene.workers.declare(lease, cause, witness_ms=witness_ms).reply
+
+
+def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> Reply:
+    return scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id).reply
+
+
+def wait_until_declared(scene: Scene, cause: str, *, witness_ms: int = 0) -> None:
+    wait_for(
+        lambda: declare(scene, cause, witness_ms=witness_ms) is Reply.DECLARED,
+        5,
+        f"a death by {cause}",
+    )
+
+
+# What each call answers in each state of a worker; "reply > state" if that changes it.
+EXPECTED = {
+    "register": {
+        "unknown": "registered > alive",
+        "alive": "registered > alive",
+        "lapsed": "registered > alive",
+        "suspected": "registered > alive",
+        "dead": "declared_dead",
+        "forgotten": "registered > alive",
+    },
+    "heartbeat": {
+        "unknown": "forgotten",
+        "alive": "renewed > alive",
+        "lapsed": "renewed > alive",
+        "suspected": "renewed > alive",
+        "dead": "declared_dead",
+        "forgotten": "forgotten",
+    },
+    "lapse": {
+        "unknown": "gone",
+        "alive": "alive",
+        "lapsed": "declared > dead",
+        "suspected": "alive",
+        "dead": "already",
+        "forgotten": "gone",
+    },
+    "witness": {
+        "unknown": "gone",
+        "alive": "suspected > alive",
+        "lapsed": "suspected > alive",
+        "suspected": "declared > dead",
+        "dead": "already",
+        "forgotten": "gone",
+    },
+    "deregister": {
+        "unknown": "deregistered",
+        "alive": "deregistered > gone",
+        "lapsed": "deregistered > gone",
+        "suspected": "deregistered > gone",
+        "dead": "deregistered > gone",
+        "forgotten": "deregistered",
+    },
+}
+
+
+def in_state(scene: Scene, state: str) -> WorkerLease:
+    """Bring the worker "it" into a state; return its lease as a sweeper saw it last."""
+    unseen = WorkerLease("it", False, 0, renewals="0", client_id=str(CLIENT_ID), run_id="")
+    if state == "unknown":
+        return unseen
+    scene.start_worker("it", lease_ms=0 if state == "lapsed" else LEASE_MS, client_id=CLIENT_ID)
+    if state == "suspected":
+        assert declare(scene, "connection", scene.lease("it")) is Reply.SUSPECTED
+    if state in ("dead", "forgotten"):
+        scene.kill_worker("it")
+    if state == "forgotten":
+        assert scene.workers.deregister("it", in_room=0)
+        return unseen
+    return scene.lease("it")
+
+
+def call(scene: Scene, what: str, lease: WorkerLease) -> Reply:
+    workers = scene.workers
+    calls: dict[str, Callable[[], Reply]] = {
+        "register": lambda: (
+            workers.register("it", lease_ms=LEASE_MS, client_id=CLIENT_ID, facts={}).reply
+        ),
+        "heartbeat": lambda: beat(scene, "it"),
+        "lapse": lambda: declare(scene, "lapsed", lease),
+        "witness": lambda: declare(scene, "connection", lease),
+        "deregister": lambda: (
+            Reply.DEREGISTERED if workers.deregister("it", in_room=0) else Reply.REFUSED
+        ),
+    }
+    return calls[what]()
+
+
+@pytest.mark.parametrize(
+    ("what", "state", "cell"),
+    [
+        pytest.param(what, state, cell, id=f"{what}-{state}")
+        for what, row in EXPECTED.items()
+        for state, cell in row.items()
+    ],
+)
+def test_each_call_in_each_state_of_a_worker(
+    scene: Scene, what: str, state: str, cell: str
+) -> None:
+    expected, _, state_after = cell.partition(" > ")
+    lease = in_state(scene, state)
+    before = scene.snapshot()
+
+    reply = call(scene, what, lease)
+
+    assert reply is Reply(expected)
+    found = {lease.worker: lease for lease in scene.workers.leases()}.get("it")
+    if not state_after:
+        assert scene.snapshot() == before
+    elif state_after == "gone":
+        assert found is None
+    else:
+        assert found is not None
+        assert found.is_dead is (state_after == "dead")
+
+
+def test_a_lease_runs_out_by_the_servers_clock(scene: Scene) -> None:
+    scene.start_worker("me", lease_ms=BRIEF_MS)
+    until_ms = scene.lease("me").until_ms
+
+    wait_until_declared(scene, "lapsed")
+
+    assert scene.workers.time_ms() >= until_ms
+    assert scene.lease("me").cause == "lapsed"
+
+
+def test_a_lapsed_worker_that_was_not_declared_dead_renews(scene: Scene) -> None:
+    scene.start_worker("me", lease_ms=0)
+    seen = scene.lease("me")
+
+    assert beat(scene) is Reply.RENEWED
+    assert declare(scene, "lapsed", seen) is Reply.ALIVE
+    assert declare(scene, "lapsed") is Reply.ALIVE
+
+
+def test_a_worker_that_renewed_since_it_was_seen_is_alive(scene: Scene) -> None:
+    scene.start_worker("me", lease_ms=0, client_id=CLIENT_ID)
+    seen = scene.lease("me")
+    scene.workers.heartbeat("me", lease_ms=0, client_id=CLIENT_ID)
+
+    assert declare(scene, "lapsed", seen) is Reply.ALIVE
+    assert declare(scene, "connection", seen) is Reply.ALIVE
+    assert declare(scene, "lapsed") is Reply.DECLARED
+
+
+def test_a_worker_with_another_connection_since_it_was_seen_is_alive(scene: Scene) -> None:
+    scene.start_worker("me", client_id=CLIENT_ID)
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    seen = scene.lease("me")
+    # Registered anew on another connection: the renewal number alone would be the same.
+    scene.start_worker("me", client_id=CLIENT_ID + 1)
+
+    assert scene.lease("me").renewals == seen.renewals
+    assert declare(scene, "connection", seen) is Reply.ALIVE
+
+
+def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
+    scene.start_worker("me", client_id=CLIENT_ID)
+    started_ms = scene.workers.time_ms()
+
+    assert declare(scene, "connection", witness_ms=BRIEF_MS) is Reply.SUSPECTED
+    wait_until_declared(scene, "connection", witness_ms=BRIEF_MS)
+
+    assert scene.workers.time_ms() - started_ms >= BRIEF_MS
+    assert scene.lease("me").cause == "connection"
+
+
+def test_a_renewal_clears_the_suspicion(scene: Scene) -> None:
+    scene.start_worker("me", client_id=CLIENT_ID)
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert beat(scene) is Reply.RENEWED
+
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Reply.DECLARED
+
+
+def test_the_witness_knows_nothing_of_a_server_that_started_anew(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    scene.start_worker("me", client_id=CLIENT_ID)
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    redis_server.stop()
+    redis_server.start()
+
+    assert declare(scene, "connection") is Reply.ALIVE
+    assert declare(scene, "connection") is Reply.ALIVE
+    # Until the worker was heard on this server.
+    assert beat(scene) is Reply.RENEWED
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Reply.DECLARED
+
+
+def test_the_connections_that_are_there_are_told_from_those_that_are_not(scene: Scene) -> None:
+    here = str(scene.client.client_id())
+
+    assert scene.workers.connected([here, "0", "", "99999999"]) == {here}
+    assert scene.workers.connected(["0"]) == set()
+
+
+def test_no_lease_counts_as_lapsed_in_a_grace_period(scene: Scene) -> None:
+    scene.start_worker("me", lease_ms=0, client_id=CLIENT_ID)
+    begun = scene.workers.begin_pass(
+        "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=BRIEF_MS
+    )
+
+    answer = scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
+
+    assert (answer.reply, answer.values) == (Reply.GRACE, begun.values)
+    wait_until_declared(scene, "lapsed")
+    assert scene.workers.time_ms() >= begun.values[0]
+
+
+def test_a_worker_that_holds_something_is_not_forgotten(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+    before = scene.snapshot()
+
+    assert not scene.workers.deregister("me", in_room=0)
+    assert scene.snapshot() == before
+    scene.ledger.settle(claim)
+    assert not scene.workers.deregister("me", in_room=1)
+    assert scene.workers.deregister("me", in_room=0)
+    assert [lease.worker for lease in scene.workers.leases()] == ["other"]
+
+
+def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+    scene.kill_worker("me")
+    scene.lose(claim, is_taken=True)
+    assert beat(scene) is Reply.DECLARED_DEAD
+    assert scene.workers.deregister("me", in_room=0)
+
+    told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    assert (told.reply, told.taken) == (Reply.FORGOTTEN, (claim,))
+
+    assert scene.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
+    assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
+
+
+def test_only_the_claim_that_was_taken_is_acknowledged(scene: Scene) -> None:
+    message = scene.publish()
+    first = scene.claim(message)
+    scene.lose(first, is_taken=True)
+    second = scene.claim(message)
+    scene.lose(second, is_taken=True)
+
+    assert scene.workers.acknowledge(first).reply is Reply.CHANGED
+    told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    assert [claim.attempt for claim in told.taken] == [2]
+
+
+def test_a_workers_claims_are_listed_while_they_run(scene: Scene) -> None:
+    claims = {name: scene.claim(scene.publish(name)) for name in ("a", "b", "c", "d")}
+    scene.claim(scene.publish("elsewhere"), "other")
+    scene.ledger.settle(claims.pop("a"))
+    scene.lose(claims.pop("b"))
+
+    assert scene.workers.claims("me") == {name: (claim, 1000) for name, claim in claims.items()}
+
+
+def test_facts_are_kept_with_the_lease(scene: Scene) -> None:
+    facts = {"nodename": "n@h", "room": "unacked.n", "pid": 12}
+    scene.workers.register("it", lease_ms=LEASE_MS, client_id=0, facts=facts)
+
+    assert scene.lease("it").facts == facts
+    assert scene.lease("it").room == "unacked.n"
