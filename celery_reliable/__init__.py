@@ -14,7 +14,10 @@ from celery_reliable.exceptions import (
     ReliableError,
     UnknownDeadLetter,
 )
+from celery_reliable.publisher import install_everywhere as _install_everywhere
 from celery_reliable.task import ReliableTask
+
+_install_everywhere()
 
 __version__ = "0.1.0"
 

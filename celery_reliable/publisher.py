@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
+from celery.app.amqp import AMQP
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
 
@@ -21,7 +22,7 @@ from celery_reliable.ledger.caller import Answer
 from celery_reliable.model import Reply, State, TaskRef
 from celery_reliable.process import running
 
-__all__ = ["install", "is_reliable", "resend", "task_ref"]
+__all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,34 +43,47 @@ def task_ref(task: Any, task_id: str) -> TaskRef:
     )
 
 
+class RecordingAMQP(AMQP):  # type: ignore[misc]
+    """Celery's AMQP with the record before every send."""
+
+    def _create_task_sender(self) -> Callable[..., Any]:
+        return _recording(self.app, super()._create_task_sender())
+
+
+def install_everywhere() -> None:
+    """Make every app of this process that is made, or publishes, from now on record its reliable tasks.
+
+    An app learns of its tasks when it is finalized, and `send_task` publishes without that.
+    """
+    if Celery.amqp_cls == "celery.app.amqp:AMQP":
+        Celery.amqp_cls = f"{__name__}:{RecordingAMQP.__name__}"
+
+
 def install(app: Celery) -> None:
-    """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing."""
+    """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
+
+    For an app with an AMQP class of its own, or one that published before this package was imported.
+    """
     amqp = app.amqp
-    if getattr(amqp, "_reliable", False):
+    if isinstance(amqp, RecordingAMQP) or getattr(amqp, "_reliable", False):
         return
     amqp._reliable = True
     create = amqp._create_task_sender
-
-    def create_task_sender() -> Callable[..., Any]:
-        return _recording(app, create())
-
-    amqp._create_task_sender = create_task_sender
-    # Made already when somebody published before the first reliable task was bound.
+    amqp._create_task_sender = lambda: _recording(app, create())
     amqp.__dict__.pop("send_task_message", None)
 
 
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
-    reliable = reliable_of(app)
-
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
-        task = app.tasks.get(name)
+        if not app.finalized and app.autofinalize:
+            app.finalize(auto=True)
+        task = app._tasks.get(name)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
         task.check_publication(message.body)
-        return send(
-            _RecordingProducer(producer, reliable, task, message.headers), name, message, **options
-        )
+        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers)
+        return send(recording, name, message, **options)
 
     return send_task_message
 

@@ -1,0 +1,126 @@
+"""The same object once: real workers, real kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from celery import chain
+
+from celery_reliable import ObjectBusy, ObjectIdError
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+@pytest.fixture
+def workers(start_worker: Callable[..., Worker]) -> list[Worker]:
+    """Two prefork workers of concurrency 2."""
+    pair = [start_worker(name, options=QUICK, wait=False) for name in ("one", "two")]
+    for one in pair:
+        one.wait_until_ready()
+    return pair
+
+
+def settled(redis_server: RedisServer) -> None:
+    """Wait until no record and no lock is left."""
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "every task settled")
+    assert not client.keys("{reliable:0}:lock:*")
+
+
+def test_fifty_publications_of_one_object_never_overlap(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
+    settled(redis_server)
+    assert not effects.overlaps("object")
+    ran = [r for r in results if effects.runs(r.id)]
+    assert ran
+    assert all(len(effects.runs(r.id)) == 1 for r in ran)
+
+
+def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    first = effects.runs(holder.id)[0]
+    victim = next(w for w, name in zip(workers, ("one", "two"), strict=True) if first.worker.startswith(name))
+    victim.kill_group()
+    killed_at = effects.now()
+    skipped = project.send("locked_gate", "object", "gate")
+    # The redelivered task walks back into its own lock.
+    wait_for(lambda: len(effects.runs(holder.id)) == 2, 10, "the holder runs again")
+    assert effects.starts(holder.id)[1] - killed_at <= 8
+    effects.open_gate("gate")
+    holder.get(timeout=10)
+    assert not effects.runs(skipped.id)
+    free = project.send("locked", "object", 0.01)
+    assert free.get(timeout=10) == "object"
+    settled(redis_server)
+
+
+def test_a_killed_child_walks_back_into_its_lock(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    os.kill(effects.runs(holder.id)[0].pid, signal.SIGKILL)
+    wait_for(lambda: len(effects.runs(holder.id)) == 2, 10, "the holder runs again")
+    effects.open_gate("gate")
+    assert holder.get(timeout=10) == "object"
+    settled(redis_server)
+
+
+def test_on_conflict_retry_runs_all_one_after_the_other(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
+    for result in results:
+        assert result.get(timeout=60) == "object"
+    assert not effects.overlaps("object")
+    # Neither budget was spent: each body ran once.
+    assert all(len(effects.runs(r.id)) == 1 for r in results)
+    settled(redis_server)
+
+
+def test_on_conflict_fail_stores_the_failure(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_fail", "object", 3.0)
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    refused = project.send("locked_fail", "object", 0.01)
+    with pytest.raises(ObjectBusy, match=holder.id):
+        refused.get(timeout=10)
+    assert not effects.runs(refused.id)
+    assert holder.get(timeout=10) == "object"
+
+
+def test_a_skipped_member_lets_its_chain_go_on(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    locked, work = project.task("locked_gate"), project.task("work")
+    last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
+    assert last.get(timeout=10) == "worked"
+    assert last.parent.get(timeout=5) is None
+    effects.open_gate("gate")
+    holder.get(timeout=10)
+    settled(redis_server)
+
+
+def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project, redis_server: RedisServer) -> None:
+    with pytest.raises(ObjectIdError, match="project.locked"):
+        # By name, where Celery itself does not look at the arguments.
+        project.app.send_task("project.locked", kwargs={"seconds": 1})
+    assert not redis_server.client().keys("*task*")
