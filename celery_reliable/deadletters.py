@@ -1,0 +1,335 @@
+"""What operators do with dead letters: list, show, replay and discard them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from kombu.compression import decompress
+from kombu.serialization import loads as deserialize
+from kombu.serialization import prepare_accept_content
+
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.model import DeadLetter, Reply
+from celery_reliable.publisher import resend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["REDACTED", "CannotReplay", "DeadLetters", "Replayed", "full_view", "short_view"]
+
+logger = logging.getLogger(__name__)
+
+#: Stands where a view keeps arguments to itself.
+REDACTED = "(redacted)"
+
+#: The headers that Celery and we write ourselves, without the two that repeat the arguments.  Any
+#: other header is a producer's own, and what it says nobody here can know.
+_SHOWN_HEADERS = frozenset(
+    {
+        "compression",
+        "eta",
+        "expires",
+        "group",
+        "group_index",
+        "id",
+        "ignore_result",
+        "lang",
+        "origin",
+        "parent_id",
+        "reliable",
+        "replaced_task_nesting",
+        "retries",
+        "root_id",
+        "shadow",
+        "stamped_headers",
+        "task",
+        "timelimit",
+    }
+)
+#: Pickle is not among them: to look at a message must not run what its sender put into it.
+_READ_FORMATS = ("json", "msgpack", "yaml")
+
+
+class CannotReplay(ReliableError):
+    """This dead letter holds nothing that a worker could run."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A dead letter that is queued again.
+
+    Attributes:
+        task_id: the task, under the id that it always had.
+        attempt: the number that its next attempt will have.
+        problem: why its message could not be sent at once, in which case the sweeper sends it;
+            empty when it was sent.
+    """
+
+    task_id: str
+    attempt: int
+    problem: str = ""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the message is in its queue already."""
+        return not self.problem
+
+
+class DeadLetters:
+    """The dead letters of one app.
+
+    Every method raises LedgerUnavailable, LedgerRefused and ConfigurationError, and each may be
+    repeated.
+
+    Args:
+        app: the Celery app whose settings say where the ledger is.
+        patience_seconds: how long to go on asking a Redis that does not answer; with it, the
+            connections are this object's own, and `close` ends them.  None: as the app's tasks do.
+    """
+
+    def __init__(self, app: Celery, *, patience_seconds: float | None = None) -> None:
+        self.app = app
+        self._reliable = reliable_of(app)
+        self._is_own = patience_seconds is not None
+        self._ledger = (
+            self._reliable.ledger
+            if patience_seconds is None
+            else self._reliable.own_ledger(
+                reply_timeout_seconds=5.0, patience_seconds=patience_seconds
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, if they are this object's own."""
+        if self._is_own:
+            self._ledger.close()
+
+    def count(self) -> int:
+        """Return how many dead letters there are."""
+        return self._ledger.count_dead()
+
+    def list(self, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Return at most *limit* dead letters after the first *offset*, the latest first.
+
+        One that is replayed or discarded while the list is read is left out.
+        """
+        found = self._ledger.dead_letters(self._ledger.dead_ids(start=offset, limit=limit))
+        return [letter for letter in found if letter is not None]
+
+    def get(self, task_id: str) -> DeadLetter:
+        """Return one dead letter.  Raises UnknownDeadLetter."""
+        letter = self._ledger.dead_letter(task_id)
+        if letter is None:
+            raise _unknown(task_id)
+        return letter
+
+    def replay(self, task_id: str) -> Replayed:
+        """Return a dead letter to its queue, under its id, with its losses and its retries at zero.
+
+        It runs as soon as a worker takes it: its ETA is dropped, and its expiry if that has passed.
+        The record comes first; a message that cannot be sent then is sent by the sweeper, and that
+        is no error.
+
+        Raises:
+            UnknownDeadLetter: there is none with this id (any more).
+            CannotReplay: it is a message that no worker can read.
+        """
+        letter = self.get(task_id)
+        envelope = _afresh(letter)
+        epoch = new_epoch(letter.attempts)
+        ledger = self._ledger
+        while True:
+            headers = {"retries": 0, "eta": None}
+            stamped = envelope.stamped(Stamp(ledger.generation, epoch), **headers)
+            answer = ledger.replay(
+                task_id,
+                epoch=epoch,
+                message=stamped.to_text(),
+                due_in_ms=self._reliable.config.queued_ms,
+            )
+            if answer.reply is not Reply.GENERATION:
+                break
+            ledger.generation = answer.text(0)
+        if answer.reply is not Reply.REPLAYED:
+            raise _unknown(task_id, answer.text(0) if answer.values else "")
+        problem = ""
+        try:
+            resend(self.app, stamped)
+        except Exception as exc:
+            # The record is queued, so the sweeper delivers the task whatever went wrong here.
+            problem = f"{type(exc).__name__}: {exc}"
+            logger.warning(
+                "send_left_to_sweeper name=%s id=%s error=%s", letter.name, task_id, problem
+            )
+        logger.info("dead_letter_replayed name=%s id=%s", letter.name, task_id)
+        return Replayed(task_id, letter.attempts + 1, problem)
+
+    def discard(self, task_id: str) -> None:
+        """Remove a dead letter for good.  Raises UnknownDeadLetter."""
+        answer = self._ledger.discard(task_id)
+        if answer.reply is Reply.ABSENT and answer.is_repeated:
+            # The first command was executed and its reply lost.
+            return
+        if answer.reply is not Reply.DISCARDED:
+            raise _unknown(task_id, answer.text(0) if answer.values else "")
+        logger.info("dead_letter_discarded id=%s", task_id)
+
+
+def short_view(letter: DeadLetter) -> dict[str, Any]:
+    """Return what a list shows of a dead letter, as plain JSON values.  Times are ISO 8601, UTC."""
+    envelope = _envelope_of(letter)
+    return {
+        "task_id": letter.task_id,
+        "name": letter.name,
+        "reason": letter.reason.value,
+        "exception": letter.exception,
+        "attempts": letter.attempts,
+        "losses": letter.losses,
+        "published_at": _iso(letter.published_ms),
+        "buried_at": _iso(letter.buried_ms),
+        "queue": (envelope.routing_key or envelope.exchange) if envelope else "",
+    }
+
+
+def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, Any]:
+    """Return all that is known of a dead letter, as plain JSON values.
+
+    Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
+    header that is not Celery's or ours.  The exception's text and traceback are always shown.
+    """
+    envelope = _envelope_of(letter)
+    view = {
+        **short_view(letter),
+        "traceback": letter.traceback,
+        "history": [
+            {
+                "at": _iso(entry.at_ms),
+                "what": entry.what,
+                "attempt": entry.attempt,
+                "cause": entry.cause,
+                "worker": entry.owner,
+            }
+            for entry in letter.history
+        ],
+    }
+    if envelope is None:
+        body = letter.message if with_arguments else REDACTED
+        return {**view, "args": REDACTED, "kwargs": REDACTED, "headers": {}, "body": body}
+    view["headers"] = {
+        name: _plain(value) if with_arguments or name in _SHOWN_HEADERS else REDACTED
+        for name, value in envelope.headers.items()
+    }
+    view["properties"] = _plain(dict(envelope.properties))
+    view["content_type"] = envelope.content_type
+    if with_arguments:
+        view.update(_arguments_of(envelope))
+    else:
+        view.update(args=REDACTED, kwargs=REDACTED, body=REDACTED)
+    return view
+
+
+def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
+    why = (
+        f"the task is {state} now"
+        if state
+        else "it was replayed, discarded, or removed by age or count, or it never was one"
+    )
+    return UnknownDeadLetter(
+        f"There is no dead letter {task_id!r}: {why}. "
+        "`celery -A … reliable dead-letters list` shows those that there are.",
+        task_id=task_id,
+    )
+
+
+def _envelope_of(letter: DeadLetter) -> Envelope | None:
+    try:
+        return Envelope.from_text(letter.message)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _afresh(letter: DeadLetter) -> Envelope:
+    """Return the letter's message without what has passed."""
+    envelope = _envelope_of(letter)
+    if envelope is None or not envelope.task_name:
+        raise CannotReplay(
+            f"The dead letter {letter.task_id!r} is a message that no worker can read "
+            f"({letter.exception}): it would come back at once. Look at it with "
+            "`dead-letters show --with-arguments`, publish what was meant by it, and `discard` it."
+        )
+    headers = dict(envelope.headers)
+    if headers.get("expires") and _has_passed(headers["expires"]):
+        headers["expires"] = None
+    # The broker's own limit counted from the first publication; the header is what workers go by.
+    properties = {k: v for k, v in envelope.properties.items() if k != "expiration"}
+    return Envelope(
+        envelope.body,
+        envelope.content_type,
+        envelope.content_encoding,
+        headers,
+        properties,
+        envelope.exchange,
+        envelope.routing_key,
+    )
+
+
+def _has_passed(expires: object) -> bool:
+    try:
+        return seconds_until(expires) == 0
+    except ValueError:
+        return False
+
+
+def _arguments_of(envelope: Envelope) -> dict[str, Any]:
+    """Return args, kwargs and body as far as they can be read without running anything."""
+    try:
+        body = envelope.body
+        if envelope.headers.get("compression"):
+            body = decompress(body, envelope.headers["compression"])
+        args, kwargs, embed = deserialize(
+            body,
+            envelope.content_type,
+            envelope.content_encoding,
+            accept=prepare_accept_content(_READ_FORMATS),
+        )
+    except Exception as exc:
+        logger.debug("message_not_readable id=%s error=%r", envelope.task_id, exc)
+        return {
+            "args": envelope.headers.get("argsrepr"),
+            "kwargs": envelope.headers.get("kwargsrepr"),
+            "body": "".join(_readable(envelope.body)),
+        }
+    return {"args": _plain(args), "kwargs": _plain(kwargs), "body": _plain([args, kwargs, embed])}
+
+
+def _readable(data: bytes) -> Iterator[str]:
+    for char in data.decode("utf-8", "backslashreplace"):
+        yield char if char.isprintable() or char in "\n\t" else repr(char)[1:-1]
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* as JSON has it; what JSON has not, as its repr."""
+    try:
+        return json.loads(json.dumps(value, default=repr))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _iso(ms: int) -> str | None:
+    if not ms:
+        return None
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
