@@ -26,8 +26,11 @@ def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
     kills = 0
     dice = random.Random(7)
     for turn in range(15):
-        results += [project.send("work", 0.05) for _ in range(20)]
-        wait_for(lambda t=turn: effects.now() - started_at >= 2 * (t + 1), 10, "the next kill")
+        wait_for(lambda t=turn: effects.now() - started_at >= 2 * t, 10, "the next kill")
+        fresh = [project.send("work", 0.05) for _ in range(20)]
+        results += fresh
+        # In the middle of them, not when all are done.
+        wait_for(lambda f=fresh: any(effects.runs(r.id) for r in f), 30, "some of them run")
         name = dice.choice(names)
         workers[name].kill_group()
         kills += 1
@@ -36,7 +39,7 @@ def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
     assert len(results) == 300
     client = redis_server.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 60, "all settled")
-    finished = {run.id for run in effects.finished()}
+    finished = {run.task_id for run in effects.finished()}
     assert finished == {r.id for r in results}
     assert not effects.overlaps()
     assert all(r.get(timeout=5) == "worked" for r in results)
