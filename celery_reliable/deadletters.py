@@ -134,7 +134,8 @@ class DeadLetters:
         """Return one dead letter.  Raises UnknownDeadLetter."""
         letter = self._ledger.dead_letter(task_id)
         if letter is None:
-            raise _unknown(task_id)
+            record = self._ledger.find(task_id)
+            raise _unknown(task_id, record.state.value if record is not None else "")
         return letter
 
     def replay(self, task_id: str) -> Replayed:
