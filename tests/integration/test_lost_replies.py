@@ -1,0 +1,112 @@
+"""Requests and replies that are lost on the way: every step may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from celery_reliable.ledger.scripts import script
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+@pytest.mark.parametrize("step", ["claim", "settle"])
+def test_a_lost_step_of_an_attempt_is_repeated_at_once(
+    step: str,
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind_proxy = project.with_settings(broker_url=proxy.url())
+    start_worker("one", project=behind_proxy, options=QUICK)
+    warm = project.send("work", 0.01)
+    warm.get(timeout=10)
+    rule = getattr(proxy, how)(script=script(step).sha, times=2)
+    sent_at = effects.now()
+    result = project.send("work", 0.01)
+    client = redis_server.client()
+    assert result.get(timeout=10) == "worked"
+    wait_for(lambda: not client.exists("{reliable:0}:task:" + result.id), 5, "settled")
+    # Without waiting for a lease.
+    assert effects.now() - sent_at < 5
+    assert rule.acted == 2
+    assert [run.attempt for run in effects.runs(result.id)] == [1]
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+@pytest.mark.parametrize(
+    ("step", "name", "arguments", "runs"),
+    [
+        ("bury", "failing", ["on purpose"], 1),
+        ("record", "flaky", [1], 2),
+        ("lose", "poison_times", [1], 2),
+        ("lock", "locked", ["object", 0.01], 1),
+        ("unlock", "locked", ["object", 0.01], 1),
+    ],
+)
+def test_every_other_step_may_be_lost_too(
+    step: str,
+    name: str,
+    arguments: list[object],
+    runs: int,
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+) -> None:
+    start_worker("one", project=project.with_settings(broker_url=proxy.url()), options=QUICK)
+    rule = getattr(proxy, how)(script=script(step).sha)
+    result = project.send(name, *arguments)
+    wait_for(lambda: result.ready(), 15, f"{name} ended")
+    rule.wait()
+    assert [run.attempt for run in effects.runs(result.id)] == list(range(1, runs + 1))
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+def test_a_record_that_was_lost_on_the_way_is_made_once(
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+) -> None:
+    start_worker("one", options=QUICK)
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script("record").sha)
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs(result.id)) == 1
+
+
+def test_a_send_that_raised_is_withdrawn(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    start_worker("one", options=QUICK)
+    proxy.sever()
+    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+        publisher.send("work", 0.01, retry=False)
+    assert not redis_server.client().keys("{reliable:0}:task:*")
+    proxy.mend()
+    result = publisher.send("work", 0.01)
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs()) == 1
