@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ _PASSING = (
     errors.ClusterDownError,
     errors.MasterDownError,
     OSError,
+)
+#: The same as they read before Redis 7 from the middle of a script, and those without a class.
+_PASSING_REPLY = re.compile(
+    r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY) "
 )
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
@@ -106,12 +111,22 @@ class Caller:
         while True:
             try:
                 return run(), is_repeated
-            except _PASSING as exc:
+            except (errors.RedisError, OSError) as exc:
+                if not _passes(exc):
+                    raise LedgerRefused(
+                        f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
+                        "was changed. It must be a writable master with maxmemory-policy "
+                        "noeviction, enough memory, and a user that may run EVAL, EVALSHA, TIME, "
+                        "INFO and CLIENT.",
+                        operation=operation,
+                        reply=str(exc),
+                    ) from exc
                 now = time.monotonic()
                 if now - started >= patience:
                     raise LedgerUnavailable(
-                        f"The ledger's Redis at {self.shown} did not answer ({operation}): {exc}. Whether the step was "
-                        "executed is unknown. Check that the server is up and that REDIS_URL names it.",
+                        f"The ledger's Redis at {self.shown} did not answer ({operation}): "
+                        f"{_said(exc)}. Whether the step was executed is unknown. Check that the "
+                        "server is up, that it is the master, and that REDIS_URL names it.",
                         operation=operation,
                     ) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
@@ -126,11 +141,12 @@ class Caller:
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
-            except errors.RedisError as exc:
-                raise LedgerRefused(
-                    f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing was changed. It must be "
-                    "a writable master with maxmemory-policy noeviction, enough memory, and a user that may run "
-                    "EVAL, EVALSHA, TIME, INFO and CLIENT.",
-                    operation=operation,
-                    reply=str(exc),
-                ) from exc
+
+
+def _passes(exc: BaseException) -> bool:
+    return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
+
+
+def _said(exc: BaseException) -> str:
+    """What an error says, without redis-py's account of every Sentinel's client that it tried."""
+    return str(exc).partition(" : ")[0].rstrip(".")

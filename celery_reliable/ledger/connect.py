@@ -144,10 +144,12 @@ def _sentinel(
 
     def make(**extra: Any) -> redis.ConnectionPool:
         auth = {k: unquote(v) for k, v in (("username", username), ("password", password)) if v}
+        # Else redis-py asks each Sentinel that is away for seconds, whatever our own patience.
+        asking = {k: v for k, v in extra.items() if k == "retry" or k.startswith("socket_")}
         manager = Sentinel(
             nodes,
             min_other_sentinels=options.get("min_other_sentinels", 0),
-            sentinel_kwargs=options.get("sentinel_kwargs"),
+            sentinel_kwargs={**asking, **(options.get("sentinel_kwargs") or {})},
             **extra,
             **auth,
             **tls,

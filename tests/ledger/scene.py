@@ -6,6 +6,7 @@ stores.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -32,8 +33,19 @@ MAX_LOSSES = 3
 ABSENT = "absent"
 
 
-def open_ledger(url: str, namespace: str, patience_seconds: float = 5.0) -> Ledger:
-    return Ledger(connect(url), namespace, patience_seconds=patience_seconds)
+def open_ledger(
+    url: str,
+    namespace: str,
+    *,
+    transport_options: Mapping[str, str] | None = None,
+    reply_timeout_seconds: float = 5.0,
+) -> Ledger:
+    return Ledger(
+        connect(url, transport_options=transport_options),
+        namespace,
+        patience_seconds=10.0,
+        reply_timeout_seconds=reply_timeout_seconds,
+    )
 
 
 @dataclass(frozen=True)
@@ -170,13 +182,23 @@ class Scene:
 
     # What the server holds.
 
-    def snapshot(self) -> dict[bytes, bytes]:
-        """Every key of the database with its value."""
+    def snapshot(self) -> dict[str, object]:
+        """Every key of the database with its value and whether it expires."""
         keys = sorted(self.client.scan_iter(count=1000))
+        kinds = self._ask_all("type", keys)
+        expiries = self._ask_all("pttl", keys)
+        values = [_READ[kind](self.client, key) for kind, key in zip(kinds, keys, strict=True)]
+        return {
+            key.decode(): (value, expiry >= 0)
+            for key, value, expiry in zip(keys, values, expiries, strict=True)
+        }
+
+    def _ask_all(self, command: str, keys: list[bytes]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
         for key in keys:
-            pipe.dump(key)
-        return dict(zip(keys, pipe.execute(), strict=True))
+            getattr(pipe, command)(key)
+        answers: list[Any] = pipe.execute()
+        return answers
 
     def index_faults(self) -> list[str]:
         """Where the indexes say anything but what the records say."""
@@ -209,13 +231,17 @@ class Scene:
 
     def _hashes(self, prefix: str) -> dict[str, dict[str, str]]:
         keys = list(self.client.scan_iter(match=prefix + "*", count=1000))
-        pipe = self.client.pipeline(transaction=False)
-        for key in keys:
-            pipe.hgetall(key)
         return {
             key.decode().removeprefix(prefix): {k.decode(): v.decode() for k, v in row.items()}
-            for key, row in zip(keys, pipe.execute(), strict=True)
+            for key, row in zip(keys, self._ask_all("hgetall", keys), strict=True)
         }
+
+
+_READ: dict[bytes, Callable[[Any, bytes], object]] = {
+    b"hash": lambda client, key: client.hgetall(key),
+    b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
+    b"string": lambda client, key: client.get(key),
+}
 
 
 def attempt_zero(task_id: str = "task") -> Claim:

@@ -1,0 +1,215 @@
+"""Lost requests, lost replies, errors and silence between a process and the ledger's server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import Ledger, ObjectLocks
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Reply
+from tests.ledger.scene import Scene, open_ledger
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer, free_port
+
+PATIENCE_SECONDS = 0.3
+
+
+@pytest.fixture
+def far(proxy: RedisProxy, redis_server: RedisServer) -> Iterator[Scene]:
+    """A ledger behind the proxy, and a client beside it."""
+    ledger = open_ledger(proxy.url(), "own")
+    client = redis_server.client()
+    scene = Scene(ledger, client)
+    scene.start_worker("me")
+    yield scene
+    ledger.close()
+    client.close()
+
+
+def sha(name: str) -> str:
+    return script(name).sha
+
+
+@pytest.mark.parametrize("what", ["request", "reply"])
+def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, what: str) -> None:
+    message = far.publish()
+    drop = proxy.drop_request if what == "request" else proxy.drop_reply
+    rule = drop(script=sha("claim"), containing="task")
+
+    answer = far.ask(message)
+
+    assert rule.acted == 1
+    assert (answer.reply, answer.values, answer.is_repeated) == (Reply.CLAIMED, (1, 0), True)
+    assert far.record_of().attempt == 1
+
+
+@pytest.mark.parametrize(("what", "reply"), [("request", Reply.SETTLED), ("reply", Reply.GONE)])
+def test_a_settlement_counts_once_whatever_is_lost(
+    far: Scene, proxy: RedisProxy, what: str, reply: Reply
+) -> None:
+    claim = far.claim(far.publish())
+    drop = proxy.drop_request if what == "request" else proxy.drop_reply
+    rule = drop(script=sha("settle"))
+
+    answer = far.ledger.settle(claim)
+
+    assert rule.acted == 1
+    assert (answer.reply, answer.is_repeated) == (reply, True)
+    assert far.ledger.find("task") is None
+
+
+def test_a_loss_whose_reply_is_lost_is_one_loss(far: Scene, proxy: RedisProxy) -> None:
+    claim = far.claim(far.publish())
+    rule = proxy.drop_reply(script=sha("lose"), times=2)
+
+    answer = far.lose(claim)
+
+    assert rule.acted == 2
+    assert (answer.reply, answer.values) == (Reply.QUEUED, (1,))
+
+
+def test_an_unlocking_whose_reply_is_lost_has_unlocked(far: Scene, proxy: RedisProxy) -> None:
+    locks = ObjectLocks(far.ledger)
+    claim = far.claim(far.publish())
+    locks.take("object", claim)
+    proxy.drop_reply(script=sha("unlock"))
+
+    assert locks.free("object", claim)
+
+
+def test_an_answer_that_was_heard_at_once_is_not_repeated(far: Scene) -> None:
+    claim = far.claim(far.publish())
+    far.client.script_flush()
+
+    # The server has forgotten the script: that is no lost reply.
+    answer = far.ledger.settle(claim)
+
+    assert (answer.reply, answer.is_repeated) == (Reply.SETTLED, False)
+
+
+def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None:
+    whole = proxy.watch("EVAL", containing="settle: ")
+    for number in range(3):
+        far.ledger.settle(far.claim(far.publish(f"task {number}")))
+
+    assert whole.matched == 1
+
+
+def test_what_is_asked_with_no_patience_is_sent_once(far: Scene, proxy: RedisProxy) -> None:
+    proxy.drop_reply(script=sha("heartbeat"))
+    beats = proxy.watch(script=sha("heartbeat"))
+
+    with pytest.raises(LedgerUnavailable):
+        far.workers.heartbeat("me", lease_ms=1000, client_id=0)
+    assert beats.matched == 1
+
+
+def test_an_outage_shorter_than_the_patience_is_waited_for(
+    far: Scene, redis_server: RedisServer
+) -> None:
+    message = far.publish()
+    redis_server.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(far.claim, message)
+        redis_server.start()
+
+    assert claim.result().attempt == 1
+
+
+def unavailable(ledger: Ledger) -> LedgerUnavailable:
+    started = time.monotonic()
+    with pytest.raises(LedgerUnavailable) as caught:
+        ledger.find("task", patience_seconds=PATIENCE_SECONDS)
+    assert time.monotonic() - started >= PATIENCE_SECONDS
+    return caught.value
+
+
+def chain(error: BaseException | None) -> str:
+    """All that a traceback would say of an error and of what caused it."""
+    said = ""
+    while error is not None:
+        said += f"{error!r} {error}\n"
+        error = error.__cause__ or error.__context__
+    return said
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    port = free_port()
+    for url in (
+        f"redis://:s3cret@127.0.0.1:{port}/0",
+        f"redis://someone:s3cret@127.0.0.1:{port}/0",
+        f"rediss://:s3cret@127.0.0.1:{port}/0",
+        f"sentinel://:s3cret@127.0.0.1:{port};sentinel://:s3cret@127.0.0.1:{port}",
+    ):
+        options = {"master_name": "mymaster"} if url.startswith("sentinel") else None
+        ledger = open_ledger(url, "own", transport_options=options)
+
+        error = unavailable(ledger)
+
+        assert "s3cret" not in chain(error)
+        assert f"127.0.0.1:{port}" in str(error)
+        assert len(str(error)) < 350
+        assert error.operation == "find"
+        ledger.close()
+
+
+def test_a_silent_server_is_unavailable_in_the_end(far: Scene, proxy: RedisProxy) -> None:
+    ledger = open_ledger(proxy.url(), "own", reply_timeout_seconds=0.1)
+    assert ledger.find("task") is None
+    proxy.stall()
+
+    unavailable(ledger)
+
+    proxy.mend()
+    assert ledger.find("task") is None
+    ledger.close()
+
+
+def test_an_error_of_the_server_is_a_refusal_at_once(scene: Scene) -> None:
+    scene.client.set(scene.ledger.keys.record("task"), "no hash")
+    started = time.monotonic()
+
+    with pytest.raises(LedgerRefused, match="WRONGTYPE") as caught:
+        scene.publish()
+
+    assert caught.value.operation == "record"
+    assert "WRONGTYPE" in str(caught.value.reply)
+    assert time.monotonic() - started < 1
+
+
+def test_a_server_that_is_full_refuses_and_changes_nothing(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    scene.publish("before")
+    before = scene.snapshot()
+    scene.client.config_set("maxmemory", "1")
+    scene.client.config_set("maxmemory-policy", "noeviction")
+
+    with pytest.raises(LedgerRefused, match="noeviction") as caught:
+        scene.publish("task")
+
+    assert "OOM" in str(caught.value.reply)
+    assert scene.snapshot() == before
+
+
+def test_a_master_that_is_a_replica_for_a_moment_is_waited_for(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    message = scene.publish()
+    scene.client.replicaof("127.0.0.1", free_port())
+    with pytest.raises(LedgerUnavailable, match="READONLY"):
+        scene.ledger.withdraw("task", message.epoch, patience_seconds=0)
+
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(scene.claim, message)
+        scene.client.replicaof("NO", "ONE")
+
+    assert claim.result().attempt == 1

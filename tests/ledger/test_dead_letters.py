@@ -1,0 +1,195 @@
+"""Dead letters: what they keep, how they are listed, replayed and discarded."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.model import Reason, Reply, State
+from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.support.waiting import wait_for
+
+
+def spend(scene: Scene, message: Published) -> int:
+    """Lose attempts until the task is buried; return how many ran."""
+    for runs in range(1, 100):
+        if scene.lose(scene.claim(message)).reply is Reply.BURIED:
+            return runs
+    raise AssertionError("never buried")
+
+
+def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
+    answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
+    assert answer.reply is Reply.REPLAYED
+    return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
+
+
+def wait_until_after(scene: Scene, at_ms: int) -> None:
+    wait_for(lambda: scene.workers.time_ms() > at_ms, 5, "the server's clock")
+
+
+def bury_in_order(scene: Scene, *task_ids: str) -> None:
+    """Bury tasks, each in a later millisecond than the one before."""
+    for task_id in task_ids:
+        wait_until_after(scene, scene.workers.time_ms())
+        scene.bury(scene.claim(scene.publish(task_id)))
+
+
+def test_a_failure_is_kept_with_all_that_is_known(scene: Scene) -> None:
+    message = scene.publish()
+    scene.lose(scene.claim(message))
+    claim = scene.claim(message, "other")
+    traceback = 'Traceback:\n  "schrecklich" {}[] \\ ☠\n'
+    scene.ledger.bury(claim, Reason.TIME_LIMIT, exception="Error: 'ü'", traceback=traceback)
+
+    letter = scene.ledger.dead_letter("task")
+
+    assert letter is not None
+    assert (letter.name, letter.reason) == ("app.work", Reason.TIME_LIMIT)
+    assert (letter.exception, letter.traceback) == ("Error: 'ü'", traceback)
+    assert (letter.attempts, letter.losses) == (2, 1)
+    assert letter.message == f"sent as {message.epoch}"
+    assert 0 < letter.published_ms <= letter.buried_ms <= scene.workers.time_ms()
+    # Celery stores a failure by itself.
+    assert not letter.is_owed
+    assert [(line.what, line.attempt, line.cause, line.owner) for line in letter.history] == [
+        ("lost", 1, "child_lost", "me"),
+        ("time_limit", 2, "Error: 'ü'", "other"),
+    ]
+
+
+@pytest.mark.parametrize("max_losses", [None, 0, 5])
+def test_a_poison_pill_is_buried_after_its_losses_and_one(
+    scene: Scene, max_losses: int | None
+) -> None:
+    runs = spend(scene, scene.publish(max_losses=max_losses))
+
+    assert runs == (MAX_LOSSES if max_losses is None else max_losses) + 1
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert (letter.reason, letter.exception) == (Reason.LOST, "child_lost")
+    assert (letter.attempts, letter.losses) == (runs, runs)
+
+
+def test_a_burial_by_losses_is_due_until_celery_was_told(scene: Scene) -> None:
+    spend(scene, scene.publish())
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert letter.is_owed
+    assert scene.overdue_ids() == ["task"]
+
+    assert scene.ledger.announced("task", letter.buried_ms - 1).reply is Reply.CHANGED
+    assert scene.overdue_ids() == ["task"]
+    assert scene.ledger.announced("task", letter.buried_ms).reply is Reply.ANNOUNCED
+
+    assert scene.overdue_ids() == []
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert not letter.is_owed
+
+
+def test_a_message_that_nobody_recorded_is_kept_as_it_came(scene: Scene) -> None:
+    scene.ledger.bury_message(
+        "task", Reason.UNPROCESSABLE, exception="KeyError", traceback="", message="raw", name="?"
+    )
+
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert (letter.message, letter.name, letter.attempts) == ("raw", "?", 0)
+    assert scene.claim(replay(scene)).attempt == 1
+
+
+def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
+    message = scene.publish()
+    scene.ledger.bury_message(
+        "task", Reason.UNPROCESSABLE, exception="KeyError", traceback="", message="raw", name="?"
+    )
+
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
+
+
+def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:
+    message = scene.publish()
+    spend(scene, message)
+
+    again = replay(scene)
+
+    record = scene.record_of()
+    assert (record.state, record.losses, record.attempt) == (State.QUEUED, 0, MAX_LOSSES + 1)
+    assert (record.message, record.is_owed) == ("replayed", False)
+    assert scene.ledger.dead_letter("task") is None
+    assert scene.ask(message).reply is Reply.STALE
+    assert spend(scene, again) == MAX_LOSSES + 1
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert letter.attempts == 2 * (MAX_LOSSES + 1)
+    assert "replayed" in {line.what for line in letter.history}
+
+
+def test_a_replay_is_stamped_with_the_generation_of_now(scene: Scene) -> None:
+    scene.bury(scene.claim(scene.publish()))
+    current, scene.ledger.generation = scene.ledger.generation, "1"
+    before = scene.snapshot()
+
+    answer = scene.ledger.replay("task", epoch="0-replay", message="m", due_in_ms=0)
+
+    assert answer.reply is Reply.GENERATION
+    assert answer.text(0) == current
+    assert scene.snapshot() == before
+
+
+def test_the_history_is_bounded(scene: Scene) -> None:
+    message = scene.publish(max_losses=50)
+    spend(scene, message)
+
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert [line.attempt for line in letter.history] == list(range(32, 52))
+
+
+def test_discarding_compares_with_what_was_seen(scene: Scene) -> None:
+    bury_in_order(scene, "task")
+    seen = scene.ledger.dead_letter("task")
+    assert seen is not None
+    claim = scene.claim(replay(scene))
+    assert scene.ledger.discard("task", buried_ms=seen.buried_ms).reply is Reply.NOT_DEAD
+    wait_until_after(scene, seen.buried_ms)
+    scene.bury(claim)
+    before = scene.snapshot()
+
+    # It is dead once more, and that is another burial than the one that was seen.
+    assert scene.ledger.discard("task", buried_ms=seen.buried_ms).reply is Reply.NOT_DEAD
+    assert scene.snapshot() == before
+    assert scene.ledger.discard("task").reply is Reply.DISCARDED
+    assert scene.ledger.count_dead() == 0
+
+
+def test_listing_is_by_the_time_of_burial(scene: Scene) -> None:
+    bury_in_order(scene, "c", "a", "b")
+    letters = scene.ledger.dead_letters(["a", "nothing", "b"])
+    assert letters[0] is not None
+    middle_ms = letters[0].buried_ms
+
+    assert [letter.task_id if letter else None for letter in letters] == ["a", None, "b"]
+    assert scene.ledger.dead_ids() == ["b", "a", "c"]
+    assert scene.ledger.dead_ids(start=1, limit=1) == ["a"]
+    assert scene.ledger.dead_ids(before_ms=middle_ms) == ["c", "a"]
+    assert scene.ledger.dead_ids(before_ms=middle_ms, limit=1) == ["c"]
+    assert scene.ledger.oldest_dead_ids(2) == ["c", "a"]
+    assert scene.ledger.count_dead() == 3
+
+
+def test_a_task_that_lives_is_no_dead_letter(scene: Scene) -> None:
+    scene.publish()
+
+    assert scene.ledger.dead_letter("task") is None
+    assert scene.ledger.dead_letters([]) == []
+
+
+def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> None:
+    bury_in_order(scene, "task")
+    scene.client.delete(scene.ledger.keys.record("task"))
+
+    assert scene.ledger.discard("task").reply is Reply.ABSENT
+    assert scene.ledger.count_dead() == 0
