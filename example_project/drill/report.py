@@ -193,8 +193,9 @@ def _poison_buried(evidence: Evidence) -> Check:
     buried = [letter["task_id"] for letter in evidence.dead_letters]
     expected = list(range(1, evidence.max_losses + 2))
     attempts = [run.attempt for run in runs]
-    ok = attempts == expected and buried == [task_id]
-    facts = f"attempts {attempts}, dead letters: {len(buried)}"
+    reasons = [letter.get("reason") for letter in evidence.dead_letters]
+    ok = attempts == expected and buried == [task_id] and reasons == ["lost"]
+    facts = f"attempts {attempts}; {len(buried)} dead letters {reasons}"
     if buried and buried != [task_id]:
         facts += f" ({', '.join(buried)}; the poison is {task_id})"
     name = f"the poison stops after MAX_LOSSES + 1 = {evidence.max_losses + 1} runs, dead-lettered"
@@ -216,8 +217,8 @@ def _no_overlap(evidence: Evidence) -> Check:
 
 
 def _nothing_left(evidence: Evidence) -> Check:
-    name = "nothing but its result remains of a settled task in Redis"
-    facts = "nothing" if not evidence.left_over else ""
+    name = "no message, record or lock of a settled task stays in Redis"
+    facts = "none" if not evidence.left_over else ""
     return Check(name, not evidence.left_over, _with(facts, evidence.left_over))
 
 

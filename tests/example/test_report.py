@@ -45,7 +45,7 @@ GOOD = Evidence(
     poison=POISON,
     max_losses=3,
     results={"task-1": "SUCCESS", "task-2": "SUCCESS"},
-    dead_letters=[{"task_id": "task-3"}],
+    dead_letters=[{"task_id": "task-3", "reason": "lost"}],
     left_over=[],
     ended=[],
 )
@@ -82,10 +82,11 @@ def test_what_went_well_is_reported_as_well() -> None:
         ({"runs": (*GOOD.diary.runs, run(9, POISON, 5, 25.0))}, "the poison stops"),
         ({"runs": GOOD.diary.runs[:-1]}, "the poison stops"),
         ({"dead_letters": []}, "the poison stops"),
-        ({"dead_letters": [{"task_id": "task-2"}]}, "the poison stops"),
+        ({"dead_letters": [{"task_id": "task-2", "reason": "lost"}]}, "the poison stops"),
+        ({"dead_letters": [{"task_id": "task-3", "reason": "failed"}]}, "the poison stops"),
         ({"runs": (*GOOD.diary.runs, run(9, FINE, 2, 13.0))}, "overlap"),
         ({"runs": (FIRST, CALM, replace(SECOND, started=11.0), *DEATHS)}, "overlap"),
-        ({"left_over": ["unacked"]}, "nothing but its result"),
+        ({"left_over": ["unacked"]}, "stays in Redis"),
         ({"ended": ["beat"]}, "beat and both workers"),
     ],
 )
