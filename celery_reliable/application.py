@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from celery import Celery
@@ -17,11 +17,14 @@ from celery_reliable.ledger import Connector, Ledger, ObjectLocks, connect
 
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
+T = TypeVar("T")
+
 _applications: WeakKeyDictionary[Celery, Reliable] = WeakKeyDictionary()
 _lock = threading.Lock()
 #: Set by the Django room: an alias -> a connector to the Redis of that cache.
 _resolve_cache: Callable[[str], Connector] | None = None
-#: Set by the Django room: the project's CELERY_RELIABLE, for an app that reads its settings under another namespace.
+#: Set by the Django room: the project's CELERY_RELIABLE, for an app that reads its settings under
+#: another namespace.
 _read_settings: Callable[[], Mapping[str, object] | None] | None = None
 
 _REDIS_SCHEMES = ("redis", "rediss", "sentinel", "redis+socket", "unix", "rediss+socket")
@@ -89,13 +92,16 @@ class Reliable:
         return self.broker_url.split("://", 1)[0] in _REDIS_SCHEMES
 
     def connector(self) -> Connector:
-        """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing says."""
+        """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing
+        says.
+        """
         config = self.config
         if config.cache is not None:
             if _resolve_cache is None:
                 raise ConfigurationError(
-                    f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's Django part is not "
-                    "loaded. Add 'celery_reliable.contrib.django' to INSTALLED_APPS, or give REDIS_URL instead."
+                    f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's "
+                    "Django part is not loaded. Add 'celery_reliable.contrib.django' to "
+                    "INSTALLED_APPS, or give REDIS_URL instead."
                 )
             return _resolve_cache(config.cache)
         conf = self.app.conf
@@ -104,8 +110,9 @@ class Reliable:
         if not self.is_redis_broker:
             scheme = self.broker_url.split("://", 1)[0]
             raise ConfigurationError(
-                f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a REDIS_URL (or the CACHE "
-                "alias of a django-redis cache) that names a Redis server which evicts nothing."
+                f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a "
+                "REDIS_URL (or the CACHE alias of a django-redis cache) that names a Redis server "
+                "which evicts nothing."
             )
         return connect(
             self.broker_url,
@@ -137,21 +144,23 @@ class Reliable:
             single=single,
         )
 
-    def _of_this_process(self, name: str, make: Callable[[], Any]) -> Any:
+    def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
         made = self._made.get(name)
         if made is not None and made[0] == os.getpid():
-            return made[1]
+            found: T = made[1]
+            return found
         with self._mutex:
             made = self._made.get(name)
             if made is None or made[0] != os.getpid():
                 made = self._made[name] = (os.getpid(), make())
-            return made[1]
+            kept: T = made[1]
+            return kept
 
     def check(self) -> list[Finding]:
         """Check settings, app and server against each other.
 
-        Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable when the server is not
-        there, LedgerRefused when it refuses.
+        Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable
+        when the server is not there, LedgerRefused when it refuses.
         """
         findings = list(check_app(self._app_facts()))
         raise_for(findings)

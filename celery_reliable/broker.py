@@ -1,4 +1,6 @@
-"""The broker as the sweeper sees it: rooms of workers, and whether a task's message is still in its queue."""
+"""The broker as the sweeper sees it: rooms of workers, and whether a task's message is still in
+its queue.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _LOOKED_AT = 5
 
 
 class BrokerView:
-    """One connection to the broker, for one thread.  Empty views of a broker that is not Redis: it has its own rules."""
+    """One connection to the broker, for one thread.  Empty views of a broker that is not Redis:
+    it has its own rules.
+    """
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -68,7 +72,8 @@ class BrokerView:
         return found
 
     def heads(self, envelope: Envelope) -> list[list[str]]:
-        """Return, for each queue the message leads to, the task ids at the end that is popped next, the next one first.
+        """Return, for each queue the message leads to, the task ids at the end that is popped next,
+        the next one first.
 
         A message without an id counts as "".  An empty list: nothing waits in that queue.
         """

@@ -40,7 +40,8 @@ class Stamp:
 def new_epoch(attempt: int) -> str:
     """Return the name of one publication: the attempt that makes it (0: none) and a nonce.
 
-    The nonce tells apart two publications that no attempt made, as of an id that a replaced task left behind.
+    The nonce tells apart two publications that no attempt made, as of an id that a replaced task
+    left behind.
     """
     return f"{attempt}-{secrets.token_hex(4)}"
 
@@ -106,7 +107,8 @@ class Envelope:
 
 
 def seconds_until(eta: object) -> float:
-    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none or it has passed.
+    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none
+    or it has passed.
 
     An ETA without a zone is UTC, as in Celery's messages.
     """

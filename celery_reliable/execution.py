@@ -1,8 +1,8 @@
 """Running one attempt: claim, lock, Celery's own tracer, settle.
 
-Celery calls ``task.__trace__`` for every execution, in children, threads, greenlets and in the solo pool, and never for
-eager or direct calls.  `around` puts itself around that tracer, so that no hook which a user overrides can switch
-the protection off.
+Celery calls ``task.__trace__`` for every execution, in children, threads, greenlets and in the solo
+pool, and never for eager or direct calls.  `around` puts itself around that tracer, so that no hook
+which a user overrides can switch the protection off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 Tracer = Callable[..., trace_ok_t]
 
-#: Where the main process puts what the child needs to know: properties are not copied to retries, headers are.
+#: Where the main process puts what the child needs to know: properties are not copied to retries,
+#: headers are.
 DELIVERY = "reliable_delivery"
 MESSAGE = "reliable_message"
 
@@ -182,7 +183,9 @@ class _Execution:
         )
 
     def _without_attempt(self, answer: Answer) -> trace_ok_t:
-        """End a delivery that may not run.  Dropping it is safe: the record outlives the message."""
+        """End a delivery that may not run.  Dropping it is safe: the record outlives the
+        message.
+        """
         logger.info(
             "delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.reply.value
         )
@@ -215,7 +218,8 @@ class _Execution:
         try:
             result = self.tracer(self.id, self.args, self.kwargs, self.request)
         except (SystemExit, KeyboardInterrupt, GeneratorExit):
-            # The worker is being stopped or this task was terminated; the main process says how it ends.
+            # The worker is being stopped or this task was terminated; the main process says how it
+            # ends.
             self._is_interrupted = True
             raise
         except BaseException as exc:
@@ -319,7 +323,8 @@ class _Execution:
         )
         if how == "fail":
             error = ObjectBusy(
-                f"{self.task.name}[{self.id}] needs an object that {holder} holds (on_conflict='fail').",
+                f"{self.task.name}[{self.id}] needs an object that {holder} holds "
+                "(on_conflict='fail').",
                 holder=holder,
             )
             return self._conclude(attempt, self._instead(_raising(error)))

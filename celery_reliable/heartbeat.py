@@ -8,14 +8,15 @@ import select
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from celery import Celery
+
+from celery_reliable.application import Reliable
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.model import Claim, Reply
+from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
-
-if TYPE_CHECKING:
-    from celery_reliable.worker import WorkerStep
 
 __all__ = ["Heartbeat", "Passes"]
 
@@ -25,13 +26,32 @@ _RETRY_SECONDS = 0.2
 _DEAD_RETRY_SECONDS = 0.5
 
 
+class Host(Protocol):
+    """What the threads ask of the worker they belong to."""
+
+    app: Celery
+    reliable: Reliable
+    process: WorkerProcess
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the main loop has not turned for STALL_SECONDS."""
+
+    def facts(self) -> dict[str, Any]:
+        """What others may want to know of the worker."""
+
+    def stop_taken(self, claim: Claim) -> None:
+        """Stop a claim that was taken from the worker."""
+
+
 class Heartbeat(threading.Thread):
     """Renews one worker's lease, on a connection of its own.
 
-    It waits on that connection's socket: a connection that was cut is renewed at once and never looks like a death.
+    It waits on that connection's socket: a connection that was cut is renewed at once and never
+    looks like a death.
     """
 
-    def __init__(self, step: WorkerStep) -> None:
+    def __init__(self, step: Host) -> None:
         super().__init__(name="celery-reliable-heartbeat", daemon=True)
         self._step = step
         self._process = step.process
@@ -46,7 +66,8 @@ class Heartbeat(threading.Thread):
         self._waker, self._woken = socket.socketpair()
         self._stopping = threading.Event()
         self._fork_lock = threading.Lock()
-        # The witness sees a death by this connection's end; a child that inherited it would keep it open.
+        # The witness sees a death by this connection's end; a child that inherited it would keep it
+        # open.
         os.register_at_fork(
             before=self._fork_lock.acquire,
             after_in_parent=self._fork_lock.release,
@@ -91,7 +112,8 @@ class Heartbeat(threading.Thread):
                 logger.warning("lease_not_renewed worker=%s error=%s", self._process.id, exc)
                 wait = _RETRY_SECONDS
             except Exception:
-                # This thread is the worker's life; whatever goes wrong in one beat, the next is tried.
+                # This thread is the worker's life; whatever goes wrong in one beat, the next is
+                # tried.
                 logger.exception("heartbeat_failed worker=%s", self._process.id)
                 wait = _RETRY_SECONDS
 
@@ -134,7 +156,8 @@ class Heartbeat(threading.Thread):
             return config.heartbeat_seconds
         process.lost()
         if beat.reply is Reply.FORGOTTEN:
-            # The sweeper has finished with what this worker held; it goes on as a stranger to all that.
+            # The sweeper has finished with what this worker held; it goes on as a stranger to all
+            # that.
             process.reborn()
             self.register()
             return config.heartbeat_seconds
@@ -161,7 +184,7 @@ class Passes(threading.Thread):
     Recovery that was only a task would wait in the very queues that it repairs.
     """
 
-    def __init__(self, step: WorkerStep) -> None:
+    def __init__(self, step: Host) -> None:
         super().__init__(name="celery-reliable-passes", daemon=True)
         self._step = step
         self._stopping = threading.Event()
@@ -192,13 +215,15 @@ class Passes(threading.Thread):
         self._stopping.set()
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
-        """Lose claims whose process is gone, after two sightings: nobody else would while this worker lives."""
+        """Lose claims whose process is gone, after two sightings: nobody else would while this
+        worker lives.
+        """
         claims = sweeper.ledger.workers.claims(self._step.process.id)
         gone = {
             (claim.task_id, claim.attempt) for claim, pid in claims.values() if not _is_alive(pid)
         }
         for task_id, attempt in gone & self._orphans:
-            sweeper.lose_orphan(claims[task_id][0])
+            sweeper.losses.lose_orphan(claims[task_id][0])
             logger.warning("claim_without_process id=%s attempt=%d", task_id, attempt)
         self._orphans = gone
 

@@ -1,4 +1,6 @@
-"""Who this process is to the ledger: the worker it belongs to, and the attempt it runs right now."""
+"""Who this process is to the ledger: the worker it belongs to, and the attempt it runs right
+now.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,16 @@ _LAYOUT = struct.Struct("=I?d")
 class WorkerProcess:
     """The identity of one worker: its main process and the children that it forks.
 
-    ``base`` is new for every process start.  The worker's id is ``base`` and an incarnation, which grows when the
-    worker registers again after having been declared dead; children read it from shared memory.
+    ``base`` is new for every process start.  The worker's id is ``base`` and an incarnation, which
+    grows when the worker registers again after having been declared dead; children read it from
+    shared memory.
     """
 
     def __init__(self, nodename: str) -> None:
         self.base = f"{nodename}/{secrets.token_hex(4)}"
         self.pid = os.getpid()
-        # Anonymous and shared: what the main process writes, the children that it forks see at once, without a
-        # descriptor or a name to leave behind.
+        # Anonymous and shared: what the main process writes, the children that it forks see at
+        # once, without a descriptor or a name to leave behind.
         self._memory = mmap.mmap(-1, _LAYOUT.size)
         self._write(0, False, 0.0)
 

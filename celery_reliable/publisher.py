@@ -1,7 +1,7 @@
 """Publishing: record first, then send; and sending a stored message again.
 
-There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`, canvas, beat,
-`retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
+There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`,
+canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def task_ref(task: Any, task_id: str) -> TaskRef:
     )
 
 
-class RecordingAMQP(AMQP):  # type: ignore[misc]
+class RecordingAMQP(AMQP):
     """Celery's AMQP with the record before every send."""
 
     def _create_task_sender(self) -> Callable[..., Any]:
@@ -51,7 +51,8 @@ class RecordingAMQP(AMQP):  # type: ignore[misc]
 
 
 def install_everywhere() -> None:
-    """Make every app of this process that is made, or publishes, from now on record its reliable tasks.
+    """Make every app of this process that is made, or publishes, from now on record its reliable
+    tasks.
 
     An app learns of its tasks when it is finalized, and `send_task` publishes without that.
     """
@@ -62,7 +63,8 @@ def install_everywhere() -> None:
 def install(app: Celery) -> None:
     """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
 
-    For an app with an AMQP class of its own, or one that published before this package was imported.
+    For an app with an AMQP class of its own, or one that published before this package was
+    imported.
     """
     amqp = app.amqp
     if isinstance(amqp, RecordingAMQP) or getattr(amqp, "_reliable", False):
@@ -157,8 +159,8 @@ class _RecordingProducer:
             if self._attempt is not None:
                 self._attempt.is_closed = True
             return True
-        # A live id is one task: this publication changes nothing; and an attempt that is no longer current may not
-        # move what its successor does.
+        # A live id is one task: this publication changes nothing; and an attempt that is no longer
+        # current may not move what its successor does.
         logger.info(
             "publication_refused name=%s id=%s reply=%s",
             self._ref.name,
@@ -181,14 +183,14 @@ class _RecordingProducer:
             )
         except LedgerUnavailable as unavailable:
             raise PublishUnknown(
-                f"Task {name}[{task_id}] could not be sent ({exc}), and its record could not be withdrawn "
-                f"({unavailable}): it may run or not.",
+                f"Task {name}[{task_id}] could not be sent ({exc}), and its record could not be "
+                f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,
             ) from exc
-        if answer.reply is Reply.WITHDRAWN or (answer.reply is Reply.GONE and answer.is_repeated):
-            return True
-        # Somebody claimed it meanwhile: the message had arrived after all.
-        return False
+        # Otherwise somebody claimed it meanwhile: the message had arrived after all.
+        return answer.reply is Reply.WITHDRAWN or (
+            answer.reply is Reply.GONE and answer.is_repeated
+        )
 
 
 def _prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[_Wire, dict[str, Any]]:
@@ -252,8 +254,8 @@ def _envelope(wire: _Wire, options: dict[str, Any]) -> Envelope:
 def resend(app: Celery, envelope: Envelope) -> None:
     """Send a stored message again: the same id, root, group, chord, stamps, priority and expiry.
 
-    Raises kombu's errors when the broker cannot be reached.  It does not declare queues or exchanges: the first
-    publication did.
+    Raises kombu's errors when the broker cannot be reached.  It does not declare queues or
+    exchanges: the first publication did.
     """
     with app.producer_pool.acquire(block=True) as producer:
         producer.publish(

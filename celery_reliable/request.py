@@ -1,7 +1,8 @@
 """What the worker's main process does when a child does not come back: `ReliableRequest`.
 
-Celery calls `on_failure` of a custom request for everything but success, and `on_timeout`, `acknowledge`, `reject` and
-`_announce_revoked`; it never calls its `on_success` or `execute_using_pool`.
+Celery calls `on_failure` of a custom request for everything but success, and `on_timeout`,
+`acknowledge`, `reject` and `_announce_revoked`; it never calls its `on_success` or
+`execute_using_pool`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ __all__ = ["ReliableRequest"]
 
 logger = logging.getLogger(__name__)
 
-#: The main process serves all children; it asks the ledger briefly and leaves the rest to the heartbeat's look at claims.
+#: The main process serves all children; it asks the ledger briefly and leaves the rest to the
+#: heartbeat's look at claims.
 _PATIENCE_SECONDS = 1.0
 
 
-class ReliableRequest(Request):  # type: ignore[misc]
+class ReliableRequest(Request):
     """One delivery of a reliable task's message, in the main process."""
 
     #: The claim was taken from this worker and its process is being stopped.
@@ -61,9 +63,10 @@ class ReliableRequest(Request):  # type: ignore[misc]
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or returned.
             state.task_ready(self)
-            return None
+            return
         if not is_reliable(self.task) or self._already_cancelled or self._already_revoked:
-            return super().on_failure(exc_info, send_failed_event, return_ok)
+            super().on_failure(exc_info, send_failed_event, return_ok)
+            return
         if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
             exc = self._worker_lost_info(exc).exception
             if isinstance(exc, ExceptionWithTraceback):
@@ -72,14 +75,15 @@ class ReliableRequest(Request):  # type: ignore[misc]
             try:
                 self._child_lost(exc)
             except (LedgerUnavailable, LedgerRefused) as error:
-                # The message stays in our hash and the claim in the ledger: a claim without a process is found later.
+                # The message stays in our hash and the claim in the ledger: a claim without a
+                # process is found later.
                 state.task_ready(self)
                 logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
-            return None
+            return
         super().on_failure(exc_info, send_failed_event, return_ok)
         if isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
             self._end(Reason.TIME_LIMIT, exc)
-        return None
+        return
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
@@ -121,7 +125,8 @@ class ReliableRequest(Request):  # type: ignore[misc]
         if claim is None:
             claim = self._claim_for_lost_child()
         if claim is None:
-            # It had settled, or published itself again, or was taken from us: nothing is left to lose.
+            # It had settled, or published itself again, or was taken from us: nothing is left to
+            # lose.
             state.task_ready(self)
             self.acknowledge()
             return
@@ -171,7 +176,8 @@ class ReliableRequest(Request):  # type: ignore[misc]
     def _claim_for_lost_child(self) -> Claim | None:
         """Claim in the name of a child that died before it could.
 
-        Without it a message that kills its process before the claim (while it is decoded, say) would never be counted.
+        Without it a message that kills its process before the claim (while it is decoded, say)
+        would never be counted.
         """
         worker = current_worker()
         if worker is None or self.worker_pid is None:

@@ -1,16 +1,25 @@
-"""The events of the package.  Receivers are called as Celery's own signals call theirs: errors are logged.
+"""The events of the package.
 
-===================  ===============================================================  ======================================
-signal               when, and in which process                                       arguments
-===================  ===============================================================  ======================================
-task_fenced          an attempt that is no longer current tried to end (child)        sender task, task_id, attempt, state
-task_lost            a loss was counted (worker's main process, or who sweeps)        sender name, task_id, attempt, losses,
-                                                                                      cause
-task_buried          a task was dead-lettered (child, main process, or who sweeps)    sender name, task_id, reason
-task_skipped         ``on_conflict="skip"``: another task holds the object (child)    sender task, task_id, holder
-worker_declared      the sweeper declared a worker dead (who sweeps)                  sender worker, cause
-pass_finished        one pass of the sweeper ended (who sweeps)                       sender app, report
-===================  ===============================================================  ======================================
+Receivers are called as Celery's own signals call theirs: what one of them raises is logged.
+
+`task_fenced`
+    An attempt that is no longer current tried to end; sent by the process that ran it.
+    Arguments: sender (the task), task_id, attempt, state (of the record; "gone" when it ended).
+`task_lost`
+    A loss was counted; sent by the worker's main process, or by whoever sweeps.
+    Arguments: sender (the task's name), task_id, attempt, losses, cause.
+`task_buried`
+    A task was dead-lettered; sent by whoever buried it.
+    Arguments: sender (the task's name), task_id, reason.
+`task_skipped`
+    ``on_conflict="skip"``: another task holds the object; sent by the process that skipped.
+    Arguments: sender (the task), task_id, holder (a task id).
+`worker_declared`
+    The sweeper declared a worker dead; sent by whoever sweeps.
+    Arguments: sender (the worker's id), cause ("lapsed" or "connection").
+`pass_finished`
+    One pass of the sweeper ended; sent by whoever swept.
+    Arguments: sender (the app), report (a `model.SweepReport`).
 
 They promise no delivery: a process that dies between the step and the signal sends none.
 """

@@ -1,7 +1,8 @@
-"""One bounded pass over what is overdue: dead workers, what they held, records that somebody must look at.
+"""One bounded pass over what is overdue: dead workers, what they held, records that somebody must
+look at.
 
-Every step is atomic and may be repeated: two passes at once, or one killed half way, do no harm.  The cost is that of what
-is overdue.
+Every step is atomic and may be repeated: two passes at once, or one killed half way, do no harm.
+The cost is that of what is overdue.
 """
 
 from __future__ import annotations
@@ -13,30 +14,17 @@ import time
 from typing import Any
 
 from celery import Celery, shared_task
-from celery import states as celery_states
-from celery.app.task import Context
-from celery.exceptions import BackendError
-from kombu.serialization import loads as deserialize
-from kombu.serialization import prepare_accept_content
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
-from celery_reliable.envelope import Envelope, Stamp
+from celery_reliable.envelope import Stamp
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import (
-    Cause,
-    Claim,
-    Due,
-    Reason,
-    Record,
-    Reply,
-    State,
-    SweepReport,
-    WorkerLease,
-)
-from celery_reliable.publisher import is_reliable, resend
+from celery_reliable.losses import Losses
+from celery_reliable.model import Cause, Record, Reply, State, SweepReport, WorkerLease
+from celery_reliable.overdue import Overdue
+from celery_reliable.publisher import is_reliable
 
 __all__ = ["Sweeper", "sweep"]
 
@@ -55,6 +43,8 @@ class Sweeper:
         self.config = reliable.config
         self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
         self.broker = BrokerView(app)
+        self.losses = Losses(app, self.ledger)
+        self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
 
     def close(self) -> None:
         """Close the connections."""
@@ -97,7 +87,7 @@ class Sweeper:
             for lease in dead:
                 self._recover(lease, report)
             gone = {lease.worker for lease in dead}
-            self._look_at_due([lease for lease in leases if lease.worker not in gone], report)
+            self.overdue.look([lease for lease in leases if lease.worker not in gone], report)
             self._trim(report)
         finally:
             # The next pass finds another server, or the same one, by itself.
@@ -155,7 +145,9 @@ class Sweeper:
         in_room = {_id_of(payload) for _, payload, _ in entries}
         lost: set[str] = set()
         for claim, _ in claims[:batch]:
-            if self._lose(claim, Cause.WORKER_LOST, report, has_message=claim.task_id in in_room):
+            if self.losses.lose(
+                claim, Cause.WORKER_LOST, report, has_message=claim.task_id in in_room
+            ):
                 lost.add(claim.task_id)
         report.is_full = report.is_full or len(claims) > batch or len(entries) > batch
         left = len(entries)
@@ -173,7 +165,9 @@ class Sweeper:
         lost: set[str],
         report: SweepReport,
     ) -> int:
-        """Return the original messages to their queues; those that were only waiting go in front again."""
+        """Return the original messages to their queues; those that were only waiting go in front
+        again.
+        """
         room, channel = self.broker.room(lease.room), self.broker.channel
         known = self.ledger.find_all([_id_of(payload) for _, payload, _ in entries])
         done = 0
@@ -203,158 +197,13 @@ class Sweeper:
         )
 
     def _may_move_plain(self, lease: WorkerLease, filed_ms: int) -> bool:
-        """Whether a plain task's message may go back: it has no claim that would refuse a second run."""
+        """Whether a plain task's message may go back: it has no claim that would refuse a second
+        run.
+        """
         if lease.cause == "connection":
             return True
         options = self.app.conf.broker_transport_options or {}
         return time.time() * 1000 - filed_ms > float(options.get("visibility_timeout", 3600)) * 1000
-
-    def _lose(self, claim: Claim, cause: Cause, report: SweepReport, *, has_message: bool) -> bool:
-        """Count a loss; True when the task is queued again."""
-        record = self.ledger.find(claim.task_id)
-        if record is None or record.attempt != claim.attempt:
-            return False
-        if self._has_succeeded(record):
-            self.ledger.settle(claim)
-            return False
-        answer = self.ledger.lose(
-            claim,
-            cause,
-            max_losses=self.config.max_losses,
-            # Without a message it is due at once: this very pass sends it from the record.
-            due_in_ms=self.config.queued_ms if has_message else 0,
-            is_taken=True,
-        )
-        if answer.reply not in (Reply.QUEUED, Reply.BURIED):
-            return False
-        report.lost += 1
-        logger.warning(
-            "task_lost name=%s id=%s attempt=%d losses=%d cause=%s worker=%s",
-            record.name,
-            claim.task_id,
-            claim.attempt,
-            answer.values[0],
-            cause.value,
-            claim.worker,
-        )
-        signals.task_lost.send(
-            sender=record.name,
-            task_id=claim.task_id,
-            attempt=claim.attempt,
-            losses=int(answer.values[0]),
-            cause=cause.value,
-        )
-        if answer.reply is Reply.BURIED:
-            report.buried += 1
-            self._announce(claim.task_id)
-            return False
-        return True
-
-    def lose_orphan(self, claim: Claim) -> None:
-        """Lose a claim whose process is gone while its worker lives; the next look sends it from the record."""
-        self._lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False)
-
-    def _has_succeeded(self, record: Record) -> bool:
-        """Whether Celery stored SUCCESS before the process died."""
-        task = self.app.tasks.get(record.name)
-        if task is None or task.ignore_result:
-            return False
-        return self._stored_state(record.task_id) == celery_states.SUCCESS
-
-    def _stored_state(self, task_id: str) -> str | None:
-        try:
-            return str(self.app.backend.get_task_meta(task_id, cache=False)["status"])
-        except (BackendError, NotImplementedError, AttributeError, OSError, KeyError):
-            return None
-
-    # -- (c) records that somebody must look at
-
-    def _look_at_due(self, alive: list[WorkerLease], report: SweepReport) -> None:
-        now_ms, dues = self.ledger.due(self.config.sweep_batch)
-        if not dues:
-            return
-        report.looked_at = len(dues)
-        report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
-        report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
-        held: set[str] | None = None
-        for due, record in zip(
-            dues, self.ledger.find_all([due.task_id for due in dues]), strict=True
-        ):
-            if record is None:
-                self.ledger.postpone(due, due_in_ms=0)
-            elif record.state is State.PARKED:
-                self._send(due, report)
-            elif record.state is State.RUNNING:
-                claim = Claim(
-                    due.task_id, record.attempt, record.owner, record.token, record.losses
-                )
-                self._lose(claim, Cause.STUCK, report, has_message=False)
-            elif record.state is State.WAITING:
-                if self._stored_state(due.task_id) in celery_states.READY_STATES:
-                    self.ledger.cancel(due.task_id)
-                else:
-                    self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
-            elif record.state is State.DEAD:
-                self._announce(due.task_id)
-            else:
-                if held is None and self.broker.is_redis:
-                    held = self.broker.task_ids_in(lease.room for lease in alive if lease.room)
-                if due.task_id in (held or ()) or self._is_in_queue(record):
-                    self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
-                else:
-                    self._send(due, report)
-
-    def _is_in_queue(self, record: Record) -> bool:
-        """Whether the message can still be in its queue: then what is popped next was sent before it.
-
-        In doubt True, where the broker keeps messages itself.  A wrong False costs a second message, which the claim refuses.
-        """
-        if not self.broker.is_redis:
-            return False
-        sent_ms = max(record.sent_ms, record.published_ms)
-        for head in self.broker.heads(_envelope_of(record)):
-            if record.task_id in head:
-                return True
-            ours = [
-                found for found in self.ledger.find_all([i for i in head if i]) if found is not None
-            ]
-            if ours:
-                if min(max(found.sent_ms, found.published_ms) for found in ours) <= sent_ms:
-                    return True
-            elif head:
-                return True
-        return False
-
-    def _send(self, due: Due, report: SweepReport) -> None:
-        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
-        if answer.reply is not Reply.SEND:
-            return
-        resend(self.app, Envelope.from_text(answer.text(0)))
-        report.resent += 1
-
-    def _announce(self, task_id: str) -> None:
-        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord told."""
-        letter = self.ledger.dead_letter(task_id)
-        if letter is None or not letter.is_owed:
-            return
-        task = self.app.tasks.get(letter.name)
-        error = RuntimeError(
-            f"lost {letter.losses} times ({letter.exception}): every attempt ended without an outcome; dead-lettered"
-        )
-        backend = task.backend if task is not None else self.app.backend
-        backend.mark_as_failure(
-            task_id,
-            error,
-            request=_context_of(self.app, letter.message),
-            store_result=task is None
-            or not task.ignore_result
-            or task.store_errors_even_if_ignored,
-        )
-        self.ledger.announced(task_id, letter.buried_ms)
-        logger.error(
-            "task_buried name=%s id=%s losses=%d reason=lost", letter.name, task_id, letter.losses
-        )
-        signals.task_buried.send(sender=letter.name, task_id=task_id, reason=Reason.LOST.value)
 
     # -- (d) retention
 
@@ -370,43 +219,14 @@ class Sweeper:
             if letter is None:
                 ledger.discard(oldest[index])
             elif letter.buried_ms <= before_ms or index < over:
-                if (
-                    ledger.discard(letter.task_id, buried_ms=letter.buried_ms).reply
-                    is Reply.DISCARDED
-                ):
-                    report.trimmed += 1
+                answer = ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
+                report.trimmed += answer.reply is Reply.DISCARDED
         if report.trimmed:
             logger.warning("dead_letters_trimmed count=%d", report.trimmed)
 
 
 def _id_of(payload: dict[str, Any]) -> str:
     return str((payload.get("headers") or {}).get("id") or "")
-
-
-def _envelope_of(record: Record) -> Envelope:
-    return Envelope.from_text(record.message)
-
-
-def _context_of(app: Celery, message: str) -> Context:
-    """Return the request that a stored message would have had, as far as it can be read."""
-    envelope = Envelope.from_text(message)
-    fields: dict[str, Any] = dict(envelope.headers)
-    fields.update(
-        reply_to=envelope.properties.get("reply_to"),
-        correlation_id=envelope.properties.get("correlation_id"),
-        delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
-    )
-    try:
-        args, kwargs, embed = deserialize(
-            envelope.body,
-            envelope.content_type,
-            envelope.content_encoding,
-            accept=prepare_accept_content(app.conf.accept_content),
-        )
-        fields.update(embed or {}, args=args, kwargs=kwargs)
-    except Exception as exc:
-        logger.warning("message_not_readable id=%s error=%r", envelope.task_id, exc)
-    return Context(fields, called_directly=False)
 
 
 _kept = threading.local()
@@ -416,7 +236,8 @@ _kept = threading.local()
 def sweep(self: Any) -> dict[str, Any] | None:
     """Run a pass of the sweeper, unless one has just finished.  For the beat schedule.
 
-    Workers run passes by themselves when none finished within SWEEP_SECONDS, so this task may be late or missing.
+    Workers run passes by themselves when none finished within SWEEP_SECONDS, so this task may be
+    late or missing.
     """
     sweeper: Sweeper | None = getattr(_kept, "sweeper", None)
     if sweeper is None or sweeper.app is not self.app:

@@ -17,12 +17,12 @@ from celery_reliable.identity import check_object_id_spec, object_key, resolve_o
 from celery_reliable.process import running
 
 if TYPE_CHECKING:
-    Base = CeleryTask
+    from celery import Task as Base
 else:
 
     def _base() -> type:
-        # Celery gives delay_on_commit to Django projects by a task class of its own, which a custom base would lose.
-        # This is how Celery itself tells that it is in a Django project.
+        # Celery gives delay_on_commit to Django projects by a task class of its own, which a custom
+        # base would lose. This is how Celery itself tells that it is in a Django project.
         if os.environ.get("DJANGO_SETTINGS_MODULE"):
             from celery.contrib.django.task import DjangoTask
 
@@ -39,9 +39,9 @@ _ON_CONFLICT = ("skip", "retry", "fail")
 class ReliableTask(Base):
     """A task that is never lost, never run twice at once and never runs in circles.
 
-    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  Its effects are at least once: a worker
-    may die between the effect and the settlement.  Compare `attempt` in your own database to keep a late attempt from
-    overwriting a newer one.
+    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  Its effects are
+    at least once: a worker may die between the effect and the settlement.  Compare `attempt` in
+    your own database to keep a late attempt from overwriting a newer one.
     """
 
     abstract = True
@@ -50,15 +50,18 @@ class ReliableTask(Base):
 
     acks_late = True
     reject_on_worker_lost = True
-    #: Celery's own way spends max_retries on lost processes and publishes from the main process; losses are ours.
+    #: Celery's own way spends max_retries on lost processes and publishes from the main process;
+    #: losses are ours.
     retry_on_worker_lost = False
     acks_on_failure = True
     acks_on_timeout = True
     Request = "celery_reliable.request:ReliableRequest"
 
-    #: The name of the argument that names the object, or a callable that is given the task's arguments.
+    #: The name of the argument that names the object, or a callable that is given the task's
+    #: arguments.
     object_id: str | Callable[..., Any] | None = None
-    #: What a task does whose object another task holds: "skip", "retry" (later, no budget is spent) or "fail".
+    #: What a task does whose object another task holds: "skip", "retry" (later, no budget is spent)
+    #: or "fail".
     on_conflict: str = "skip"
     #: Seconds an attempt may run without a touch before it counts as stuck; None: no limit.
     time_to_run_seconds: float | None = None
@@ -74,7 +77,8 @@ class ReliableTask(Base):
         if not cls.name:
             return
         if cls.name.startswith(("celery.", "celery_reliable.")):
-            # An app-wide base is the base of Celery's own tasks too; they are protected by nobody and need none.
+            # An app-wide base is the base of Celery's own tasks too; they are protected by nobody
+            # and need none.
             cls.is_reliable = False
             return
         cls._check_options()
@@ -86,17 +90,20 @@ class ReliableTask(Base):
         problems = []
         if cls.on_conflict not in _ON_CONFLICT:
             problems.append(
-                f"on_conflict={cls.on_conflict!r} of task {cls.name} is none of {', '.join(map(repr, _ON_CONFLICT))}."
+                f"on_conflict={cls.on_conflict!r} of task {cls.name} is none of "
+                f"{', '.join(map(repr, _ON_CONFLICT))}."
             )
         if cls.max_losses is not None and (
             not isinstance(cls.max_losses, int) or cls.max_losses < 0
         ):
             problems.append(
-                f"max_losses={cls.max_losses!r} of task {cls.name} is not a whole number of 0 or more."
+                f"max_losses={cls.max_losses!r} of task {cls.name} is not a whole number of 0 or "
+                "more."
             )
         if cls.time_to_run_seconds is not None and not cls.time_to_run_seconds > 0:
             problems.append(
-                f"time_to_run_seconds={cls.time_to_run_seconds!r} of task {cls.name} is not a number of seconds."
+                f"time_to_run_seconds={cls.time_to_run_seconds!r} of task {cls.name} is not a "
+                "number of seconds."
             )
         if problems:
             raise ConfigurationError(" ".join(problems), problems=tuple(problems))
@@ -107,7 +114,8 @@ class ReliableTask(Base):
     def _signature_of_run(cls) -> inspect.Signature:
         signature = inspect.signature(cls.run)
         names = list(signature.parameters.values())
-        # A bound task's function, or a method, has the task itself as its first parameter; callers do not give it.
+        # A bound task's function, or a method, has the task itself as its first parameter; callers
+        # do not give it.
         if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not names:
             return signature
         return signature.replace(parameters=names[1:])
@@ -132,7 +140,8 @@ class ReliableTask(Base):
             ),
         )
 
-    # Celery builds a tracer for each task and keeps it here; every execution in a worker goes through it.
+    # Celery builds a tracer for each task and keeps it here; every execution in a worker goes
+    # through it.
     @property
     def __trace__(self) -> Any:
         return self.__dict__.get("_reliable_trace")
@@ -147,7 +156,8 @@ class ReliableTask(Base):
     def attempt(self) -> int:
         """The number of the attempt that runs: 1, 2, 3 … per task id, and the fencing token.
 
-        It grows with every attempt of one id, through losses, retries, replacement and replay.  1 in eager and direct calls.
+        It grows with every attempt of one id, through losses, retries, replacement and replay.  1
+        in eager and direct calls.
         """
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:

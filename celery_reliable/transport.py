@@ -1,8 +1,9 @@
 """The Redis transport of reliable workers: thin subclasses of kombu's.
 
-A worker keeps what it was delivered in an unacked hash of its own, its room.  Nothing is redelivered from it because of
-time; when the worker is declared dead, the sweeper gives back what is in it.  Messages in the shared ``unacked`` hash
-(of workers without the package) keep kombu's own rules.
+A worker keeps what it was delivered in an unacked hash of its own, its room.  Nothing is
+redelivered from it because of time; when the worker is declared dead, the sweeper gives back what
+is in it.  Messages in the shared ``unacked`` hash (of workers without the package) keep kombu's own
+rules.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ return 1
 
 
 def transport_for(scheme: str) -> str | None:
-    """Return the import path of our transport for a broker URL's scheme; None when there is none."""
+    """Return our transport's import path for a broker URL's scheme; None when there is none."""
     if scheme == "sentinel":
         return "celery_reliable.transport:SentinelTransport"
     if scheme in ("redis", "rediss", "redis+socket", "rediss+socket", "unix"):
@@ -44,8 +45,8 @@ def transport_for(scheme: str) -> str | None:
 class Room:
     """One worker's own unacked hash at the broker.
 
-    It has its own connections, as an acknowledgement may come long after the channel that delivered the message
-    was closed.  What cannot be removed while the broker is away is removed later.
+    It has its own connections, as an acknowledgement may come long after the channel that delivered
+    the message was closed.  What cannot be removed while the broker is away is removed later.
     """
 
     def __init__(self, name: str, pool: redis.ConnectionPool, prefix: str) -> None:
@@ -94,8 +95,8 @@ class Room:
     def give_back(self, channel: Any, tag: str, *, is_last: bool) -> bool:
         """Return a message to its queue as the original entry, under a fresh delivery tag.
 
-        *is_last*: behind everything that waits there, else before it.  False when it is not in the room any more, or when
-        its exchange leads to no queue (then it stays).
+        *is_last*: behind everything that waits there, else before it.  False when it is not in the
+        room any more, or when its exchange leads to no queue (then it stays).
         """
         value = self._client.hget(self._key, tag)
         if value is None:
@@ -116,7 +117,9 @@ class Room:
     # -- the whole room
 
     def entries(self, limit: int | None = None) -> list[tuple[str, dict[str, Any], int]]:
-        """Return what is in the room: delivery tag, payload, and when it was filed (ms on the worker's clock)."""
+        """Return what is in the room: delivery tag, payload, and when it was filed (ms on the
+        worker's clock).
+        """
         found = []
         for tag, value in self._client.hscan_iter(self._key, count=200):
             payload, _, _, filed_ms = loads(bytes_to_str(value))
@@ -133,7 +136,9 @@ class Room:
         return int(self._client.hlen(self._key))
 
     def reconcile(self, channel: Any, held: Iterable[str]) -> int:
-        """Give back what the worker does not hold any more, after two sightings; returns how many."""
+        """Give back what the worker does not hold any more, after two sightings; returns how
+        many.
+        """
         self.catch_up()
         tags = {bytes_to_str(tag) for tag in self._client.hkeys(self._key)}
         strangers = tags - set(held)
@@ -173,7 +178,7 @@ def forget_room(name: str) -> None:
         room._client.connection_pool.disconnect()
 
 
-class QoS(kombu_redis.QoS):  # type: ignore[misc]
+class QoS(kombu_redis.QoS):
     """Files deliveries in the worker's room, if the channel has one."""
 
     @property
@@ -186,46 +191,52 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         """File the message, then count it as delivered."""
         room = self.room
         if room is None:
-            return super().append(message, delivery_tag)
+            super().append(message, delivery_tag)
+            return
         delivery = message.delivery_info
         raw = self.channel.raw_item or dumps(message._raw).encode()
         room.file(delivery_tag, raw, delivery["exchange"], delivery["routing_key"])
-        return virtual.QoS.append(self, message, delivery_tag)
+        virtual.QoS.append(self, message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Remove the message from the room; never raises because the broker or the channel is gone."""
+        """Remove the message from the room; never raises because the broker or the channel is
+        gone.
+        """
         room = self.room
         if room is None:
-            return super().ack(delivery_tag)
+            super().ack(delivery_tag)
+            return
         room.remove(delivery_tag)
-        return virtual.QoS.ack(self, delivery_tag)
+        virtual.QoS.ack(self, delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Give the message back behind the others, or remove it."""
         room = self.room
         if room is None:
-            return super().reject(delivery_tag, requeue)
+            super().reject(delivery_tag, requeue)
+            return
         if requeue:
             room.give_back(self.channel, delivery_tag, is_last=True)
         else:
             room.remove(delivery_tag)
-        return virtual.QoS.ack(self, delivery_tag)
+        virtual.QoS.ack(self, delivery_tag)
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """Give back what this channel was delivered and nobody runs, when it is closed.
 
-        After a lost connection, what runs stays in the room: its task goes on and is acknowledged there.
+        After a lost connection, what runs stays in the room: its task goes on and is acknowledged
+        there.
         """
         room = self.room if self.channel.reliable_room in _rooms else None
         if room is None:
-            if self.channel.connection is None or self.channel.connection.client is None:
-                return None
-            return super().restore_unacked_once(stderr)
+            if self.channel.connection is not None and self.channel.connection.client is not None:
+                super().restore_unacked_once(stderr)
+            return
         self._on_collect.cancel()
         self._flush()
         delivered = self._delivered
         if getattr(delivered, "restored", False):
-            return None
+            return
         delivered.restored = True
         try:
             if room.is_leaving:
@@ -239,10 +250,9 @@ class QoS(kombu_redis.QoS):  # type: ignore[misc]
         except (redis.RedisError, OSError) as exc:
             logger.warning("deliveries_left_in_room room=%s error=%r", room.name, exc)
         delivered.clear()
-        return None
 
 
-class Channel(kombu_redis.Channel):  # type: ignore[misc]
+class Channel(kombu_redis.Channel):
     """kombu's Redis channel with a room, and without a new client object for every operation."""
 
     QoS = QoS
@@ -322,19 +332,19 @@ def set_on_unreadable(handler: Callable[[str, bytes, Exception], None]) -> None:
     _on_unreadable = handler
 
 
-class Transport(kombu_redis.Transport):  # type: ignore[misc]
+class Transport(kombu_redis.Transport):
     """kombu's Redis transport with rooms."""
 
     Channel = Channel
 
 
-class SentinelChannel(Channel, kombu_redis.SentinelChannel):  # type: ignore[misc]
+class SentinelChannel(Channel, kombu_redis.SentinelChannel):
     """The same behind Sentinel."""
 
     from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, "reliable_room")
 
 
-class SentinelTransport(kombu_redis.SentinelTransport):  # type: ignore[misc]
+class SentinelTransport(kombu_redis.SentinelTransport):
     """kombu's Sentinel transport with rooms."""
 
     Channel = SentinelChannel

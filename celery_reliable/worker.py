@@ -1,4 +1,6 @@
-"""The worker's parts: identity and lease, heartbeat, passes, and a look at what it claims and holds."""
+"""The worker's parts: identity and lease, heartbeat, passes, and a look at what it claims and
+holds.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ from celery_reliable import transport
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
-from celery_reliable.ledger import Ledger
 from celery_reliable.model import Claim, Reason, Reply
 from celery_reliable.process import WorkerProcess, set_current_worker
 
@@ -27,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: How often the main loop shows that it turns.
 _TURN_SECONDS = 1.0
-#: How often the pool is asked for dead children: a child that dies within milliseconds of its task's start is noticed by
-#: Celery's own timer only, every 5 s.
+#: How often the pool is asked for dead children: a child that dies within milliseconds of its
+#: task's start is noticed by Celery's own timer only, every 5 s.
 _CHILDREN_SECONDS = 0.5
 #: How often the room is compared with what the worker holds.
 _RECONCILE_SECONDS = 5.0
@@ -40,7 +41,7 @@ def install(app: Celery) -> None:
     app.steps["consumer"].add(ConsumerStep)
 
 
-class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
+class WorkerStep(bootsteps.StartStopStep):
     """Takes the lease at the start, gives it back at the end."""
 
     requires = ("celery.worker.components:Pool",)
@@ -68,7 +69,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._is_finished = False
 
     def _choose_transport(self) -> None:
-        """Consume through our transport, into a room of our own, while the broker's URL stays as it is."""
+        """Consume through our transport, into a room of our own, while the broker's URL stays as
+        it is.
+        """
         conf = self.app.conf
         path = transport.transport_for(self.reliable.broker_url.split("://", 1)[0])
         if path is None:
@@ -109,7 +112,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         self._leave()
 
     def stop(self, w: Any) -> None:
-        """Leave the lease alone: tasks run until the pool is joined, after this step was stopped."""
+        """Leave the lease alone: tasks run until the pool is joined, after this step was
+        stopped.
+        """
 
     def terminate(self, w: Any) -> None:
         """Likewise."""
@@ -155,7 +160,9 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
                 self.heartbeat.stop()
 
     def release_claims(self) -> None:
-        """Return what children claimed that were stopped with the worker: a deployment costs no budget."""
+        """Return what children claimed that were stopped with the worker: a deployment costs no
+        budget.
+        """
         ledger = self.reliable.ledger
         for claim, _ in ledger.workers.claims(self.process.id).values():
             if (
@@ -219,7 +226,7 @@ class WorkerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         )
 
 
-class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
+class ConsumerStep(bootsteps.StartStopStep):
     """What the main loop does for us, registered anew with every connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -229,9 +236,9 @@ class ConsumerStep(bootsteps.StartStopStep):  # type: ignore[misc]
         step: WorkerStep = c.controller.reliable
         step.turned_at = time.monotonic()
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))
-        pool = getattr(c.pool, "_pool", None)
-        if step.pool_name == "prefork" and hasattr(pool, "maintain_pool"):
-            c.timer.call_repeatedly(_CHILDREN_SECONDS, pool.maintain_pool)
+        maintain = getattr(getattr(c.pool, "_pool", None), "maintain_pool", None)
+        if step.pool_name == "prefork" and maintain is not None:
+            c.timer.call_repeatedly(_CHILDREN_SECONDS, maintain)
         if step.room_name:
             room = transport.room_of(step.room_name, c.task_consumer.channel)
             room.is_leaving = step.is_leaving

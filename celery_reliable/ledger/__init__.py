@@ -1,4 +1,6 @@
-"""The ledger: every atomic decision of the package, and (with the transport) the only import of redis."""
+"""The ledger: every atomic decision of the package, and (with the transport) the only import of
+redis.
+"""
 
 from __future__ import annotations
 

@@ -27,8 +27,9 @@ Argument = str | int | float | bytes
 #: For callers that would rather wait for the ledger than go on without it.
 FOREVER = float("inf")
 
-#: Errors after which nothing is known about whether the command was executed, or that pass by themselves:
-#: a server that loads its data, a replica that is about to be promoted, a cluster without a slot.
+#: Errors after which nothing is known about whether the command was executed, or that pass by
+#: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
+#: without a slot.
 _PASSING = (
     errors.ConnectionError,
     errors.TimeoutError,
@@ -80,8 +81,8 @@ class Caller:
     ) -> Answer:
         """Run the script *name* and return its answer.
 
-        A lost connection or reply is repeated for *patience_seconds* (every script may be), then LedgerUnavailable is
-        raised.  An answer that is an error raises LedgerRefused.
+        A lost connection or reply is repeated for *patience_seconds* (every script may be), then
+        LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
         """
         code = script(name)
         flat = [*keys, *args]
@@ -95,9 +96,7 @@ class Caller:
         raw, is_repeated = self._patiently(name, run, patience_seconds)
         return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
 
-    def read(
-        self, what: str, run: Callable[[redis.Redis], T], patience_seconds: float | None = None
-    ) -> T:
+    def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* reads with the client; errors as in `call`."""
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 

@@ -1,4 +1,6 @@
-"""How to reach a Redis: by URL (plain, TLS, socket, Sentinel) or by somebody else's connection pool."""
+"""How to reach a Redis: by URL (plain, TLS, socket, Sentinel) or by somebody else's connection
+pool.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ REPLY_TIMEOUT_SECONDS = 5.0
 class Connector:
     """Makes clients for one Redis, each with its own connections.
 
-    redis-py's own retries are switched off in all of them: a command that is repeated behind our back could not
-    be told from one that is sent once, and the ledger's answers depend on the difference.
+    redis-py's own retries are switched off in all of them: a command that is repeated behind our
+    back could not be told from one that is sent once, and the ledger's answers depend on the
+    difference.
     """
 
     def __init__(
@@ -63,10 +66,12 @@ class Connector:
 def connect(
     url: str, *, transport_options: Mapping[str, Any] | None = None, ssl: Any = None
 ) -> Connector:
-    """Return a connector for *url*: ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://`` as Celery writes them.
+    """Return a connector for *url*: ``redis://``, ``rediss://``, ``unix://`` or ``sentinel://`` as
+    Celery writes them.
 
-    Nothing is connected yet.  *transport_options* are Celery's (``master_name`` and ``sentinel_kwargs`` for Sentinel), *ssl*
-    is Celery's ``broker_use_ssl``.  Raises ConfigurationError for a URL that is none of these.
+    Nothing is connected yet.  *transport_options* are Celery's (``master_name`` and
+    ``sentinel_kwargs`` for Sentinel), *ssl* is Celery's ``broker_use_ssl``.  Raises
+    ConfigurationError for a URL that is none of these.
     """
     options = dict(transport_options or {})
     first = url.split(";")[0]
@@ -94,8 +99,8 @@ def connect(
         return _sentinel(url, options, tls, shown)
     if parts.scheme not in ("redis", "rediss"):
         raise ConfigurationError(
-            f"The ledger cannot use {shown!r}: it needs a Redis. Give REDIS_URL a redis://, rediss://, unix:// or "
-            "sentinel:// address, or CACHE the alias of a django-redis cache."
+            f"The ledger cannot use {shown!r}: it needs a Redis. Give REDIS_URL a redis://, "
+            "rediss://, unix:// or sentinel:// address, or CACHE the alias of a django-redis cache."
         )
     kwargs: dict[str, Any] = {
         "host": parts.hostname or "127.0.0.1",
@@ -139,7 +144,8 @@ def _sentinel(
     master_name = options.get("master_name")
     if not master_name:
         raise ConfigurationError(
-            f"The ledger cannot find its master through {shown!r}: give broker_transport_options a 'master_name'."
+            f"The ledger cannot find its master through {shown!r}: give broker_transport_options "
+            "a 'master_name'."
         )
 
     def make(**extra: Any) -> redis.ConnectionPool:
@@ -156,7 +162,10 @@ def _sentinel(
             db=_db(path),
             ssl=bool(tls),
         )
-        return manager.master_for(str(master_name), redis.Redis).connection_pool
+        pool: redis.ConnectionPool = manager.master_for(
+            str(master_name), redis.Redis
+        ).connection_pool
+        return pool
 
     return Connector(make, shown)
 

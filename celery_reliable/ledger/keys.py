@@ -8,14 +8,14 @@ __all__ = ["Keys"]
 class Keys:
     """The key names of one namespace.
 
-    There is one partition, 0, on a single Redis; the partition is part of the names so that more can be
-    added for a cluster without renaming anything.
+    There is one partition, 0, on a single Redis; the partition is part of the names so that more
+    can be added for a cluster without renaming anything.
     """
 
     __slots__ = ("_prefix",)
 
     def __init__(self, namespace: str, partition: int = 0) -> None:
-        self._prefix = "{%s:%d}:" % (namespace, partition)
+        self._prefix = f"{{{namespace}:{partition}}}:"
 
     def record(self, task_id: str) -> str:
         """HASH: what the ledger knows of one task."""

@@ -1,4 +1,6 @@
-"""The lock of one object: SETNX, keyed by task and object id, held by a record and not by a clock."""
+"""The lock of one object: SETNX, keyed by task and object id, held by a record and not by a
+clock.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,16 @@ from celery_reliable.model import Claim, Reply, State
 
 __all__ = ["ObjectLocks"]
 
-#: A holder's record can end between our look at the lock and our look at the record; then it is another's turn.
+#: A holder's record can end between our look at the lock and our look at the record; then it is
+#: another's turn.
 _TRIES = 5
 
 
 class ObjectLocks:
     """Takes and frees object locks on the ledger's Redis, or on another one (a cache's).
 
-    Promises that two tasks never hold one object at once as long as the ledger's promise about attempts holds.
+    Promises that two tasks never hold one object at once as long as the ledger's promise about
+    attempts holds.
     """
 
     def __init__(
@@ -27,8 +31,8 @@ class ObjectLocks:
         where = connector or ledger.connector
         self._keys = Keys(where.key_prefix + ledger.namespace)
         self._caller = Caller(where.client(), where.shown, 10.0)
-        # On the ledger's own server a lock cannot outlive the record that holds it by more than one look, so it
-        # needs no expiry; elsewhere the two could be lost independently.
+        # On the ledger's own server a lock cannot outlive the record that holds it by more than one
+        # look, so it needs no expiry; elsewhere the two could be lost independently.
         self._ttl_ms = ttl_ms
 
     def take(
@@ -36,8 +40,9 @@ class ObjectLocks:
     ) -> str | None:
         """Take the lock of *object_key* for *claim*.
 
-        Returns None when it is ours, else the id of the task that holds it: one whose record is running, queued or
-        parked.  A holder whose record is gone or dead is taken over, by comparing.
+        Returns None when it is ours, else the id of the task that holds it: one whose record is
+        running, queued or parked.  A holder whose record is gone or dead is taken over, by
+        comparing.
         """
         seen = ""
         holder = ""

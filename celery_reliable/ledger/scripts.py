@@ -22,7 +22,7 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
-    text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    text = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
     return Script(name, text, hashlib.sha1(text.encode()).hexdigest())
 
 

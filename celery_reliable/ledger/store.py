@@ -1,67 +1,32 @@
-"""The ledger's door for those who publish and run tasks: one method per transition, named after its script."""
+"""The ledger's door for those who publish and run tasks: one method per transition, named after
+its script.
+"""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Sequence
 
 from celery_reliable.ledger.caller import Answer, Caller
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.reads import Reads
 from celery_reliable.ledger.workers import Workers
 from celery_reliable.model import (
     Cause,
     Claim,
-    DeadLetter,
     Due,
-    HistoryEntry,
     Reason,
-    Record,
     State,
     TaskRef,
 )
 
 __all__ = ["Ledger"]
 
-_RECORD_FIELDS = (
-    "state",
-    "name",
-    "epoch",
-    "attempt",
-    "losses",
-    "max_losses",
-    "owner",
-    "token",
-    "pid",
-    "message",
-    "published_ms",
-    "claimed_ms",
-    "sent_ms",
-    "resends",
-    "owed",
-)
-_LETTER_FIELDS = (
-    "state",
-    "name",
-    "reason",
-    "exception",
-    "traceback",
-    "attempt",
-    "losses",
-    "published_ms",
-    "buried_ms",
-    "message",
-    "history",
-    "cause",
-    "owed",
-)
 
-
-class Ledger:
+class Ledger(Reads):
     """What is known of every task and worker of one namespace; knows no Celery.
 
-    Each method is one atomic step on the server and may be repeated.  All raise LedgerUnavailable and LedgerRefused.
-    The ledger promises nothing beyond its Redis: a task is as durable as that server.
+    Each method is one atomic step on the server and may be repeated.  All raise LedgerUnavailable
+    and LedgerRefused. The ledger promises nothing beyond its Redis: a task is as durable as that
+    server.
     """
 
     def __init__(
@@ -88,10 +53,6 @@ class Ledger:
         self._caller.client.close()
         self._caller.client.connection_pool.disconnect()
 
-    def server_facts(self) -> dict[str, str]:
-        """Return INFO and the CONFIG values that the guard looks at; what the server hides is missing."""
-        return self._caller.read("server facts", _server_facts)
-
     # -- the publisher's transitions
 
     def record(
@@ -104,7 +65,9 @@ class Ledger:
         message: str,
         claim: Claim | None = None,
     ) -> Answer:
-        """Note a publication before its message is sent; *claim* is the running attempt that publishes its own id."""
+        """Note a publication before its message is sent; *claim* is the running attempt that
+        publishes its own id.
+        """
         return self._caller.call(
             "record",
             [
@@ -332,7 +295,9 @@ class Ledger:
     # -- overdue records
 
     def due(self, limit: int) -> tuple[int, list[Due]]:
-        """Return the server's time and at most *limit* records at which somebody must look, the oldest first."""
+        """Return the server's time and at most *limit* records at which somebody must look, the
+        oldest first.
+        """
         answer = self._caller.call("due", [self.keys.due], [limit])
         values = [answer.text(i) for i in range(1, len(answer.values))]
         return int(answer.values[0]), [
@@ -355,142 +320,6 @@ class Ledger:
             [due.task_id, due.due_ms, due_in_ms],
         )
 
-    # -- reads
-
-    def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
-        """Return the record of *task_id*; None when it has ended or was never recorded."""
-        return self.find_all([task_id], patience_seconds=patience_seconds)[0]
-
-    def find_all(
-        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
-    ) -> list[Record | None]:
-        """Return the records of *task_ids* in one round trip, None for those that are gone."""
-        if not task_ids:
-            return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
-        rows = self._caller.read(
-            "find", lambda client: _hmget_all(client, keys, _RECORD_FIELDS), patience_seconds
-        )
-        return [_record(task_id, row) for task_id, row in zip(task_ids, rows, strict=True)]
-
-    def dead_letter(self, task_id: str) -> DeadLetter | None:
-        """Return one dead letter, or None."""
-        return self.dead_letters([task_id])[0]
-
-    def dead_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
-        """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
-        if not task_ids:
-            return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
-        rows = self._caller.read(
-            "dead letters", lambda client: _hmget_all(client, keys, _LETTER_FIELDS)
-        )
-        return [_letter(task_id, row) for task_id, row in zip(task_ids, rows, strict=True)]
-
-    def dead_ids(
-        self, *, start: int = 0, limit: int = 100, before_ms: int | None = None
-    ) -> list[str]:
-        """Return ids of dead letters, the latest first; with *before_ms* those buried up to then, the oldest first."""
-        key = self.keys.dead
-
-        def read(client: object) -> list[bytes]:
-            assert hasattr(client, "zrange")
-            if before_ms is None:
-                found = client.zrange(key, start, start + limit - 1, desc=True)
-            else:
-                found = client.zrange(key, 0, before_ms, byscore=True, offset=start, num=limit)
-            return list(found)
-
-        return [item.decode() for item in self._caller.read("dead ids", read)]
-
-    def oldest_dead_ids(self, limit: int) -> list[str]:
-        """Return ids of the *limit* dead letters that were buried first."""
-        found = self._caller.read(
-            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1)
-        )
-        return [item.decode() for item in found]
-
-    def count_dead(self) -> int:
-        """Return how many dead letters there are."""
-        return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))
-
 
 def _optional(value: int | None) -> int | str:
     return "" if value is None else value
-
-
-def _hmget_all(
-    client: object, keys: list[str], fields: tuple[str, ...]
-) -> list[list[bytes | None]]:
-    assert hasattr(client, "pipeline")
-    pipe = client.pipeline(transaction=False)
-    for key in keys:
-        pipe.hmget(key, fields)
-    rows: list[list[bytes | None]] = pipe.execute()
-    return rows
-
-
-def _texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, str]:
-    return {
-        name: value.decode("utf-8", "replace")
-        for name, value in zip(fields, row, strict=True)
-        if value is not None
-    }
-
-
-def _record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
-    got = _texts(row, _RECORD_FIELDS)
-    if "state" not in got:
-        return None
-    return Record(
-        task_id=task_id,
-        state=State(got["state"]),
-        name=got.get("name", ""),
-        epoch=got.get("epoch", ""),
-        attempt=int(got.get("attempt", 0)),
-        losses=int(got.get("losses", 0)),
-        max_losses=int(got["max_losses"]) if "max_losses" in got else None,
-        owner=got.get("owner", ""),
-        token=got.get("token", ""),
-        pid=int(got.get("pid", 0)),
-        message=got.get("message", ""),
-        published_ms=int(got.get("published_ms", 0)),
-        claimed_ms=int(got.get("claimed_ms", 0)),
-        sent_ms=int(got.get("sent_ms", 0)),
-        resends=int(got.get("resends", 0)),
-        is_owed="owed" in got,
-    )
-
-
-def _letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
-    got = _texts(row, _LETTER_FIELDS)
-    if got.get("state") != State.DEAD.value:
-        return None
-    history = json.loads(got.get("history", "[]"))
-    return DeadLetter(
-        task_id=task_id,
-        name=got.get("name", ""),
-        reason=Reason(got["reason"]),
-        exception=got.get("exception", "") or got.get("cause", ""),
-        traceback=got.get("traceback", ""),
-        attempts=int(got.get("attempt", 0)),
-        losses=int(got.get("losses", 0)),
-        published_ms=int(got.get("published_ms", 0)),
-        buried_ms=int(got["buried_ms"]),
-        message=got.get("message", ""),
-        history=tuple(HistoryEntry(**entry) for entry in history),
-        is_owed="owed" in got,
-    )
-
-
-def _server_facts(client: object) -> dict[str, str]:
-    import redis
-
-    assert isinstance(client, redis.Redis)
-    facts = {name: str(value) for name, value in client.info().items()}
-    for name in ("maxmemory", "maxmemory-policy", "appendonly", "save"):
-        try:
-            facts.update({key: str(value) for key, value in client.config_get(name).items()})
-        except redis.ResponseError:
-            continue
-    return facts

@@ -125,7 +125,9 @@ class Workers:
         return leases
 
     def connected(self, client_ids: Iterable[str]) -> set[str] | None:
-        """Return which of *client_ids* are connected to the server now; None when the server does not tell."""
+        """Return which of *client_ids* are connected to the server now; None when the server
+        does not tell.
+        """
         wanted = [i for i in client_ids if i.isdigit() and i != "0"]
         if not wanted:
             return set()
@@ -159,7 +161,8 @@ class Workers:
     def client_id(self, connection: Any, known_socket: Any, known_id: int) -> tuple[int, Any]:
         """Connect if necessary; return the connection's id at the server and its socket.
 
-        Asks the server only when the socket is another one than *known_socket*.  0 when the server does not tell.
+        Asks the server only when the socket is another one than *known_socket*.  0 when the server
+        does not tell.
         """
 
         def ask(client: Any) -> int:

@@ -1,0 +1,87 @@
+"""What can be read of the ledger; nothing here decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from celery_reliable.ledger import rows
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.model import DeadLetter, Record
+
+__all__ = ["Reads"]
+
+
+class Reads:
+    """Records and dead letters as they stand; they may have changed when the answer arrives."""
+
+    keys: Keys
+    _caller: Caller
+
+    def server_facts(self) -> dict[str, str]:
+        """Return INFO and the CONFIG values that the guard looks at; what is hidden is missing."""
+        return self._caller.read("server facts", rows.server_facts)
+
+    def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
+        """Return the record of *task_id*; None when it has ended or was never recorded."""
+        return self.find_all([task_id], patience_seconds=patience_seconds)[0]
+
+    def find_all(
+        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
+    ) -> list[Record | None]:
+        """Return the records of *task_ids* in one round trip, None for those that are gone."""
+        if not task_ids:
+            return []
+        keys = [self.keys.record(task_id) for task_id in task_ids]
+        found = self._caller.read(
+            "find",
+            lambda client: rows.hmget_all(client, keys, rows.RECORD_FIELDS),
+            patience_seconds,
+        )
+        return [rows.record(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
+
+    def dead_letter(self, task_id: str) -> DeadLetter | None:
+        """Return one dead letter, or None."""
+        return self.dead_letters([task_id])[0]
+
+    def dead_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
+        """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
+        if not task_ids:
+            return []
+        keys = [self.keys.record(task_id) for task_id in task_ids]
+        found = self._caller.read(
+            "dead letters", lambda client: rows.hmget_all(client, keys, rows.LETTER_FIELDS)
+        )
+        return [rows.letter(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
+
+    def dead_ids(
+        self, *, start: int = 0, limit: int = 100, before_ms: int | None = None
+    ) -> list[str]:
+        """Return ids of dead letters, the latest first; with *before_ms* those buried up to
+        then, the oldest first.
+        """
+        key = self.keys.dead
+
+        def read(client: redis.Redis) -> list[bytes]:
+            found: Any
+            if before_ms is None:
+                found = client.zrange(key, start, start + limit - 1, desc=True)
+            else:
+                found = client.zrange(key, 0, before_ms, byscore=True, offset=start, num=limit)
+            return list(found)
+
+        return [item.decode() for item in self._caller.read("dead ids", read)]
+
+    def oldest_dead_ids(self, limit: int) -> list[str]:
+        """Return ids of the *limit* dead letters that were buried first."""
+        found = self._caller.read(
+            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1)
+        )
+        return [item.decode() for item in found]
+
+    def count_dead(self) -> int:
+        """Return how many dead letters there are."""
+        return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))

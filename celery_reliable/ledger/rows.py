@@ -1,0 +1,124 @@
+"""Rows as Redis gives them, turned into records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from celery_reliable.model import DeadLetter, HistoryEntry, Reason, Record, State
+
+__all__ = ["LETTER_FIELDS", "RECORD_FIELDS", "hmget_all", "letter", "record", "server_facts"]
+
+RECORD_FIELDS = (
+    "state",
+    "name",
+    "epoch",
+    "attempt",
+    "losses",
+    "max_losses",
+    "owner",
+    "token",
+    "pid",
+    "message",
+    "published_ms",
+    "claimed_ms",
+    "sent_ms",
+    "resends",
+    "owed",
+)
+LETTER_FIELDS = (
+    "state",
+    "name",
+    "reason",
+    "exception",
+    "traceback",
+    "attempt",
+    "losses",
+    "published_ms",
+    "buried_ms",
+    "message",
+    "history",
+    "cause",
+    "owed",
+)
+
+
+def hmget_all(
+    client: redis.Redis, keys: list[str], fields: tuple[str, ...]
+) -> list[list[bytes | None]]:
+    """Read *fields* of every key in one round trip."""
+    pipe = client.pipeline(transaction=False)
+    for key in keys:
+        pipe.hmget(key, fields)
+    rows: list[list[bytes | None]] = pipe.execute()
+    return rows
+
+
+def _texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, str]:
+    return {
+        name: value.decode("utf-8", "replace")
+        for name, value in zip(fields, row, strict=True)
+        if value is not None
+    }
+
+
+def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
+    """Return the record in a row; None for a row of nothing."""
+    got = _texts(row, RECORD_FIELDS)
+    if "state" not in got:
+        return None
+    return Record(
+        task_id=task_id,
+        state=State(got["state"]),
+        name=got.get("name", ""),
+        epoch=got.get("epoch", ""),
+        attempt=int(got.get("attempt", 0)),
+        losses=int(got.get("losses", 0)),
+        max_losses=int(got["max_losses"]) if "max_losses" in got else None,
+        owner=got.get("owner", ""),
+        token=got.get("token", ""),
+        pid=int(got.get("pid", 0)),
+        message=got.get("message", ""),
+        published_ms=int(got.get("published_ms", 0)),
+        claimed_ms=int(got.get("claimed_ms", 0)),
+        sent_ms=int(got.get("sent_ms", 0)),
+        resends=int(got.get("resends", 0)),
+        is_owed="owed" in got,
+    )
+
+
+def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
+    """Return the dead letter in a row; None for a record that is none."""
+    got = _texts(row, LETTER_FIELDS)
+    if got.get("state") != State.DEAD.value:
+        return None
+    history = json.loads(got.get("history", "[]"))
+    return DeadLetter(
+        task_id=task_id,
+        name=got.get("name", ""),
+        reason=Reason(got["reason"]),
+        exception=got.get("exception", "") or got.get("cause", ""),
+        traceback=got.get("traceback", ""),
+        attempts=int(got.get("attempt", 0)),
+        losses=int(got.get("losses", 0)),
+        published_ms=int(got.get("published_ms", 0)),
+        buried_ms=int(got["buried_ms"]),
+        message=got.get("message", ""),
+        history=tuple(HistoryEntry(**entry) for entry in history),
+        is_owed="owed" in got,
+    )
+
+
+def server_facts(client: redis.Redis) -> dict[str, str]:
+    """Read INFO and the CONFIG values of interest; managed servers hide some."""
+    answers: Any = client
+    facts = {name: str(value) for name, value in answers.info().items()}
+    for name in ("maxmemory", "maxmemory-policy", "appendonly", "save"):
+        try:
+            facts.update({key: str(value) for key, value in answers.config_get(name).items()})
+        except redis.ResponseError:
+            continue
+    return facts

@@ -1,0 +1,91 @@
+"""Records at which somebody must look: parked, queued too long, stuck, waiting, buried and owed."""
+
+from __future__ import annotations
+
+from celery import Celery
+from celery import states as celery_states
+
+from celery_reliable.application import reliable_of
+from celery_reliable.broker import BrokerView
+from celery_reliable.envelope import Envelope
+from celery_reliable.ledger import Ledger
+from celery_reliable.losses import Losses
+from celery_reliable.model import Cause, Claim, Due, Record, Reply, State, SweepReport, WorkerLease
+from celery_reliable.publisher import resend
+
+__all__ = ["Overdue"]
+
+
+class Overdue:
+    """Looks at the records that are due."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, losses: Losses) -> None:
+        self.app = app
+        self.config = reliable_of(app).config
+        self.ledger = ledger
+        self.broker = broker
+        self.losses = losses
+
+    def look(self, alive: list[WorkerLease], report: SweepReport) -> None:
+        """Look at one batch; *alive* are the workers that may hold messages."""
+        now_ms, dues = self.ledger.due(self.config.sweep_batch)
+        if not dues:
+            return
+        report.looked_at = len(dues)
+        report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
+        report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
+        records = self.ledger.find_all([due.task_id for due in dues])
+        held: set[str] = set()
+        if self.broker.is_redis and any(r is not None and r.state is State.QUEUED for r in records):
+            held = self.broker.task_ids_in(lease.room for lease in alive if lease.room)
+        for due, record in zip(dues, records, strict=True):
+            if record is None:
+                self.ledger.postpone(due, due_in_ms=0)
+            else:
+                self._look_at(due, record, held, report)
+
+    def _look_at(self, due: Due, record: Record, held: set[str], report: SweepReport) -> None:
+        if record.state is State.RUNNING:
+            claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
+            self.losses.lose(claim, Cause.STUCK, report, has_message=False)
+        elif record.state is State.DEAD:
+            self.losses.announce(due.task_id)
+        elif record.state is State.WAITING:
+            if self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
+                self.ledger.cancel(due.task_id)
+            else:
+                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+        elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
+            self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+        else:
+            self._send(due, report)
+
+    def _is_in_queue(self, record: Record) -> bool:
+        """Whether the message can still be in its queue: then what is popped next was sent before
+        it.
+
+        In doubt True, where the broker keeps messages itself.  A wrong False costs a second
+        message, which the claim refuses.
+        """
+        if not self.broker.is_redis:
+            return False
+        sent_ms = max(record.sent_ms, record.published_ms)
+        for head in self.broker.heads(Envelope.from_text(record.message)):
+            if record.task_id in head:
+                return True
+            ours = [
+                found for found in self.ledger.find_all([i for i in head if i]) if found is not None
+            ]
+            if ours:
+                if min(max(found.sent_ms, found.published_ms) for found in ours) <= sent_ms:
+                    return True
+            elif head:
+                return True
+        return False
+
+    def _send(self, due: Due, report: SweepReport) -> None:
+        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
+        if answer.reply is not Reply.SEND:
+            return
+        resend(self.app, Envelope.from_text(answer.text(0)))
+        report.resent += 1
