@@ -86,14 +86,21 @@ def show(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) 
         _print_json(view)
         return
     history, traceback = view.pop("history"), view.pop("traceback")
+    for name in ("headers", "properties"):
+        view[name] = _said(view.get(name) or {})
     _print_table(console, (), [(name, _shown(value)) for name, value in view.items()], fixed=(0,))
+    click.echo()
     if history:
         _print_table(
             console,
             ("at (UTC)", "what", "attempt", "cause", "worker"),
-            [tuple(_shown(value) for value in entry.values()) for entry in history],
-            fixed=(1, 2),
+            [
+                (_to_second(entry["at"]), *[_shown(value) for value in list(entry.values())[1:]])
+                for entry in history
+            ],
+            fixed=(0, 1, 2),
         )
+        click.echo()
     if traceback:
         click.echo(_printable(traceback))
 
@@ -290,13 +297,22 @@ def _list_row(view: Mapping[str, Any]) -> tuple[str, ...]:
     exception = view["exception"]
     if len(exception) > _LONGEST_EXCEPTION:
         exception = f"{exception[:_LONGEST_EXCEPTION]}…"
-    buried = str(view["buried_at"])[:19].replace("T", "\n")
     return (
         f"{view['task_id']}\n{view['name'] or '(not readable)'}",
         f"{view['reason']}\nattempts: {view['attempts']}",
-        buried,
+        _to_second(view["buried_at"]).replace(" ", "\n"),
         exception,
     )
+
+
+def _to_second(iso: str) -> str:
+    return iso[:19].replace("T", " ")
+
+
+def _said(headers: Mapping[str, Any]) -> str:
+    # Most headers of most messages say nothing.
+    said = {name: one for name, one in headers.items() if one not in (None, [], {}, [None, None])}
+    return "\n".join(f"{name}: {_shown(one)}" for name, one in said.items())
 
 
 def _shown(value: object) -> str:

@@ -171,7 +171,11 @@ def test_a_replayed_message_starts_anew_and_keeps_the_rest(
         for record in ledger.find_all(["late", "early"])
         if record is not None
     )
-    assert (late.headers["retries"], late.headers["eta"], late.headers["expires"]) == (0, None, None)
+    assert (late.headers["retries"], late.headers["eta"], late.headers["expires"]) == (
+        0,
+        None,
+        None,
+    )
     assert late.headers["stamps"] == {"who": "me"}
     assert (early.headers["eta"], early.headers["expires"]) == (None, future)
     assert "expiration" not in late.properties

@@ -1,0 +1,1 @@
+"""Parts for other frameworks, each imported by nothing else of the package."""

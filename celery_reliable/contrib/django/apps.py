@@ -1,0 +1,36 @@
+"""The app: what Django's settings and caches are for the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+
+from celery_reliable import application
+from celery_reliable.contrib.django import caches
+from celery_reliable.contrib.django.checks import check_cache, check_settings
+
+__all__ = ["CeleryReliableConfig"]
+
+
+class CeleryReliableConfig(AppConfig):
+    """Installed as ``celery_reliable.contrib.django``; its label is ``celery_reliable``."""
+
+    name = "celery_reliable.contrib.django"
+    label = "celery_reliable"
+    verbose_name = "Celery, reliable"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Tell the package where its settings and caches are, and register the checks."""
+        application.set_config_source(_settings)
+        application.set_cache_resolver(caches.connector_of)
+        checks.register(check_settings)
+        checks.register(check_cache, checks.Tags.caches)
+
+
+def _settings() -> Mapping[str, object] | None:
+    found: Mapping[str, object] | None = getattr(settings, "CELERY_RELIABLE", None)
+    return found

@@ -1,0 +1,90 @@
+"""Django's system checks (`manage.py check`): what the settings are known to be wrong about.
+
+They look at settings only and connect to nothing; a worker checks its Redis when it starts.
+
+===========================  =====================================================================
+``celery_reliable.E001``     a value, a name or a combination of settings that cannot work
+``celery_reliable.E002``     the broker is no Redis, and nothing says where the ledger's Redis is
+``celery_reliable.E003``     ``CACHE`` names no cache of django-redis
+``celery_reliable.W001``     the ledger shares a database with a cache that can be cleared
+===========================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as WarningMessage
+
+from celery_reliable.application import Reliable, reliable_of
+from celery_reliable.config import ReliableConfig
+from celery_reliable.contrib.django.caches import connector_of
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.guard import AppFacts, Finding, check_app
+
+__all__ = ["check_cache", "check_settings"]
+
+_IDS = {
+    "celery_reliable.no_redis": "celery_reliable.E002",
+    "celery_reliable.cache_can_be_cleared": "celery_reliable.W001",
+}
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """Check ``CELERY_RELIABLE`` as a whole, and against the project's Celery app."""
+    try:
+        config = _config()
+    except ConfigurationError as exc:
+        return [
+            Error(problem, hint="Change CELERY_RELIABLE.", id="celery_reliable.E001")
+            for problem in exc.problems
+        ]
+    app = _reliable()
+    facts = AppFacts(
+        # A project without an app of its own may publish by other means; its broker is not ours
+        # to judge.
+        broker_transport=app.broker_url.split("://", 1)[0] if app is not None else "redis",
+        redis_url_given=config.redis_url is not None,
+        cache=config.cache,
+    )
+    return [_message(finding) for finding in check_app(facts)]
+
+
+def check_cache(**_: Any) -> list[CheckMessage]:
+    """Check that ``CACHE``, when it is given, leads to a Redis."""
+    try:
+        cache = _config().cache
+    except ConfigurationError:
+        # Said by `check_settings`.
+        return []
+    if cache is None:
+        return []
+    try:
+        connector_of(cache)
+    except ConfigurationError as exc:
+        return [Error(str(exc), id="celery_reliable.E003")]
+    return []
+
+
+def _config() -> ReliableConfig:
+    app = _reliable()
+    if app is not None:
+        return app.config
+    return ReliableConfig.from_mapping(getattr(settings, "CELERY_RELIABLE", None))
+
+
+def _reliable() -> Reliable | None:
+    """Return what the project's Celery app has of ours; None when nobody made an app yet."""
+    app = current_app._get_current_object()
+    # Celery's stand-in for an app that was never made.
+    if app.main == "default" and not app.set_as_current:
+        return None
+    return reliable_of(app)
+
+
+def _message(finding: Finding) -> CheckMessage:
+    kind = Error if finding.level == "error" else WarningMessage
+    return kind(finding.message, hint=finding.hint, id=_IDS.get(finding.id, finding.id))

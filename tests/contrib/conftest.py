@@ -1,0 +1,117 @@
+"""A Django project in this very process, with the ledger on a real Redis.
+
+Settings are configured here and not by DJANGO_SETTINGS_MODULE, which Celery would take as a sign
+that every app of this process belongs to a Django project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import django
+import pytest
+import redis
+from celery import Celery, current_app
+from django.apps import apps
+from django.conf import settings
+from django.core.cache import caches
+from django.core.management import call_command
+from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
+
+from celery_reliable import application
+
+settings.configure(
+    SECRET_KEY="only for tests",
+    ALLOWED_HOSTS=["testserver"],
+    INSTALLED_APPS=[
+        "django.contrib.admin",
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "django.contrib.sessions",
+        "django.contrib.messages",
+        "celery_reliable.contrib.django",
+    ],
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    ],
+    TEMPLATES=[
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {
+                "context_processors": [
+                    "django.template.context_processors.request",
+                    "django.contrib.auth.context_processors.auth",
+                    "django.contrib.messages.context_processors.messages",
+                ]
+            },
+        }
+    ],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+    PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+    ROOT_URLCONF="tests.contrib.urls",
+    STATIC_URL="static/",
+    USE_TZ=True,
+)
+
+
+@pytest.fixture(scope="session")
+def _django() -> Iterator[None]:
+    django.setup()
+    setup_test_environment()
+    call_command("migrate", verbosity=0)
+    yield
+    teardown_test_environment()
+
+
+@pytest.fixture(autouse=True)
+def django_project(_django: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django is set up, and the tests of other folders find the package as it was before."""
+    monkeypatch.setattr(application, "_read_settings", None)
+    monkeypatch.setattr(application, "_resolve_cache", None)
+    apps.get_app_config("celery_reliable").ready()
+
+
+@pytest.fixture
+def redis_address(shared_redis: redis.Redis) -> str:
+    """Host and port of the server that all tests share."""
+    return f"127.0.0.1:{shared_redis.connection_pool.connection_kwargs['port']}"
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of this test's own."""
+    return f"n{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def celery_project(redis_address: str, namespace: str) -> Iterator[Celery]:
+    """The project's Celery app: the current one of this thread while the test runs."""
+    before = current_app._get_current_object()
+    app = Celery("shop", broker=f"redis://{redis_address}/0")
+    with override_settings(CELERY_RELIABLE={"NAMESPACE": namespace}):
+        yield app
+    app.close()
+    before.set_current()
+
+
+@pytest.fixture
+def use_caches() -> Iterator[Any]:
+    """Replace CACHES: `use_caches({"alias": {...}})`."""
+    changed: list[Any] = []
+
+    def use(entries: dict[str, Any]) -> None:
+        override = override_settings(CACHES=entries)
+        override.enable()
+        changed.append(override)
+
+    yield use
+    for override in reversed(changed):
+        caches.close_all()
+        override.disable()

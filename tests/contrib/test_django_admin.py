@@ -1,0 +1,219 @@
+"""Dead letters in Django's admin: who may see them, and who may do what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from celery_reliable.application import reliable_of
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.envelope import Envelope
+from celery_reliable.model import Reason, State
+
+LIST = "/admin/celery_reliable/deadletter/"
+ACT = f"{LIST}act/"
+
+
+@pytest.fixture
+def put(celery_project: Celery) -> Callable[..., None]:
+    """Bury a task of this id."""
+
+    def put(task_id: str, exception: str = "ValueError: <b>no</b>") -> None:
+        envelope = Envelope(
+            b'[["secret-1"], {"pin": "secret-2"}, {}]',
+            "application/json",
+            "utf-8",
+            {"id": task_id, "task": "shop.bill", "argsrepr": "('secret-1',)", "retries": 2},
+            {},
+            "",
+            "celery",
+        )
+        reliable_of(celery_project).ledger.bury_message(
+            task_id,
+            Reason.FAILED,
+            exception=exception,
+            traceback="Traceback: <i>here</i>",
+            message=envelope.to_text(),
+            name="shop.bill",
+        )
+
+    return put
+
+
+@pytest.fixture
+def letters(celery_project: Celery) -> DeadLetters:
+    return DeadLetters(celery_project)
+
+
+@pytest.fixture
+def log_in(django_project: None) -> Any:
+    """Return a client that is logged in with these permissions of the dead letters."""
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    users = []
+
+    def log_in(*permissions: str, is_superuser: bool = False, csrf: bool = False) -> Client:
+        user = User.objects.create(
+            username=f"user-{len(users)}", is_staff=True, is_superuser=is_superuser
+        )
+        users.append(user)
+        names = [f"{name}_deadletter" for name in permissions]
+        found = Permission.objects.filter(codename__in=names)
+        assert len(found) == len(permissions)
+        user.user_permissions.set(found)
+        client = Client(enforce_csrf_checks=csrf)
+        client.force_login(user)
+        return client
+
+    yield log_in
+    for user in users:
+        user.delete()
+
+
+def page(answer: Any) -> str:
+    assert answer.status_code == 200
+    return str(answer.content.decode())
+
+
+def test_the_list_and_a_letter_are_shown_without_arguments(
+    put: Callable[..., None], log_in: Any
+) -> None:
+    put("one")
+    put("a/b c")
+    client = log_in("view")
+
+    listed = page(client.get(LIST))
+
+    assert "2 dead letters" in listed
+    assert "shop.bill" in listed
+    assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in listed
+    assert "Replay" not in listed
+    assert "Discard" not in listed
+    links = re.findall(r'<th><a href="([^"]+)"', listed)
+    assert len(links) == 2
+    for link in links:
+        shown = page(client.get(link))
+        assert "&lt;i&gt;here&lt;/i&gt;" in shown
+        assert "secret" not in shown
+        assert "Show the arguments" not in shown
+        assert client.get(link, {"arguments": "yes"}).status_code == 403
+
+
+def test_a_superuser_may_ask_for_the_arguments(put: Callable[..., None], log_in: Any) -> None:
+    put("one")
+    client = log_in(is_superuser=True)
+
+    before = page(client.get(f"{LIST}one/change/"))
+    after = page(client.get(f"{LIST}one/change/", {"arguments": "yes"}))
+
+    assert "secret" not in before
+    assert "Show the arguments" in before
+    assert "secret-1" in after
+    assert "secret-2" in after
+
+
+def test_replay_asks_first_and_is_written_to_the_log(
+    put: Callable[..., None],
+    log_in: Any,
+    letters: DeadLetters,
+    celery_project: Celery,
+    shared_redis: redis.Redis,
+) -> None:
+    from django.contrib.admin.models import LogEntry
+
+    put("one")
+    put("two")
+    client = log_in("view", "change")
+    chosen = {"action": "replay", "task_id": ["one", "two"]}
+
+    asked = page(client.post(ACT, chosen))
+
+    assert "Replay 2 dead letters?" in asked
+    assert letters.count() == 2
+    told = page(client.post(ACT, {**chosen, "confirmed": "Yes"}, follow=True))
+    assert "2 dead letters replayed." in told
+    assert "There are no dead letters." in told
+    records = reliable_of(celery_project).ledger.find_all(["one", "two"])
+    assert [record and record.state for record in records] == [State.QUEUED] * 2
+    assert shared_redis.llen("celery") == 2
+    logged = LogEntry.objects.filter(object_id__in=["one", "two"])
+    assert {entry.change_message for entry in logged} == {"Replayed"}
+    assert page(client.get("/admin/"))
+
+
+def test_discard_needs_its_own_permission(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters
+) -> None:
+    put("one")
+    chosen = {"action": "discard", "task_id": "one", "confirmed": "Yes"}
+
+    assert log_in("view", "change").post(ACT, chosen).status_code == 403
+    assert letters.count() == 1
+    told = page(log_in("view", "delete").post(ACT, chosen, follow=True))
+    assert "1 dead letter discarded." in told
+    assert letters.count() == 0
+
+
+def test_nothing_happens_by_a_get_or_without_a_token(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters
+) -> None:
+    put("one")
+    chosen = {"action": "discard", "task_id": "one", "confirmed": "Yes"}
+
+    assert log_in(is_superuser=True).get(ACT, chosen).status_code == 405
+    assert log_in(is_superuser=True, csrf=True).post(ACT, chosen).status_code == 403
+    assert log_in(is_superuser=True).post(ACT, {**chosen, "action": "get"}).status_code == 400
+    assert letters.count() == 1
+
+
+def test_whoever_has_no_permission_sees_nothing(put: Callable[..., None], log_in: Any) -> None:
+    from django.test import Client
+
+    put("one")
+    client = log_in()
+
+    assert client.get(LIST).status_code == 403
+    assert client.get(f"{LIST}one/change/").status_code == 403
+    assert "Dead letters" not in page(client.get("/admin/"))
+    assert "/admin/login/" in Client().get(LIST)["Location"]
+    assert log_in("view").get(f"{LIST}add/").status_code == 404
+
+
+def test_letters_that_are_gone_are_said_to_be(put: Callable[..., None], log_in: Any) -> None:
+    client = log_in(is_superuser=True)
+    chosen = {"action": "replay", "task_id": "gone", "confirmed": "Yes"}
+
+    assert client.get(f"{LIST}gone/change/").status_code == 404
+    assert "There is no dead letter" in page(client.post(ACT, chosen, follow=True))
+    assert "No dead letter was chosen" in page(client.post(ACT, {"action": "replay"}, follow=True))
+
+
+def test_a_ledger_that_is_away_is_told_on_the_page(celery_project: Celery, log_in: Any) -> None:
+    from django.test.utils import override_settings
+
+    with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
+        shown = page(log_in("view").get(LIST))
+
+    assert "127.0.0.1:1" in shown
+    assert "s3cret" not in shown
+    assert "There are no dead letters" not in shown
+
+
+def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
+    for number in range(51):
+        put(f"letter-{number}")
+    client = log_in("view")
+
+    first, second = page(client.get(LIST)), page(client.get(LIST, {"p": "2"}))
+
+    assert first.count("<th><a") == 50
+    assert "?p=2" in first
+    assert second.count("<th><a") == 1
+    assert "?p=1" in second
+    assert page(client.get(LIST, {"p": "x"})).count("<th><a") == 50

@@ -1,0 +1,176 @@
+"""What Django's settings and caches are to the package, and what `manage.py check` says of them."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery, current_app
+from django.core.cache import caches
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.test.utils import override_settings
+
+from celery_reliable.application import reliable_of
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.model import Reason
+
+RedisCache = "django_redis.cache.RedisCache"
+
+
+def found(**reliable: object) -> list[tuple[str, str]]:
+    with override_settings(CELERY_RELIABLE=reliable):
+        messages = run_checks()
+    return [(str(one.id), one.msg) for one in messages if "celery_reliable" in str(one.id)]
+
+
+def reliable(app: Celery, **settings: object) -> Any:
+    """What a fresh app has of ours under these settings."""
+    fresh = Celery("fresh", broker=app.conf.broker_url, set_as_current=False)
+    with override_settings(CELERY_RELIABLE=settings):
+        made = reliable_of(fresh)
+        assert made.config
+    return made
+
+
+@pytest.fixture
+def app(celery_project: Celery) -> Celery:
+    return celery_project
+
+
+def test_the_settings_are_djangos(app: Celery, namespace: str) -> None:
+    assert reliable_of(app).config.namespace == namespace
+
+
+def test_an_app_that_has_settings_of_its_own_keeps_them(app: Celery) -> None:
+    other = Celery("other", broker=app.conf.broker_url, set_as_current=False)
+    other.conf.reliable = {"NAMESPACE": "own"}
+
+    assert reliable_of(other).config.namespace == "own"
+
+
+@pytest.mark.parametrize(
+    ("entry", "prefix"),
+    [({}, ":1:"), ({"KEY_PREFIX": "shop", "VERSION": 3}, "shop:3:")],
+)
+def test_the_ledger_can_be_on_the_redis_of_a_cache_with_its_prefix(
+    app: Celery,
+    namespace: str,
+    use_caches: Any,
+    redis_address: str,
+    shared_redis: redis.Redis,
+    entry: dict[str, Any],
+    prefix: str,
+) -> None:
+    location = f"redis://{redis_address}/0"
+    use_caches({"default": {"BACKEND": RedisCache, "LOCATION": location, **entry}})
+    made = reliable(app, CACHE="default", NAMESPACE=namespace)
+
+    made.ledger.bury_message(
+        "one", Reason.FAILED, exception="", traceback="", message="{}", name="shop.bill"
+    )
+
+    keys = [key.decode() for key in shared_redis.keys("*")]
+    assert f"{{{prefix}{namespace}:0}}:task:one" in keys
+    assert made.ledger.count_dead() == 1
+    # The cache's own wildcard leaves the ledger alone.
+    caches["default"].set("mine", 1)
+    caches["default"].delete_pattern("*")
+    assert made.ledger.count_dead() == 1
+    made.ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (None, "which cannot be opened"),
+        ({"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}, "no django-redis cache"),
+        (
+            {
+                "BACKEND": RedisCache,
+                "LOCATION": ["redis://127.0.0.1:1/0", "redis://127.0.0.1:1/1"],
+                "OPTIONS": {"CLIENT_CLASS": "django_redis.client.ShardClient"},
+            },
+            "no django-redis cache on one Redis",
+        ),
+        (
+            {
+                "BACKEND": RedisCache,
+                "LOCATION": "redis://127.0.0.1:1/0",
+                "KEY_FUNCTION": lambda key, prefix, version: key.upper(),
+            },
+            "that is no prefix",
+        ),
+    ],
+)
+def test_a_cache_that_cannot_hold_the_ledger_is_refused_with_a_way_out(
+    app: Celery, use_caches: Any, entry: dict[str, Any] | None, expected: str
+) -> None:
+    default = {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}
+    use_caches({"default": default, **({"ledger": entry} if entry else {})})
+
+    with pytest.raises(ConfigurationError, match="REDIS_URL instead") as caught:
+        reliable(app, CACHE="ledger").connector()
+
+    assert expected in str(caught.value)
+    assert ("celery_reliable.E003", str(caught.value)) in found_with_cache("ledger")
+
+
+def found_with_cache(alias: str) -> list[tuple[str, str]]:
+    # The current app has read its settings; Django's checks ask a project that starts.
+    Celery("started", broker="redis://127.0.0.1:1/0")
+    return found(CACHE=alias)
+
+
+def test_checks_find_nothing_in_a_sound_project(app: Celery) -> None:
+    assert found(MAX_LOSSES=5) == []
+
+
+def test_checks_name_every_wrong_setting(app: Celery) -> None:
+    problems = found(MAX_LOSS=3, LEASE_SECONDS=0)
+
+    assert [one for one, _ in problems] == ["celery_reliable.E001"] * 2
+    assert "Did you mean 'MAX_LOSSES'?" in problems[0][1]
+
+
+def test_checks_want_to_know_the_ledger_of_another_broker(app: Celery) -> None:
+    Celery("rabbit", broker="amqp://localhost")
+
+    ((name, message),) = found()
+
+    assert name == "celery_reliable.E002"
+    assert "amqp" in message
+
+
+def test_checks_warn_that_a_cache_can_be_cleared(
+    app: Celery, use_caches: Any, redis_address: str
+) -> None:
+    use_caches({"default": {"BACKEND": RedisCache, "LOCATION": f"redis://{redis_address}/0"}})
+
+    ((name, message),) = found(CACHE="default")
+
+    assert name == "celery_reliable.W001"
+    assert "cache.clear()" in message
+
+
+def test_checks_of_a_project_without_an_app_look_at_the_settings_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fallback = Celery("default", set_as_current=False)
+    before = current_app._get_current_object()
+    fallback.set_current()
+    try:
+        assert found() == []
+        assert [one for one, _ in found(MAX_LOSSES=-1)] == ["celery_reliable.E001"]
+    finally:
+        before.set_current()
+
+
+def test_a_project_needs_no_migration_of_ours() -> None:
+    said = StringIO()
+
+    call_command("makemigrations", "--check", "--dry-run", stdout=said)
+
+    assert "No changes detected" in said.getvalue()

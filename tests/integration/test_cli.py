@@ -1,0 +1,228 @@
+"""The commands as operators run them: `celery -A … reliable …`, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celery_reliable.application import reliable_of
+from celery_reliable.model import Reason
+from tests.integration.commands import Ran, run_celery
+from tests.integration.conftest import APP, Project
+from tests.integration.test_dead_letters import QUICK, put
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
+    """Run `celery -A … reliable …` with the project's settings."""
+
+    def run(*arguments: str, project: Project = project, **environ: str) -> Ran:
+        return run_celery(
+            "reliable",
+            *arguments,
+            app=APP,
+            environ=project.environ("ready:none", environ),
+            folder=tmp_path,
+        )
+
+    return run
+
+
+def test_the_whole_round_of_a_failed_task(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    run: Callable[..., Ran],
+) -> None:
+    start_worker("one", options=QUICK)
+    result = project.send("follow", ["fail", "fail", "finish"])
+    # The list says so by itself when the letter is there.
+    listed = wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the dead letter")
+    assert [(one["task_id"], one["reason"], one["attempts"]) for one in listed] == [
+        (result.id, "failed", 1)
+    ]
+
+    table = run("dead-letters", "list")
+    assert (table.code, table.err) == (0, "")
+    assert result.id in table.out
+    assert "project.follow" in table.out
+    assert "1 of 1 dead letters" in table.out
+    assert max(map(len, table.out.splitlines())) <= 80
+
+    shown = run("dead-letters", "show", result.id)
+    assert shown.code == 0
+    assert "Traceback" in shown.out
+    assert '"finish"' not in shown.out
+    assert "(redacted)" in shown.out
+    full = run("dead-letters", "show", result.id, "--json", "--with-arguments").json
+    assert full["args"] == [["fail", "fail", "finish"]]
+    assert run("dead-letters", "show", result.id, "--json").json["args"] == "(redacted)"
+
+    replayed = run("dead-letters", "replay", result.id, "--json")
+    assert replayed.json == {
+        "task_id": result.id,
+        "replayed": True,
+        "next_attempt": 2,
+        "sent": True,
+        "problem": "",
+    }
+    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "its second run")
+    wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the second burial")
+    assert run("dead-letters", "replay", result.id).out == (
+        f"Replayed {result.id}: its next run is attempt 3.\n"
+    )
+    wait_for(lambda: effects.finished(result.id), 20, "its third run")
+    assert run("dead-letters", "list", "--json").json == []
+    assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
+
+
+def test_discard_asks_first(project: Project, run: Callable[..., Ran], tmp_path: Path) -> None:
+    put(project, "one")
+    put(project, "two")
+    environ = project.environ("ready:none", {})
+
+    def ask(task_id: str, answer: str) -> Ran:
+        command = ("reliable", "dead-letters", "discard", task_id)
+        return run_celery(*command, app=APP, environ=environ, folder=tmp_path, answer=answer)
+
+    assert ask("one", "n\n").code == 1
+    assert len(run("dead-letters", "list", "--json").json) == 2
+    assert ask("one", "y\n").out == "Discarded one.\n"
+    gone = run("dead-letters", "discard", "two", "--yes", "--json")
+    assert gone.json == {"task_id": "two", "discarded": True}
+    assert run("dead-letters", "list", "--json").json == []
+
+
+@pytest.mark.parametrize("command", ["show", "replay", "discard"])
+def test_an_unknown_id_is_one_sentence_and_code_1(run: Callable[..., Ran], command: str) -> None:
+    ran = run("dead-letters", command, "nobody", "--json")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("Error: There is no dead letter 'nobody'")
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_redis_that_is_not_there_is_one_paragraph_without_the_password(
+    project: Project, run: Callable[..., Ran]
+) -> None:
+    away = project.with_settings(broker_url="redis://user:s3cret@127.0.0.1:1/0")
+
+    for arguments in (["dead-letters", "list", "--json"], ["workers", "--json"], ["sweep"]):
+        ran = run(*arguments, project=away)
+
+        assert (ran.code, ran.out) == (1, "")
+        assert "127.0.0.1:1" in ran.err
+        assert "s3cret" not in ran.err
+        assert "Traceback" not in ran.err
+        assert len(ran.err.splitlines()) == 1
+    away.close()
+
+
+def test_wrong_settings_are_told_without_a_traceback(
+    project: Project, run: Callable[..., Ran]
+) -> None:
+    wrong = project.with_settings(reliable={"LEASE_SECOND": 3})
+
+    ran = run("dead-letters", "list", project=wrong)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "Did you mean 'LEASE_SECONDS'?" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Callable[..., Ran]) -> None:
+    reliable_of(project.app).ledger.bury_message(
+        "evil\x1b[2J",
+        Reason.UNPROCESSABLE,
+        exception="\x1b]0;owned\x07 [bold]",
+        traceback="\x1b[31mred",
+        message="{}",
+        name="",
+    )
+
+    for arguments in (["list"], ["show", "evil\x1b[2J"]):
+        ran = run("dead-letters", *arguments)
+        assert ran.code == 0, ran.err
+        assert "\x1b" not in ran.out
+        assert "[bold]" in ran.out
+    assert run("dead-letters", "list", "--json").json[0]["task_id"] == "evil\x1b[2J"
+
+
+def test_long_ids_are_folded_and_never_cut(project: Project, run: Callable[..., Ran]) -> None:
+    task_id = "import-" + "0123456789" * 9
+    put(project, task_id)
+
+    out = run("dead-letters", "list").out
+
+    assert max(map(len, out.splitlines())) <= 80
+    assert task_id in "".join(line[:36].rstrip() for line in out.splitlines()[1:])
+
+
+def test_tables_without_rich_say_what_to_install(
+    project: Project, run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "rich.py").write_text("raise ImportError('not installed')\n")
+    put(project, "one")
+
+    ran = run("dead-letters", "list", PYTHONPATH=str(hidden))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert 'pip install "celery-reliable[cli]"' in ran.err
+    assert run("dead-letters", "list", "--json", PYTHONPATH=str(hidden)).code == 0
+    assert run("dead-letters", "discard", "one", "--yes", PYTHONPATH=str(hidden)).code == 0
+
+
+def test_workers_and_passes(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    run: Callable[..., Ran],
+    redis_server: RedisServer,
+) -> None:
+    assert run("workers").out == "0 workers\n"
+    first = run("sweep", "--json").json
+    assert first["ran"] is True
+    assert first["report"]["declared"] == 0
+    start_worker("one", options=QUICK)
+    result = project.send("gate", "door")
+    wait_for(lambda: effects.runs(result.id), 20, "the task runs")
+
+    (row,) = run("workers", "--json").json
+
+    assert row["worker"].startswith("one@")
+    assert (row["state"], row["claims"]) == ("alive", 1)
+    assert 0 < row["seconds_left"] <= 10
+    assert "alive" in run("workers").out
+    # A worker runs passes all the time; either answer is one.
+    swept = run("sweep")
+    assert swept.code == 0
+    assert "looked at" in swept.out or "none was needed" in swept.out
+    effects.open_gate("door")
+    result.get(timeout=10)
+
+
+def test_help_names_every_command(run: Callable[..., Ran]) -> None:
+    ran = run("--help")
+
+    assert ran.code == 0
+    assert all(name in ran.out for name in ("dead-letters", "sweep", "workers"))
+
+
+def test_json_is_the_same_for_every_locale(project: Project, run: Callable[..., Ran]) -> None:
+    put(project, "ключ")
+
+    ran = run("dead-letters", "list", "--json", LC_ALL="C", PYTHONUTF8="0")
+
+    assert ran.code == 0
+    parsed: Any = json.loads(ran.out)
+    assert [one["task_id"] for one in parsed] == ["ключ"]
