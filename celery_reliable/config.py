@@ -29,6 +29,9 @@ _MAX_BATCH: Final = 5_000
 _MIN_SWEEP_SECONDS: Final = 0.1
 # Below it, an ordinary pause (a garbage collection, a busy host) looks like a death.
 _MIN_LEASE_SECONDS: Final = 1.0
+# An outage is known by a gap of 2.5 passes, and must be known before a renewed lease can lapse in it
+# (three quarters of a lease after the renewal, as it is renewed every quarter).
+_PASSES_IN_A_LEASE: Final = 4
 # How many passes it may take until a lapsed worker's tasks are back in their queues.
 _PASSES_TO_RECOVER: Final = 3
 
@@ -176,10 +179,12 @@ class ReliableConfig:
                 f"REDIS_URL is {_shown_value('redis_url', self.redis_url)} and CACHE is "
                 f"{self.cache!r}: both say where the ledger is. Remove one of them."
             )
-        if sweep > lease:
+        if sweep * _PASSES_IN_A_LEASE > lease:
             yield (
-                f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare would "
-                f"find a lapsed lease late. Set SWEEP_SECONDS to at most {lease:g}."
+                f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare could "
+                f"not tell an outage of Redis from a dead worker. Set SWEEP_SECONDS to at most "
+                f"{lease / _PASSES_IN_A_LEASE:g}, or LEASE_SECONDS to at least "
+                f"{sweep * _PASSES_IN_A_LEASE:g}."
             )
         if self.witness_seconds >= lease:
             yield (

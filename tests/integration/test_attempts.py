@@ -127,7 +127,10 @@ def test_retries_at_once_run_in_order_and_never_twice(
 
 
 def test_an_old_publication_redelivered_after_a_retry_is_dropped(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     client = redis_server.client()
     result = project.send("flaky", 1, 3600)
@@ -152,7 +155,9 @@ def test_a_replacing_chain_ends_with_the_hosts_id(
     nothing_left(redis_server)
 
 
-def test_canvas_runs_whole(project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer) -> None:
+def test_canvas_runs_whole(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
     add, total = project.task("add"), project.task("total")
     assert chain(add.s(1, 2), add.s(3), add.s(4)).apply_async().get(timeout=15) == 10
     assert group(add.s(n, n) for n in range(5)).apply_async().get(timeout=15) == [0, 2, 4, 6, 8]
@@ -160,7 +165,9 @@ def test_canvas_runs_whole(project: Project, workers: list[Worker], effects: Eff
     nothing_left(redis_server)
 
 
-def test_a_chord_survives_a_killed_header(project: Project, worker: Worker, effects: Effects) -> None:
+def test_a_chord_survives_a_killed_header(
+    project: Project, worker: Worker, effects: Effects
+) -> None:
     steps = project.task("follow")
     body = project.task("work").si(0.01)
     result = chord([steps.s(["kill", "finish"]), steps.s(["finish"])], body).apply_async()
@@ -168,7 +175,11 @@ def test_a_chord_survives_a_killed_header(project: Project, worker: Worker, effe
 
 
 def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
-    project: Project, stock_project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+    project: Project,
+    stock_project: Project,
+    worker: Worker,
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     # Published by a producer without the package, or before it was adopted.
     result = stock_project.send("poison_times", 1)
@@ -179,7 +190,10 @@ def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
 
 
 def test_the_same_message_twice_runs_once(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     client = redis_server.client()
     result = project.send("work", 0.2)

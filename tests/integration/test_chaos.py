@@ -15,7 +15,10 @@ QUICK = ("--without-mingle", "--without-gossip")
 
 
 def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     names = ["one", "two"]
     workers = {name: start_worker(name, options=QUICK, wait=False) for name in names}
@@ -43,7 +46,8 @@ def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
     assert finished == {r.id for r in results}
     assert not effects.overlaps()
     assert all(r.get(timeout=5) == "worked" for r in results)
-    # A task whose worker died between its effect and its settlement runs again; no settled one does.
+    # A task whose worker died between its effect and its settlement runs again; no settled one
+    # does.
     settled_twice = [r.id for r in results if len(effects.finished(r.id)) > 2]
     assert not settled_twice
     print("kills:", kills, "runs:", len(effects.runs()), "for", len(results), "tasks")

@@ -54,7 +54,9 @@ def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
     holder = project.send("locked_gate", "object", "gate")
     wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
     first = effects.runs(holder.id)[0]
-    victim = next(w for w, name in zip(workers, ("one", "two"), strict=True) if first.worker.startswith(name))
+    victim = next(
+        w for w, name in zip(workers, ("one", "two"), strict=True) if first.worker.startswith(name)
+    )
     victim.kill_group()
     killed_at = effects.now()
     skipped = project.send("locked_gate", "object", "gate")
@@ -119,8 +121,10 @@ def test_a_skipped_member_lets_its_chain_go_on(
     settled(redis_server)
 
 
-def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project, redis_server: RedisServer) -> None:
-    with pytest.raises(ObjectIdError, match="project.locked"):
+def test_a_call_without_the_object_is_refused_where_it_is_made(
+    project: Project, redis_server: RedisServer
+) -> None:
+    with pytest.raises(ObjectIdError, match="project\\.locked"):
         # By name, where Celery itself does not look at the arguments.
         project.app.send_task("project.locked", kwargs={"seconds": 1})
     assert not redis_server.client().keys("*task*")

@@ -1,4 +1,6 @@
-"""A worker that dies: what it ran and what it had only fetched runs again elsewhere, within seconds."""
+"""A worker that dies: what it ran and what it had only fetched runs again elsewhere, within
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,10 @@ def test_a_killed_workers_task_runs_again_within_seconds(
 
 
 def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     first = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
     blocked = [project.send("gate", "never") for _ in range(2)]
@@ -101,7 +106,10 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
 
 
 def test_recovery_needs_one_free_process_of_the_survivor(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     # A worker that fetched no more than it runs leaves the third task to the other.
     options = (*QUICK, "--prefetch-multiplier", "1")
@@ -114,7 +122,9 @@ def test_recovery_needs_one_free_process_of_the_survivor(
     workers[victim].kill_group()
     killed_at = effects.now()
     wait_for(
-        lambda: sorted(len(effects.runs(i)) for i in lost) == [1, 2], 20, "one of them on the free process"
+        lambda: sorted(len(effects.runs(i)) for i in lost) == [1, 2],
+        20,
+        "one of them on the free process",
     )
     again = max(effects.starts(i)[-1] for i in lost)
     assert again - killed_at <= 8

@@ -73,7 +73,7 @@ def test_times_for_redis_are_whole_milliseconds():
     config = ReliableConfig(
         lease_seconds=2.5,
         witness_seconds=0.1,
-        sweep_seconds=0.7,
+        sweep_seconds=0.6,
         queued_seconds=7,
         eta_horizon_seconds=1.1,
         dead_letter_seconds=0.5,
@@ -82,7 +82,7 @@ def test_times_for_redis_are_whole_milliseconds():
     assert config.heartbeat_seconds == 0.625
     assert config.lease_ms == 2500
     assert config.witness_ms == 100
-    assert config.sweep_ms == 700
+    assert config.sweep_ms == 600
     assert config.queued_ms == 7000
     assert config.eta_horizon_ms == 1100
     assert config.dead_letter_ms == 500
@@ -165,12 +165,12 @@ def test_a_value_that_cannot_work_is_named_with_what_is_expected(name, value, ex
             ["REDIS_URL is 'redis://localhost'", "CACHE is 'default'", "Remove one"],
         ),
         (
-            {"SWEEP_SECONDS": 12, "LEASE_SECONDS": 11},
-            ["SWEEP_SECONDS is 12", "LEASE_SECONDS is 11", "at most 11"],
+            {"SWEEP_SECONDS": 4, "LEASE_SECONDS": 10},
+            ["SWEEP_SECONDS is 4", "LEASE_SECONDS is 10", "at most 2.5", "at least 16"],
         ),
         (
-            {"WITNESS_SECONDS": 5, "LEASE_SECONDS": 5},
-            ["WITNESS_SECONDS is 5", "LEASE_SECONDS is 5", "below 5"],
+            {"WITNESS_SECONDS": 9, "LEASE_SECONDS": 9},
+            ["WITNESS_SECONDS is 9", "LEASE_SECONDS is 9", "below 9"],
         ),
         (
             {"QUEUED_SECONDS": 15},
@@ -196,7 +196,7 @@ def test_a_bad_combination_names_the_settings_the_values_and_the_way_out(setting
 @pytest.mark.parametrize(
     "settings",
     [
-        {"SWEEP_SECONDS": 10},
+        {"SWEEP_SECONDS": 2.5},
         {"WITNESS_SECONDS": 9.9},
         {"QUEUED_SECONDS": 16},
         {"ETA_HORIZON_SECONDS": 2},
