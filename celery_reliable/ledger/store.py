@@ -86,6 +86,7 @@ class Ledger(Reads):
                 task.name,
                 claim.attempt if claim else "",
                 _optional(task.max_losses),
+                claim.token if claim else "",
             ],
         )
 
@@ -144,7 +145,7 @@ class Ledger(Reads):
         return self._caller.call(
             "settle",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt],
+            [claim.task_id, claim.attempt, claim.token],
             patience_seconds,
         )
 
@@ -155,7 +156,7 @@ class Ledger(Reads):
         return self._caller.call(
             "replace",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms],
+            [claim.task_id, claim.attempt, due_in_ms, claim.token],
             patience_seconds,
         )
 
@@ -187,7 +188,8 @@ class Ledger(Reads):
                 cause.value,
                 max_losses,
                 due_in_ms,
-                claim.token if is_taken else "",
+                claim.token,
+                int(is_taken),
             ],
             patience_seconds,
         )
@@ -199,7 +201,7 @@ class Ledger(Reads):
         return self._caller.call(
             "release",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms],
+            [claim.task_id, claim.attempt, due_in_ms, claim.token],
             patience_seconds,
         )
 
@@ -224,15 +226,7 @@ class Ledger(Reads):
     ) -> Answer:
         """End an attempt as a dead letter."""
         return self._bury(
-            claim.task_id,
-            claim.attempt,
-            claim.worker,
-            reason,
-            exception,
-            traceback,
-            "",
-            "",
-            patience_seconds,
+            claim.task_id, claim, reason, exception, traceback, "", "", patience_seconds
         )
 
     def bury_message(
@@ -248,14 +242,13 @@ class Ledger(Reads):
     ) -> Answer:
         """Dead-letter a message that no attempt was made of."""
         return self._bury(
-            task_id, "", "", reason, exception, traceback, message, name, patience_seconds
+            task_id, None, reason, exception, traceback, message, name, patience_seconds
         )
 
     def _bury(
         self,
         task_id: str,
-        attempt: int | str,
-        worker: str,
+        claim: Claim | None,
         reason: Reason,
         exception: str,
         traceback: str,
@@ -263,10 +256,20 @@ class Ledger(Reads):
         name: str,
         patience_seconds: float | None,
     ) -> Answer:
+        worker = claim.worker if claim else ""
         return self._caller.call(
             "bury",
             [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
-            [task_id, attempt, reason.value, exception, traceback, message, name],
+            [
+                task_id,
+                claim.attempt if claim else "",
+                reason.value,
+                exception,
+                traceback,
+                message,
+                name,
+                claim.token if claim else "",
+            ],
             patience_seconds,
         )
 

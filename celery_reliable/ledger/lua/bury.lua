@@ -14,12 +14,13 @@ ARGV[4]   exception   one line
 ARGV[5]   traceback
 ARGV[6]   message     kept when no record exists; else the record's own is kept
 ARGV[7]   name        of the task, likewise
+ARGV[8]   token       of the claim; "" when none ran
 Returns   {"buried"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token')
 local state = found[1]
 if ARGV[2] == '' then
   if state == 'dead' then return {'buried'} end
@@ -32,7 +33,7 @@ elseif not state then
   return {'gone'}
 elseif state == 'dead' and found[2] == ARGV[2] and found[3] == ARGV[2] then
   return {'buried'}
-elseif state ~= 'running' or found[2] ~= ARGV[2] then
+elseif state ~= 'running' or found[2] ~= ARGV[2] or found[6] ~= ARGV[8] then
   return {'fenced', state}
 end
 local history = cjson.decode(found[4] or '[]')

@@ -13,18 +13,19 @@ ARGV[2]   attempt
 ARGV[3]   cause        "child_lost", "worker_lost", "stuck", ...
 ARGV[4]   max_losses   when the task names none
 ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
-ARGV[6]   token        of the claim, when the worker may still run it and has to be told; else ""
+ARGV[6]   token        of the claim
+ARGV[7]   is_taken     "1": the worker may still run it and has to be told
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner')
+  'history', 'owner', 'token')
 if not found[1] then
   return {'gone'}
 end
-if found[1] ~= 'running' or found[2] ~= ARGV[2] then
+if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   if found[3] == ARGV[2] and found[2] == ARGV[2] then
     if found[1] == 'dead' then return {'buried', tonumber(found[4] or 0)} end
     if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
@@ -40,7 +41,7 @@ redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', ARGV[3]
   'history', cjson.encode(history))
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
 redis.call('HDEL', KEYS[3], ARGV[1])
-if ARGV[6] ~= '' then
+if ARGV[7] == '1' then
   redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])
 end
 if losses > tonumber(found[5] or ARGV[4]) then

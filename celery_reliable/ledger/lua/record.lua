@@ -17,6 +17,7 @@ ARGV[6]   message
 ARGV[7]   name         of the task
 ARGV[8]   attempt      that publishes its own id; "" for anybody else
 ARGV[9]   max_losses   of the task; "" for the setting
+ARGV[10]  token        of the publishing attempt's claim; "" for anybody else
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current}
 Cost      O(log N) in records that are due some time
 ]]
@@ -32,13 +33,13 @@ end
 if generation ~= ARGV[3] then
   return {'generation', generation}
 end
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token')
 local state = found[1]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
 end
 if ARGV[8] ~= '' then
-  if state ~= 'running' or found[3] ~= ARGV[8] then
+  if state ~= 'running' or found[3] ~= ARGV[8] or found[4] ~= ARGV[10] then
     return {'fenced'}
   end
   redis.call('HDEL', KEYS[4], ARGV[1])

@@ -8,19 +8,20 @@ KEYS[3]   claims   HASH   of the attempt's worker
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   due_in_ms   when somebody must look that it is back in its queue
+ARGV[4]   token       of the claim
 Returns   {"released"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token')
 if not found[1] then
   return {'gone'}
 end
 if found[1] == 'queued' and found[2] == ARGV[2] and found[3] == ARGV[2] then
   return {'released'}
 end
-if found[1] ~= 'running' or found[2] ~= ARGV[2] then
+if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms)

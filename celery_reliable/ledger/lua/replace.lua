@@ -10,19 +10,20 @@ KEYS[3]   claims   HASH   of the worker that runs the attempt
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   due_in_ms   when to look whether the canvas ended without publishing the id
+ARGV[4]   token       of the claim
 Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token')
 if not found[1] then
   return {'gone'}
 end
 if found[1] == 'waiting' and found[3] == ARGV[2] then
   return {'waiting'}
 end
-if found[1] ~= 'running' or found[2] ~= ARGV[2] then
+if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced')
