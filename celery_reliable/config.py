@@ -29,8 +29,8 @@ _MAX_BATCH: Final = 5_000
 _MIN_SWEEP_SECONDS: Final = 0.1
 # Below it, an ordinary pause (a garbage collection, a busy host) looks like a death.
 _MIN_LEASE_SECONDS: Final = 1.0
-# An outage is known by a gap of 2.5 passes, and must be known before a renewed lease can lapse in it
-# (three quarters of a lease after the renewal, as it is renewed every quarter).
+# An outage is known by a gap of 2.5 passes, and must be known before a renewed lease can lapse in
+# it: three quarters of a lease after the renewal, as it is renewed every quarter.
 _PASSES_IN_A_LEASE: Final = 4
 # How many passes it may take until a lapsed worker's tasks are back in their queues.
 _PASSES_TO_RECOVER: Final = 3

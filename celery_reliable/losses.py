@@ -9,6 +9,7 @@ from celery import Celery
 from celery import states as celery_states
 from celery.app.task import Context
 from celery.exceptions import BackendError
+from kombu.compression import decompress
 from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
 
@@ -131,8 +132,11 @@ def _context_of(app: Celery, message: str) -> Context:
         delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
     )
     try:
+        body = envelope.body
+        if envelope.headers.get("compression"):
+            body = decompress(body, envelope.headers["compression"])
         args, kwargs, embed = deserialize(
-            envelope.body,
+            body,
             envelope.content_type,
             envelope.content_encoding,
             accept=prepare_accept_content(app.conf.accept_content),

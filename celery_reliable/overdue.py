@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from celery import Celery
 from celery import states as celery_states
 
@@ -14,6 +16,8 @@ from celery_reliable.model import Cause, Claim, Due, Record, Reply, State, Sweep
 from celery_reliable.publisher import resend
 
 __all__ = ["Overdue"]
+
+logger = logging.getLogger(__name__)
 
 
 class Overdue:
@@ -87,5 +91,12 @@ class Overdue:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
         if answer.reply is not Reply.SEND:
             return
-        resend(self.app, Envelope.from_text(answer.text(0)))
+        try:
+            resend(self.app, Envelope.from_text(answer.text(0)))
+        except Exception as exc:
+            # The broker is away; whatever it is, this task must not wait for its next turn, nor
+            # keep the others from theirs.
+            logger.warning("not_sent_again id=%s error=%r", due.task_id, exc)
+            self.ledger.postpone(Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms)
+            return
         report.resent += 1

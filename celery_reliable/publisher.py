@@ -26,6 +26,8 @@ __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "res
 
 logger = logging.getLogger(__name__)
 
+#: Once more at once, for a connection that went stale in the pool; who resends tries again later.
+_RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 #: A sender outside of workers asks again only so long before it tells its caller.
 _WITHDRAW_PATIENCE_SECONDS = 2.0
 
@@ -267,5 +269,6 @@ def resend(app: Celery, envelope: Envelope) -> None:
             compression="",
             headers=dict(envelope.headers),
             retry=True,
+            retry_policy=_RESEND_POLICY,
             **envelope.properties,
         )

@@ -7,7 +7,7 @@ KEYS[2]   due      ZSET
 ARGV[1]   id
 ARGV[2]   due_ms      that was seen: of two sweepers only one sends
 ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
-Returns   {"send", message} | {"changed"}
+Returns   {"send", message, due_ms} | {"changed"}   with the time that is due now
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
@@ -22,4 +22,4 @@ end
 local resends = tonumber(found[3] or 0)
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3] * math.min(2 ^ resends, 64), ARGV[1])
-return {'send', found[2]}
+return {'send', found[2], redis.call('ZSCORE', KEYS[2], ARGV[1])}
