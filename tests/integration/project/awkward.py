@@ -1,0 +1,111 @@
+"""The project's app with tasks that do what users do: hooks without super, limits, failing stores."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from celery.exceptions import Ignore, Reject
+
+from celery_reliable import ReliableTask
+
+__all__ = ["add_tasks"]
+
+
+class Hooked(ReliableTask):
+    """Overrides every hook, and calls none of ours."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(*args, **kwargs)
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        self.app.effects.client.rpush("hooks", f"before_start {self.attempt}")
+
+    def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
+        self.app.effects.client.rpush("hooks", "on_success")
+
+    def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        self.app.effects.client.rpush("hooks", "on_failure")
+
+    def after_return(self, *args: Any) -> None:
+        self.app.effects.client.rpush("hooks", "after_return")
+
+
+def add_tasks(to: Any) -> None:
+    """Give an app of `create_app` the tasks of this module."""
+
+    def task(**options: Any) -> Any:
+        return lambda body: to.task(
+            body, bind=True, shared=False, name=f"project.{body.__name__}", **options
+        )
+
+    @task(base=Hooked)
+    def hooked(self: Any, kills: int) -> str:
+        with to.effects.run(self) as run:
+            if run.number <= kills:
+                os.kill(os.getpid(), 9)
+        return "hooked"
+
+    @task(base=ReliableTask, autoretry_for=(ValueError,), max_retries=2, default_retry_delay=0)
+    def autoretried(self: Any, failures: int) -> str:
+        with to.effects.run(self) as run:
+            if run.number <= failures:
+                raise ValueError(run.number)
+        return "autoretried"
+
+    @task(base=ReliableTask, time_limit=1)
+    def limited(self: Any) -> None:
+        with to.effects.run(self):
+            time.sleep(30)
+
+    @task(base=ReliableTask)
+    def ignoring(self: Any) -> None:
+        with to.effects.run(self):
+            raise Ignore()
+
+    @task(base=ReliableTask)
+    def rejecting(self: Any, requeue_first: bool) -> None:
+        with to.effects.run(self) as run:
+            if requeue_first and run.number == 1:
+                raise Reject("again", requeue=True)
+            if requeue_first:
+                return
+            raise Reject("no", requeue=False)
+
+    @task(base=ReliableTask, ignore_result=True)
+    def silent(self: Any, kills: int) -> None:
+        with to.effects.run(self) as run:
+            if run.number <= kills:
+                os.kill(os.getpid(), 9)
+
+    @task(base=ReliableTask, dead_letter=False)
+    def undeadly(self: Any) -> None:
+        with to.effects.run(self):
+            raise ValueError("no letter, please")
+
+    @task(base=ReliableTask, max_losses=1)
+    def fragile(self: Any) -> None:
+        to.effects.start(self)
+        os.kill(os.getpid(), 9)
+
+    @task(base=ReliableTask, serializer="pickle")
+    def pickled(self: Any, what: Any) -> str:
+        with to.effects.run(self) as run:
+            if run.number == 1:
+                os.kill(os.getpid(), 9)
+        return f"{what}"
+
+    @task(base=ReliableTask)
+    def unstorable(self: Any) -> Any:
+        with to.effects.run(self):
+            return object()
+
+
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)
