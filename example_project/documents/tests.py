@@ -7,8 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase, TestCase
+from django.urls import reverse
+from django.utils import timezone
 
 from documents.faults import POISON, is_poison
 from documents.models import Document
@@ -154,6 +157,35 @@ class CheckDocumentsTests(TestCase):
     def test_a_folder_without_texts_is_an_error(self) -> None:
         with TemporaryDirectory() as folder, self.assertRaisesMessage(CommandError, "has no file"):
             call_command("check_documents", folder, stdout=StringIO())
+
+
+class AdminTests(TestCase):
+    """The pages that an editor sees."""
+
+    def setUp(self) -> None:
+        self.client.force_login(User.objects.create_superuser("editor"))
+        self.document = Document.objects.create(name="a", path="/a", text="One. Two.")
+        self.document.runs.create(
+            task_id="task", attempt=1, worker="alpha", pid=1, started_at=timezone.now()
+        )
+
+    def test_the_list_and_a_document_with_its_runs_are_shown(self) -> None:
+        listed = self.client.get(reverse("admin:documents_document_changelist"))
+        self.assertContains(listed, "a</a>")
+
+        page = self.client.get(reverse("admin:documents_document_change", args=[self.document.pk]))
+        self.assertContains(page, "alpha")
+
+    def test_selected_documents_are_checked_again(self) -> None:
+        form = {"action": "check_again", "_selected_action": [self.document.pk]}
+        with (
+            mock.patch.object(check_document, "apply_async") as published,
+            self.captureOnCommitCallbacks(execute=True),
+        ):
+            self.client.post(reverse("admin:documents_document_changelist"), form)
+
+        self.document.refresh_from_db()
+        published.assert_called_once_with(args=(self.document.pk,), task_id=self.document.task_id)
 
 
 class PoisonTests(SimpleTestCase):
