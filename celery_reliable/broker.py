@@ -71,6 +71,21 @@ class BrokerView:
                     found.add(str(task_id))
         return found
 
+    def waiting(self, envelope: Envelope) -> int:
+        """Return how many messages wait in the queue that a message was sent to.
+
+        For brokers other than Redis.  0 when the queue is not there, or when the message went to an
+        exchange whose queues only the broker knows.
+        """
+        if envelope.exchange:
+            return 0
+        with self._app.connection_for_read() as connection, connection.channel() as channel:
+            try:
+                return int(channel.queue_declare(envelope.routing_key, passive=True).message_count)
+            except (*connection.channel_errors, *connection.connection_errors) as exc:
+                logger.info("queue_not_seen queue=%s error=%r", envelope.routing_key, exc)
+                return 0
+
     def heads(self, envelope: Envelope) -> list[list[str]]:
         """Return, for each queue the message leads to, the task ids at the end that is popped next,
         the next one first.

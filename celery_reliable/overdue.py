@@ -72,7 +72,7 @@ class Overdue:
         message, which the claim refuses.
         """
         if not self.broker.is_redis:
-            return False
+            return self.broker.waiting(Envelope.from_text(record.message)) > 0
         sent_ms = max(record.sent_ms, record.published_ms)
         for head in self.broker.heads(Envelope.from_text(record.message)):
             if record.task_id in head:

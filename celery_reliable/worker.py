@@ -11,13 +11,14 @@ import signal
 import time
 from typing import Any
 
+from billiard import get_start_method
 from celery import Celery, bootsteps
 from celery.signals import worker_shutdown, worker_shutting_down
 from celery.worker import state
 
 from celery_reliable import transport
 from celery_reliable.application import reliable_of
-from celery_reliable.exceptions import ReliableError
+from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.model import Claim, Reason, Reply
 from celery_reliable.process import WorkerProcess, set_current_worker
@@ -51,6 +52,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.app = w.app
         self.reliable = reliable_of(w.app)
         try:
+            _check_start_method(w)
             for finding in self.reliable.check():
                 logger.warning("%s %s", finding.message, finding.hint)
         except ReliableError as exc:
@@ -270,6 +272,18 @@ class ConsumerStep(bootsteps.StartStopStep):
             return
         if given:
             logger.warning("deliveries_given_back count=%d", given)
+
+
+def _check_start_method(w: Any) -> None:
+    """Raise ConfigurationError where children would not know which worker they belong to."""
+    if not w.pool_cls.__module__.endswith(".prefork"):
+        return
+    method = w.app.conf.get("worker_pool_start_method") or get_start_method()
+    if method != "fork":
+        raise ConfigurationError(
+            f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
+            "fork which worker's lease they run under. Set it to 'fork', or use another pool."
+        )
 
 
 def _running_tags() -> set[str]:

@@ -154,7 +154,10 @@ def test_a_result_that_cannot_be_stored_is_a_failure_that_ends(
 
 
 def test_revoked_and_expired_tasks_leave_nothing(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     start_worker("one", options=QUICK)
     waiting = project.send("work", 0.01, countdown=5)
@@ -169,7 +172,10 @@ def test_revoked_and_expired_tasks_leave_nothing(
 
 
 def test_a_terminated_task_is_settled(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
 ) -> None:
     start_worker("one", options=QUICK)
     result = project.send("gate", "never")

@@ -1,0 +1,62 @@
+"""A broker that is not Redis: no room, but the ledger's promises all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip", "--without-heartbeat")
+
+
+@pytest.fixture
+def on_files(project: Project, redis_server: RedisServer, tmp_path: Path) -> Project:
+    """The project on kombu's file system broker, with the ledger on Redis."""
+    folders = {name: str(tmp_path / name) for name in ("queue", "processed", "control")}
+    for folder in folders.values():
+        Path(folder).mkdir()
+    return project.with_settings(
+        broker_url="filesystem://",
+        reliable={"REDIS_URL": redis_server.url()},
+        celery={
+            "broker_transport_options": {
+                "data_folder_in": folders["queue"],
+                "data_folder_out": folders["queue"],
+                "processed_folder": folders["processed"],
+                "control_folder": folders["control"],
+            },
+            "worker_enable_remote_control": False,
+        },
+    )
+
+
+def test_a_worker_starts_runs_recovers_and_leaves_nothing(
+    on_files: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    worker = start_worker("one", project=on_files, options=QUICK)
+    assert on_files.send("work", 0.01).get(timeout=10) == "worked"
+    result = on_files.send("gate", "gate")
+    wait_for(lambda: effects.runs(result.id), 10, "the first run")
+    os.kill(effects.runs(result.id)[0].pid, signal.SIGKILL)
+    wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
+    # The worker dies with what it held: there is no room to give back, so it is sent from the record.
+    worker.kill_group()
+    start_worker("two", project=on_files, options=QUICK)
+    wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "gate"
+    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "settled")
