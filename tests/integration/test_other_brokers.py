@@ -51,7 +51,7 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     wait_for(lambda: effects.runs(result.id), 10, "the first run")
     os.kill(effects.runs(result.id)[0].pid, signal.SIGKILL)
     wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
-    # The worker dies with what it held: there is no room to give back, so it is sent from the record.
+    # The worker dies with what it held: no room gives that back, so it is sent from the record.
     worker.kill_group()
     start_worker("two", project=on_files, options=QUICK)
     wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")

@@ -1,4 +1,4 @@
-"""The project's app with tasks that do what users do: hooks without super, limits, failing stores."""
+"""The project's app with tasks as users write them: hooks without super, limits, odd results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Hooked(ReliableTask):
         self.app.effects.client.rpush("hooks", "after_return")
 
 
-def add_tasks(to: Any) -> None:
+def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
     def task(**options: Any) -> Any:
