@@ -102,11 +102,11 @@ class LiveDisplay:
 
     def _document_table(self, diary: Diary) -> Table:
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.add_column("document", no_wrap=True, overflow="ellipsis", width=22)
-        for column in ("status", "attempt", "worker"):
-            table.add_column(column, no_wrap=True)
+        table.add_column("document", no_wrap=True, overflow="ellipsis", width=20)
+        for column, width in (("status", 8), ("attempt", 7), ("worker", 6)):
+            table.add_column(column, no_wrap=True, min_width=width)
         table.add_column("", width=BAR_WIDTH)
-        table.add_column("readability", no_wrap=True, overflow="ellipsis")
+        table.add_column("readability", no_wrap=True, overflow="ellipsis", max_width=19)
         for document in self._visible(diary.documents):
             runs = diary.runs_of(document.pk)
             table.add_row(

@@ -198,7 +198,8 @@ class Story:
             command = self.stage.celery("reliable", "dead-letters", "list", "--json")
             letters: list[dict[str, Any]] = json.loads(self.stage.run("dead_letters", command))
             if letters or time.monotonic() > deadline:
-                self.display.event(f"celery reliable dead-letters list: {len(letters)} entries")
+                ids = ", ".join(letter["task_id"] for letter in letters)
+                self.display.event(f"celery reliable dead-letters list: {ids or 'none'}")
                 return letters
             self.stage.pause()
 
