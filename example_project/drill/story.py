@@ -199,7 +199,7 @@ class Story:
             letters: list[dict[str, Any]] = json.loads(self.stage.run("dead_letters", command))
             if letters or time.monotonic() > deadline:
                 ids = ", ".join(letter["task_id"] for letter in letters)
-                self.display.event(f"celery reliable dead-letters list: {ids or 'none'}")
+                self.display.event(f"dead letters: {ids or 'none'}")
                 return letters
             self.stage.pause()
 
