@@ -83,6 +83,9 @@ class ReliableConfig:
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
 
+    #: Whether a task runs unprotected when the ledger did not answer for a lease; else it waits.
+    fail_open: bool = field(default=False, metadata={"kind": "flag"})
+
     def __post_init__(self) -> None:
         problems = [*self._value_problems()]
         # Comparing values that are no numbers would hide the problem behind a TypeError.

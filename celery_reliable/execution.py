@@ -25,7 +25,8 @@ from kombu.serialization import dumps as serialize
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp
-from celery_reliable.exceptions import ObjectBusy, ObjectIdError
+from celery_reliable.exceptions import LedgerUnavailable, ObjectBusy, ObjectIdError
+from celery_reliable.guarding import time_to_run
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
@@ -85,7 +86,10 @@ class _Execution:
         if worker is None:
             # Somebody traces without a worker (a test harness): there is no lease to claim under.
             return self.tracer(self.id, self.args, self.kwargs, self.request)
-        answer, claim = self._claim()
+        try:
+            answer, claim = self._claim()
+        except LedgerUnavailable as exc:
+            return self._unprotected(exc)
         if claim is None:
             return self._without_attempt(answer)
         attempt = RunningAttempt(claim)
@@ -98,7 +102,12 @@ class _Execution:
     # -- claim
 
     def _claim(self) -> tuple[Answer, Claim | None]:
-        """Claim, waiting for the ledger and for the worker's lease as long as it takes."""
+        """Claim, waiting for the worker's lease, and for the ledger as long as it takes.
+
+        With FAIL_OPEN, only for a lease: then LedgerUnavailable is raised.
+        """
+        config = self.reliable.config
+        patience_seconds = config.lease_seconds if config.fail_open else FOREVER
         worker = current_worker()
         assert worker is not None
         ref = task_ref(self.task, self.id)
@@ -117,7 +126,7 @@ class _Execution:
                 token=token,
                 pid=os.getpid(),
                 message=message,
-                patience_seconds=FOREVER,
+                patience_seconds=patience_seconds,
             )
             if answer.reply is Reply.CLAIMED:
                 return answer, Claim(
@@ -182,6 +191,15 @@ class _Execution:
             delivery.get("routing_key") or "",
         )
 
+    def _unprotected(self, exc: LedgerUnavailable) -> trace_ok_t:
+        """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
+        logger.error("task_unprotected name=%s id=%s error=%s", self.task.name, self.id, exc)
+        result = self.tracer(self.id, self.args, self.kwargs, self.request)
+        if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
+            epoch = Stamp.of(self.request).epoch
+            self.ledger.cancel(self.id, epoch=epoch, patience_seconds=FOREVER)
+        return result
+
     def _without_attempt(self, answer: Answer) -> trace_ok_t:
         """End a delivery that may not run.  Dropping it is safe: the record outlives the
         message.
@@ -216,7 +234,8 @@ class _Execution:
 
     def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
         try:
-            result = self.tracer(self.id, self.args, self.kwargs, self.request)
+            with time_to_run(self.task, attempt):
+                result = self.tracer(self.id, self.args, self.kwargs, self.request)
         except (SystemExit, KeyboardInterrupt, GeneratorExit):
             # The worker is being stopped or this task was terminated; the main process says how it
             # ends.

@@ -102,6 +102,7 @@ class Reply(str, Enum):
     SETTLED = "settled"
     STALE = "stale"
     SUSPECTED = "suspected"
+    TOUCHED = "touched"
     UNLOCKED = "unlocked"
     UNRECORDED = "unrecorded"
     WAITING = "waiting"

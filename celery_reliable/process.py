@@ -79,6 +79,8 @@ class RunningAttempt:
     is_closed: bool = False
     #: The attempt was replaced by a canvas.
     is_replaced: bool = False
+    #: When its time to run is up, on this host's monotonic clock; None: it has no limit.
+    deadline: float | None = None
 
 
 #: The attempt that runs in this thread or greenlet.

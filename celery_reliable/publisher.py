@@ -121,11 +121,12 @@ class _RecordingProducer:
         config = self._reliable.config
         wait_seconds = seconds_until(self._headers.get("eta"))
         is_parked = wait_seconds > config.eta_horizon_seconds
-        look_seconds = (
-            wait_seconds - config.eta_horizon_seconds
-            if is_parked
-            else wait_seconds + config.queued_seconds
-        )
+        look_seconds = wait_seconds + config.queued_seconds
+        if is_parked:
+            look_seconds = wait_seconds - config.eta_horizon_seconds
+            if self._headers.get("expires"):
+                # Sent when it expires, for a worker to say so.
+                look_seconds = min(look_seconds, seconds_until(self._headers["expires"]))
         while True:
             stamp = Stamp(ledger.generation, self._epoch)
             self._headers[HEADER] = str(stamp)

@@ -61,8 +61,9 @@ class ReliableRequest(Request):
         if isinstance(exc, ExceptionWithTraceback):
             exc = exc.exc
         if self.reliable_is_taken:
-            # Its successor owns the task: nothing of this attempt may be stored or returned.
+            # Its successor owns the task: nothing of this attempt may be stored or given back.
             state.task_ready(self)
+            self.acknowledge()
             return
         if not is_reliable(self.task) or self._already_cancelled or self._already_revoked:
             super().on_failure(exc_info, send_failed_event, return_ok)

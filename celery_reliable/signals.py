@@ -14,6 +14,10 @@ Receivers are called as Celery's own signals call theirs: what one of them raise
 `task_skipped`
     ``on_conflict="skip"``: another task holds the object; sent by the process that skipped.
     Arguments: sender (the task), task_id, holder (a task id).
+`task_running_out`
+    An attempt's ``time_to_run_seconds`` are nearly up; sent in a thread of the process that runs
+    it, in time for ``sender.touch()``.
+    Arguments: sender (the task), task_id, attempt, seconds_left.
 `worker_declared`
     The sweeper declared a worker dead; sent by whoever sweeps.
     Arguments: sender (the worker's id), cause ("lapsed" or "connection").
@@ -33,6 +37,7 @@ __all__ = [
     "task_buried",
     "task_fenced",
     "task_lost",
+    "task_running_out",
     "task_skipped",
     "worker_declared",
 ]
@@ -41,5 +46,8 @@ task_fenced = Signal(name="task_fenced", providing_args={"task_id", "attempt", "
 task_lost = Signal(name="task_lost", providing_args={"task_id", "attempt", "losses", "cause"})
 task_buried = Signal(name="task_buried", providing_args={"task_id", "reason"})
 task_skipped = Signal(name="task_skipped", providing_args={"task_id", "holder"})
+task_running_out = Signal(
+    name="task_running_out", providing_args={"task_id", "attempt", "seconds_left"}
+)
 worker_declared = Signal(name="worker_declared", providing_args={"cause"})
 pass_finished = Signal(name="pass_finished", providing_args={"report"})

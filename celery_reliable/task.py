@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,12 @@ from celery import Celery
 from celery import Task as CeleryTask
 
 from celery_reliable import publisher, worker
+from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.execution import around
+from celery_reliable.guarding import guarded
 from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
+from celery_reliable.model import Reply
 from celery_reliable.process import running
 
 if TYPE_CHECKING:
@@ -163,6 +167,44 @@ class ReliableTask(Base):
         if current is not None and current.claim.task_id == self.request.id:
             return current.claim.attempt
         return 1
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until this attempt counts as stuck; None without `time_to_run_seconds`.
+
+        By this host's clock: the ledger's own may be a network's delay ahead.
+        """
+        current = running.get()
+        if current is None or current.deadline is None:
+            return None
+        return max(0.0, current.deadline - time.monotonic())
+
+    def touch(self) -> bool:
+        """Show that this attempt is not stuck: its `time_to_run_seconds` start anew.
+
+        Returns False when the attempt is no longer current (it was taken, and somebody else runs
+        the task): then stop, as nothing of it will count.  True in eager and direct calls, and
+        without a time to run.  Raises LedgerUnavailable when the ledger does not answer.
+        """
+        current = running.get()
+        if current is None or not self.time_to_run_seconds:
+            return True
+        touched_at = time.monotonic()
+        answer = reliable_of(self.app).ledger.touch(
+            current.claim, time_to_run_ms=int(self.time_to_run_seconds * 1000)
+        )
+        if answer.reply is not Reply.TOUCHED:
+            return False
+        current.deadline = touched_at + self.time_to_run_seconds
+        return True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Every task's body is followed by the question whether its attempt still counts: before
+        # Celery publishes callbacks and stores a result.
+        body = cls.__dict__.get("run")
+        if body is not None:
+            cls.run = guarded(body)
 
     def on_replace(self, sig: Any) -> Any:
         """Note that a canvas takes this task's id over, then let Celery replace it."""

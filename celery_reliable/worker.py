@@ -14,13 +14,15 @@ from typing import Any
 from billiard import get_start_method
 from celery import Celery, bootsteps
 from celery.signals import worker_shutdown, worker_shutting_down
+from celery.utils.functional import maybe_list
 from celery.worker import state
+from celery.worker.control import Panel
 
 from celery_reliable import transport
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
-from celery_reliable.model import Claim, Reason, Reply
+from celery_reliable.model import Claim, Reason, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
@@ -228,6 +230,26 @@ class WorkerStep(bootsteps.StartStopStep):
         )
 
 
+def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, after which the ledger forgets what nobody runs.
+
+    A parked task's revocation cannot be left to workers' memory: it would not outlive them.
+    """
+    answer = _celery_revoke(state_, task_id, *args, **kwargs)
+    reliable = reliable_of(state_.app)
+    for one in set(maybe_list(task_id) or []):
+        try:
+            record = reliable.ledger.find(one, patience_seconds=1.0)
+            if record is not None and record.state in (State.PARKED, State.QUEUED):
+                reliable.ledger.cancel(one, patience_seconds=1.0)
+        except ReliableError as exc:
+            logger.warning("revocation_not_recorded id=%s error=%s", one, exc)
+    return answer
+
+
+_celery_revoke = Panel.data["revoke"]
+
+
 class ConsumerStep(bootsteps.StartStopStep):
     """What the main loop does for us, registered anew with every connection."""
 
@@ -235,6 +257,7 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def start(self, c: Any) -> None:
         """Begin to show that the loop turns, to look for dead children, and at the room."""
+        Panel.data["revoke"] = _revoke
         step: WorkerStep = c.controller.reliable
         step.turned_at = time.monotonic()
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))

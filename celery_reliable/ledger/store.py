@@ -140,6 +140,17 @@ class Ledger(Reads):
             patience_seconds,
         )
 
+    def touch(
+        self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None
+    ) -> Answer:
+        """Start the attempt's time to run anew."""
+        return self._caller.call(
+            "touch",
+            [self.keys.record(claim.task_id), self.keys.due],
+            [claim.task_id, claim.attempt, time_to_run_ms],
+            patience_seconds,
+        )
+
     def settle(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
         """Report that the attempt has an outcome which Celery has stored."""
         return self._caller.call(

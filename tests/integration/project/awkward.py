@@ -8,7 +8,7 @@ from typing import Any
 
 from celery.exceptions import Ignore, Reject
 
-from celery_reliable import ReliableTask
+from celery_reliable import ReliableTask, signals
 
 __all__ = ["add_tasks"]
 
@@ -97,6 +97,27 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             if run.number == 1:
                 os.kill(os.getpid(), 9)
         return f"{what}"
+
+    @task(base=ReliableTask, time_to_run_seconds=2)
+    def stuck_once(self: Any) -> str:
+        with to.effects.run(self) as run:
+            if run.number == 1:
+                time.sleep(60)
+        return f"run {run.number}"
+
+    @task(base=ReliableTask, time_to_run_seconds=2)
+    def touching(self: Any, seconds: float) -> str:
+        with to.effects.run(self):
+            time.sleep(seconds)
+            assert self.seconds_left is not None
+        return "touched"
+
+    def on_running_out(sender: Any, seconds_left: float, **_: Any) -> None:
+        if sender.name == "project.touching":
+            sender.app.effects.client.rpush("warned", seconds_left)
+            assert sender.touch()
+
+    signals.task_running_out.connect(on_running_out, weak=False)
 
     @task(base=ReliableTask)
     def unstorable(self: Any) -> Any:

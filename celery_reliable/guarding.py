@@ -1,0 +1,136 @@
+"""Before an outcome leaves the process: does the attempt still count?
+
+A worker that was frozen or cut off for longer than its lease may have been declared dead, and
+its tasks run elsewhere.  Its children then publish no callbacks and store no result.  While the
+lease is fresh the answer is known without asking: the main process shares the deadline in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+
+from celery.exceptions import Ignore, Retry
+
+from celery_reliable import signals
+from celery_reliable.application import reliable_of
+from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.model import State
+from celery_reliable.process import RunningAttempt, current_worker, running
+
+__all__ = ["guarded", "time_to_run"]
+
+logger = logging.getLogger(__name__)
+
+#: The warning comes with a quarter of the time left, and at most so many seconds before the end.
+_LONGEST_NOTICE_SECONDS = 30.0
+#: How often it is looked whether somebody touched after the warning.
+_LOOK_SECONDS = 0.25
+
+
+def guarded(body: Any) -> Any:
+    """Return a task's ``run`` that ends with Ignore when its attempt no longer counts."""
+    function = body.__func__ if isinstance(body, staticmethod) else body
+    if getattr(function, "_is_guarded", False):
+        return body
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        except Retry:
+            # It has published itself; that was compared with the ledger.
+            raise
+        except Exception as exc:
+            _raise_if_taken(exc)
+            raise
+        _raise_if_taken(None)
+        return result
+
+    run._is_guarded = True  # type: ignore[attr-defined]
+    return staticmethod(run) if isinstance(body, staticmethod) else run
+
+
+def _raise_if_taken(cause: Exception | None) -> None:
+    attempt = running.get()
+    worker = current_worker()
+    if attempt is None or attempt.is_closed or worker is None:
+        return
+    if time.monotonic() < worker.lease_until:
+        return
+    from celery import current_task
+
+    claim = attempt.claim
+    ledger = reliable_of(current_task.app).ledger
+    record = ledger.find(claim.task_id, patience_seconds=FOREVER)
+    if (
+        record is not None
+        and record.state is State.RUNNING
+        and record.attempt == claim.attempt
+        and record.token == claim.token
+    ):
+        return
+    state = "gone" if record is None else record.state.value
+    logger.warning("task_fenced id=%s attempt=%d state=%s", claim.task_id, claim.attempt, state)
+    signals.task_fenced.send(
+        sender=current_task, task_id=claim.task_id, attempt=claim.attempt, state=state
+    )
+    attempt.is_closed = True
+    raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
+
+
+@contextmanager
+def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
+    """Warn in time while the body runs; the ledger ends the attempt by itself."""
+    seconds = task.time_to_run_seconds
+    if not seconds:
+        yield
+        return
+    attempt.deadline = time.monotonic() + seconds
+    notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
+    done = threading.Event()
+    context = copy_context()
+
+    def watch() -> None:
+        warned: float | None = None
+        while True:
+            # A touch moves the deadline; the next warning comes before the new one.
+            deadline = attempt.deadline or 0.0
+            left = deadline - time.monotonic()
+            if left <= notice and warned != deadline:
+                warned = deadline
+                context.run(_warn, task, attempt, left)
+            if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
+                return
+
+    watcher = threading.Thread(target=watch, name="celery-reliable-time-to-run", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _warn(task: Any, attempt: RunningAttempt, left: float) -> None:
+    claim = attempt.claim
+    logger.warning(
+        "task_running_out name=%s id=%s attempt=%d seconds_left=%.1f",
+        task.name,
+        claim.task_id,
+        claim.attempt,
+        left,
+    )
+    signals.task_running_out.send(
+        sender=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+    )
+    try:
+        with task.app.events.default_dispatcher() as dispatcher:
+            dispatcher.send("task-running-out", uuid=claim.task_id, seconds_left=left)
+    except Exception as exc:
+        logger.info("event_not_sent event=task-running-out error=%r", exc)

@@ -1,0 +1,28 @@
+"""An attempt shows that it is not stuck."""
+
+from __future__ import annotations
+
+from celery_reliable.model import Cause, Reply
+from tests.ledger.scene import LOOK_MS, Scene
+
+
+def test_a_touch_moves_the_time_at_which_somebody_looks(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+
+    assert scene.ledger.touch(claim, time_to_run_ms=0).reply is Reply.TOUCHED
+    assert scene.overdue_ids() == ["task"]
+    assert scene.ledger.touch(claim, time_to_run_ms=LOOK_MS).reply is Reply.TOUCHED
+    assert scene.overdue_ids() == []
+
+
+def test_an_attempt_that_is_not_current_moves_nothing(scene: Scene) -> None:
+    message = scene.publish()
+    late = scene.claim(message)
+    scene.ledger.lose(late, Cause.STUCK, max_losses=3, due_in_ms=LOOK_MS)
+    current = scene.claim(message)
+
+    assert scene.ledger.touch(late, time_to_run_ms=0).reply is Reply.FENCED
+    assert scene.overdue_ids() == []
+    scene.ledger.settle(current)
+    assert scene.ledger.touch(current, time_to_run_ms=0).reply is Reply.GONE
+    assert scene.overdue_ids() == []
