@@ -1,0 +1,360 @@
+"""Publishers, workers, zombies, operators and sweepers, acting in any order on a real server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TypeVar
+
+import redis
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+)
+
+from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Claim, Reason, Reply, State, TaskRef
+from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
+
+T = TypeVar("T")
+
+IDS = ("a", "b")
+MAX_LOSSES = 1
+
+#: Mostly the latest, which makes stories and not only noise, and else anything from before.
+PICKS = st.one_of(st.just(0), st.integers(0, 9))
+#: Mostly one task, so that what happens happens to the same one.
+TASK_IDS = st.sampled_from(["a", "a", "a", "b"])
+#: A call whose reply was lost is sent again.
+TIMES = st.sampled_from([1, 1, 2])
+DUE_MS = st.sampled_from([0, LOOK_MS])
+
+#: What is done with messages and attempts, the commonest more often.
+STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
+STEPS += ["retry", "replace", "release", "bury", "replay", "replay"]
+
+#: Answers by which an attempt hears that it is over, and the state of its task from then on.
+ENDINGS = {
+    Reply.SETTLED: ABSENT,
+    Reply.RECORDED: "queued",
+    Reply.WAITING: "waiting",
+    Reply.QUEUED: "queued",
+    Reply.RELEASED: "queued",
+    Reply.BURIED: "dead",
+}
+
+
+class World(RuleBasedStateMachine):
+    """What each actor was told, and what must follow from it: a second, plain account of the truth.
+
+    Messages stay in `messages` when they were delivered, so that each can come again at any time;
+    claims stay in `claims` when they are over, so that every attempt can report late.
+    """
+
+    def __init__(self, ledger: Ledger, client: redis.Redis) -> None:
+        super().__init__()
+        client.flushdb()
+        self.scene = Scene(ledger, client)
+        self.ledger = ledger
+        self.numbers = count(1)
+        # The first record of all names the generation.
+        self.scene.publish("first")
+        ledger.cancel("first")
+        self.workers = ["worker of old", "another of old"]
+        for worker in self.workers:
+            self.scene.start_worker(worker)
+        self.messages: list[Published] = []
+        self.claims: list[Claim] = []
+        self.dead_workers: set[str] = set()
+        self.states = dict.fromkeys(IDS, ABSENT)
+        self.running: dict[str, Claim] = {}
+        self.attempts: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
+        self.settled: set[Claim] = set()
+
+    # One rule for what happens most: hypothesis leaves some rules out of each of its stories.
+    @rule(
+        do=st.sampled_from(STEPS),
+        task_id=TASK_IDS,
+        pick=PICKS,
+        times=TIMES,
+        due_in_ms=DUE_MS,
+        flag=st.booleans(),
+    )
+    def act(self, do: str, task_id: str, pick: int, times: int, due_in_ms: int, flag: bool) -> None:
+        """Publish, deliver, sweep, replay, or have an attempt report its end, in time or late."""
+        messages = [message for message in self.messages if message.task.id == task_id]
+        claims = [claim for claim in self.claims if claim.task_id == task_id]
+        if do == "sweep":
+            self._sweep()
+        elif do == "replay":
+            self._replay(task_id, times)
+        elif do == "publish" or not messages:
+            self._publish(task_id, due_in_ms, flag, times)
+        elif do == "deliver" or not claims:
+            self._deliver(_pick(messages, pick), self.workers[flag], times)
+        else:
+            self._end_attempt(_pick(claims, pick), do, times, due_in_ms, flag)
+
+    def _end_attempt(self, claim: Claim, how: str, times: int, due_in_ms: int, flag: bool) -> None:
+        if how == "retry":
+            self._retry(claim, due_in_ms, is_parked=flag, times=times)
+        elif how == "settle":
+            self._settle(claim, times)
+        elif how == "lose":
+            self._lose(claim, times, is_taken=flag)
+        else:
+            ends: dict[str, Callable[[Claim], Answer]] = {
+                "replace": lambda one: self.ledger.replace(one, due_in_ms=due_in_ms),
+                "release": lambda one: self.ledger.release(one, due_in_ms=due_in_ms),
+                "bury": self.scene.bury,
+            }
+            self._try_to_end(claim, times, ends[how])
+
+    @rule(task_id=TASK_IDS)
+    def deliver_foreign(self, task_id: str) -> None:
+        self._deliver(self.scene.foreign(task_id), self.workers[0], 1)
+
+    @precondition(lambda self: self.messages and self.dead_workers)
+    @rule(pick=PICKS, worker=PICKS)
+    def deliver_to_zombie(self, pick: int, worker: int) -> None:
+        zombie = _pick(sorted(self.dead_workers), worker)
+        answer = self.scene.ask(_pick(self.messages, pick), zombie, content="as delivered")
+        assert answer.reply in (Reply.NO_LEASE, Reply.HELD, Reply.DEAD)
+
+    # Operators.
+
+    @precondition(lambda self: self.messages)
+    @rule(pick=PICKS, how=st.sampled_from(["withdraw", "cancel", "expire", "discard"]))
+    def end_unrun(self, pick: int, how: str) -> None:
+        """One rule for all, since they end stories."""
+        message = _pick(self.messages, pick)
+        task_id = message.task.id
+        state = self.states[task_id]
+        ends: dict[str, tuple[Callable[[], Answer], Reply, tuple[str, ...]]] = {
+            "withdraw": (
+                lambda: self.ledger.withdraw(task_id, message.epoch),
+                Reply.WITHDRAWN,
+                ("queued", "parked"),
+            ),
+            "cancel": (
+                lambda: self.ledger.cancel(task_id),
+                Reply.CANCELLED,
+                ("queued", "parked", "waiting"),
+            ),
+            "expire": (
+                lambda: self.ledger.cancel(task_id, epoch=message.epoch),
+                Reply.CANCELLED,
+                ("queued", "parked") if message.epoch else ("queued", "parked", "waiting"),
+            ),
+            "discard": (lambda: self.ledger.discard(task_id), Reply.DISCARDED, ("dead",)),
+        }
+        call, reply, states = ends[how]
+        if call().reply is reply:
+            assert state in states
+            assert how != "withdraw" or self.attempts[task_id] == 0
+            self._end(task_id)
+        else:
+            assert how not in ("cancel", "discard") or state not in states
+
+    @rule(task_id=TASK_IDS)
+    def bury_message(self, task_id: str) -> None:
+        answer = self.ledger.bury_message(
+            task_id, Reason.UNPROCESSABLE, exception="", traceback="", message="raw", name="?"
+        )
+        if self.states[task_id] in (ABSENT, "queued"):
+            assert answer.reply is Reply.BURIED
+            self.states[task_id] = "dead"
+
+    @rule(pick=PICKS)
+    def kill_worker(self, pick: int) -> None:
+        """A worker is declared dead, what it ran is lost, and another takes its place."""
+        worker = _pick(self.workers, pick)
+        self.scene.kill_worker(worker)
+        self.dead_workers.add(worker)
+        self.workers.remove(worker)
+        for claim, _ in self.ledger.workers.claims(worker).values():
+            assert self._is_current(claim)
+            self._lose(claim, times=1, is_taken=True)
+        assert self.ledger.workers.deregister(worker, in_room=0)
+        self.workers.append(f"worker {next(self.numbers)}")
+        self.scene.start_worker(self.workers[-1])
+
+    # What must hold all the time.
+
+    @invariant()
+    def the_ledger_says_what_its_answers_said(self) -> None:
+        for task_id in IDS:
+            record = self.ledger.find(task_id)
+            assert (record.state.value if record else ABSENT) == self.states[task_id]
+            if record is None:
+                continue
+            assert record.attempt == self.attempts[task_id]
+            assert record.losses == self.losses[task_id] <= MAX_LOSSES + 1
+            if claim := self.running.get(task_id):
+                assert (record.owner, record.token) == (claim.worker, claim.token)
+
+    @invariant()
+    def every_index_follows_from_the_records(self) -> None:
+        assert self.scene.index_faults() == []
+
+    # How it is done.
+
+    def _message(self, task_id: str, attempt: int) -> Published:
+        number = next(self.numbers)
+        # Every second publication has a time to run.
+        task = TaskRef(task_id, "app.work", time_to_run_ms=number % 2 * LOOK_MS)
+        return Published(task, f"{attempt}-{number}", self.ledger.generation)
+
+    def _repeat(self, times: int, call: Callable[[], Answer]) -> Answer:
+        """Call, and call again; the answers must be the same."""
+        first = call()
+        for _ in range(times - 1):
+            assert call() == first
+        return first
+
+    def _is_current(self, claim: Claim) -> bool:
+        current = self.running.get(claim.task_id)
+        return current is not None and current.token == claim.token
+
+    def _published(self, task_id: str, message: Published, state: State) -> None:
+        self.messages.append(message)
+        self.states[task_id] = state.value
+
+    def _deliver(self, message: Published, worker: str, times: int) -> None:
+        task_id = message.task.id
+        token = f"turn {next(self.numbers)}"
+        answer = self._repeat(
+            times, lambda: self.scene.ask(message, worker, token=token, content="as delivered")
+        )
+        if answer.reply is not Reply.CLAIMED:
+            assert self.states[task_id] != "queued" or answer.reply is Reply.STALE
+            assert (answer.reply is Reply.ENDED) <= (self.states[task_id] == ABSENT)
+            return
+        if self.states[task_id] == ABSENT:
+            # A foreign message was recorded by this claim, and may come again like any other.
+            self.messages.append(message)
+        else:
+            assert self.states[task_id] == "queued"
+        assert task_id not in self.running, "two attempts at once"
+        self.attempts[task_id] += 1
+        attempt, losses = answer.values
+        assert attempt == self.attempts[task_id]
+        claim = Claim(task_id, attempt, worker, token, losses)
+        self.claims.append(claim)
+        self.running[task_id] = claim
+        self.states[task_id] = "running"
+
+    def _publish(self, task_id: str, due_in_ms: int, is_parked: bool, times: int) -> None:
+        message = self._message(task_id, 0)
+        state = State.PARKED if is_parked else State.QUEUED
+        due_in_ms = 0 if is_parked else due_in_ms
+        answer = self._repeat(
+            times,
+            lambda: self.scene.record(
+                message.task, message.epoch, state=state, due_in_ms=due_in_ms
+            ),
+        )
+        if self.states[task_id] not in (ABSENT, "waiting"):
+            assert answer.reply is Reply.EXISTS
+            return
+        assert answer.reply is Reply.RECORDED
+        self._published(task_id, message, state)
+
+    def _retry(self, claim: Claim, due_in_ms: int, is_parked: bool, times: int) -> None:
+        message = self._message(claim.task_id, claim.attempt)
+        state = State.PARKED if is_parked else State.QUEUED
+        due_in_ms = 0 if is_parked else due_in_ms
+        answer = self._repeat(
+            times,
+            lambda: self.scene.record(
+                message.task, message.epoch, state=state, due_in_ms=due_in_ms, claim=claim
+            ),
+        )
+        if self._is_current(claim):
+            assert answer.reply is Reply.RECORDED
+            del self.running[claim.task_id]
+            self._published(claim.task_id, message, state)
+        else:
+            assert answer.reply is Reply.FENCED
+
+    def _settle(self, claim: Claim, times: int) -> None:
+        answer = self.ledger.settle(claim)
+        if self._is_current(claim):
+            assert answer.reply is Reply.SETTLED
+            assert claim not in self.settled
+            self.settled.add(claim)
+            self._over(claim, answer)
+        else:
+            assert answer.reply in (Reply.FENCED, Reply.GONE)
+        if times == 2:
+            assert self.ledger.settle(claim).reply is not Reply.SETTLED
+
+    def _replay(self, task_id: str, times: int) -> None:
+        message = self._message(task_id, self.attempts[task_id])
+        answer = self._repeat(
+            times,
+            lambda: self.ledger.replay(
+                task_id, epoch=message.epoch, message="replayed", due_in_ms=0
+            ),
+        )
+        assert (answer.reply is Reply.REPLAYED) is (self.states[task_id] == "dead")
+        if answer.reply is Reply.REPLAYED:
+            self.losses[task_id] = 0
+            self._published(task_id, message, State.QUEUED)
+
+    def _sweep(self) -> None:
+        for due in self.ledger.due(10)[1]:
+            state = self.states[due.task_id]
+            letter = self.ledger.dead_letter(due.task_id)
+            if letter is not None:
+                assert self.ledger.announced(due.task_id, letter.buried_ms).reply is Reply.ANNOUNCED
+            elif state in ("queued", "parked"):
+                answer = self.ledger.resend(due, due_in_ms=LOOK_MS)
+                assert answer.reply is Reply.SEND
+                self.states[due.task_id] = "queued"
+                assert self.ledger.resend(due, due_in_ms=LOOK_MS).reply is Reply.CHANGED
+            else:
+                assert self.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+
+    def _lose(self, claim: Claim, times: int, is_taken: bool) -> None:
+        is_current = self._is_current(claim)
+        self._try_to_end(
+            claim,
+            times,
+            lambda one: self.scene.lose(one, max_losses=MAX_LOSSES, is_taken=is_taken),
+        )
+        if is_current:
+            self.losses[claim.task_id] += 1
+            is_spent = self.losses[claim.task_id] > MAX_LOSSES
+            assert (self.states[claim.task_id] == "dead") is is_spent
+
+    def _try_to_end(self, claim: Claim, times: int, end: Callable[[Claim], Answer]) -> None:
+        """End an attempt, or one that is over: then nothing at all may change."""
+        if self._is_current(claim):
+            self._over(claim, self._repeat(times, lambda: end(claim)))
+            return
+        before = self.scene.snapshot()
+        self._repeat(times, lambda: end(claim))
+        assert self.scene.snapshot() == before
+
+    def _over(self, claim: Claim, answer: Answer) -> None:
+        del self.running[claim.task_id]
+        self.states[claim.task_id] = ENDINGS[answer.reply]
+        if answer.reply is Reply.SETTLED:
+            self._end(claim.task_id)
+
+    def _end(self, task_id: str) -> None:
+        """The record is gone: whoever publishes the id again begins anew."""
+        self.states[task_id] = ABSENT
+        self.attempts[task_id] = self.losses[task_id] = 0
+
+
+def _pick(items: Sequence[T], number: int) -> T:
+    """The latest first."""
+    return items[-1 - number % len(items)]
