@@ -147,7 +147,7 @@ class Ledger(Reads):
         return self._caller.call(
             "touch",
             [self.keys.record(claim.task_id), self.keys.due],
-            [claim.task_id, claim.attempt, time_to_run_ms],
+            [claim.task_id, claim.attempt, time_to_run_ms, claim.token],
             patience_seconds,
         )
 

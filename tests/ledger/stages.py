@@ -137,6 +137,9 @@ class Steps:
         """A message of this id without our header is delivered."""
         return self._scene.ask(self._scene.foreign(), token="foreign", content="as delivered")
 
+    def touch(self) -> Answer:
+        return self._ledger.touch(self._mine, time_to_run_ms=LOOK_MS)
+
     def settle(self) -> Answer:
         return self._ledger.settle(self._mine)
 

@@ -29,6 +29,7 @@ def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene)
     before = scene.snapshot()
 
     replies = {
+        scene.ledger.touch(zombie, time_to_run_ms=0).reply,
         scene.ledger.settle(zombie).reply,
         scene.ledger.replace(zombie, due_in_ms=0).reply,
         scene.ledger.release(zombie, due_in_ms=0).reply,

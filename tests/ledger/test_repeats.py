@@ -24,7 +24,13 @@ SECOND_REPLY = {
 }
 
 
-@pytest.mark.parametrize(("step", "stage"), MOVES)
+# Each is a sign of life of its own: the time to run begins with the latest.
+NEVER_REPEATED = ("touch",)
+
+
+@pytest.mark.parametrize(
+    ("step", "stage"), [move for move in MOVES if move.values[0] not in NEVER_REPEATED]
+)
 def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, stage: str) -> None:
     steps = Steps(scene, STAGES[stage](scene))
 
