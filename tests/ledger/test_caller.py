@@ -110,13 +110,13 @@ def test_what_is_asked_with_no_patience_is_sent_once(far: Scene, proxy: RedisPro
 
 
 def test_an_outage_shorter_than_the_patience_is_waited_for(
-    far: Scene, redis_server: RedisServer
+    restartable: Scene, redis_server: RedisServer
 ) -> None:
-    message = far.publish()
+    message = restartable.publish()
     redis_server.stop()
 
     with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(far.claim, message)
+        claim = pool.submit(restartable.claim, message)
         redis_server.start()
 
     assert claim.result().attempt == 1
