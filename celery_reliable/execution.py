@@ -15,17 +15,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
 from celery import states
 from celery.app.task import Context
-from celery.app.trace import TraceInfo, build_tracer, trace_ok_t
+from celery.app.trace import trace_ok_t
 from celery.exceptions import Ignore, Reject
 from kombu.serialization import dumps as serialize
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
 from celery_reliable.envelope import HEADER, Envelope, Stamp
-from celery_reliable.exceptions import LedgerUnavailable, ObjectBusy, ObjectIdError
+from celery_reliable.exceptions import (
+    LedgerRefused,
+    LedgerUnavailable,
+    ObjectBusy,
+    ObjectIdError,
+)
 from celery_reliable.guarding import time_to_run
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
@@ -36,8 +41,6 @@ from celery_reliable.publisher import task_ref
 __all__ = ["DELIVERY", "MESSAGE", "around"]
 
 logger = logging.getLogger(__name__)
-
-Tracer = Callable[..., trace_ok_t]
 
 #: Where the main process puts what the child needs to know: properties are not copied to retries,
 #: headers are.
@@ -78,7 +81,6 @@ class _Execution:
         self.request = request
         self.reliable = reliable_of(task.app)
         self.ledger = self.reliable.ledger
-        self._is_interrupted = False
 
     def run(self) -> trace_ok_t:
         """Run the attempt, or end the delivery without one."""
@@ -88,7 +90,7 @@ class _Execution:
             return self.tracer(self.id, self.args, self.kwargs, self.request)
         try:
             answer, claim = self._claim()
-        except LedgerUnavailable as exc:
+        except (LedgerUnavailable, LedgerRefused) as exc:
             return self._unprotected(exc)
         if claim is None:
             return self._without_attempt(answer)
@@ -96,6 +98,10 @@ class _Execution:
         token = running.set(attempt)
         try:
             return self._attempted(attempt)
+        except Exception as exc:
+            # Whatever we did wrong around the body must not fail the task and acknowledge it.
+            logger.exception("attempt_failed_outside_body name=%s id=%s", self.task.name, self.id)
+            return self._no_outcome(attempt, exc)
         finally:
             running.reset(token)
 
@@ -191,7 +197,7 @@ class _Execution:
             delivery.get("routing_key") or "",
         )
 
-    def _unprotected(self, exc: LedgerUnavailable) -> trace_ok_t:
+    def _unprotected(self, exc: Exception) -> trace_ok_t:
         """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
         logger.error("task_unprotected name=%s id=%s error=%s", self.task.name, self.id, exc)
         result = self.tracer(self.id, self.args, self.kwargs, self.request)
@@ -209,8 +215,8 @@ class _Execution:
         )
         if answer.reply is Reply.NO_LEASE:
             # Not acknowledged: what this worker held belongs to the sweeper now.
-            return _ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
-        return _ended(Ignore(f"not run: {answer.reply.value}"), states.IGNORED)
+            return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
+        return ended(Ignore(f"not run: {answer.reply.value}"), states.IGNORED)
 
     # -- the attempt
 
@@ -218,36 +224,37 @@ class _Execution:
         try:
             key = self._object_key()
         except ObjectIdError as exc:
-            return self._conclude(attempt, self._instead(_raising(exc)))
+            return self._conclude(attempt, self._instead(raising(exc)))
         if key is None:
-            return self._traced(attempt)
-        locks = self.reliable.locks
-        holder = locks.take(key, attempt.claim, patience_seconds=FOREVER)
+            return self._traced(attempt, None)
+        holder = self.reliable.locks.take(key, attempt.claim, patience_seconds=FOREVER)
         if holder is not None:
             return self._conflict(attempt, holder)
-        try:
-            return self._traced(attempt)
-        finally:
-            # An interrupted task will be queued again and walk back into its own lock.
-            if not self._is_interrupted:
-                locks.free(key, attempt.claim, patience_seconds=FOREVER)
+        return self._traced(attempt, key)
 
-    def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _traced(self, attempt: RunningAttempt, key: str | None) -> trace_ok_t:
         try:
             with time_to_run(self.task, attempt):
                 result = self.tracer(self.id, self.args, self.kwargs, self.request)
         except (SystemExit, KeyboardInterrupt, GeneratorExit):
             # The worker is being stopped or this task was terminated; the main process says how it
-            # ends.
-            self._is_interrupted = True
+            # ends.  Queued again, the task walks back into its own lock.
             raise
         except BaseException as exc:
             # Celery could not store an outcome: the attempt ends without one.
+            self._free(key, attempt)
             logger.warning(
                 "outcome_not_stored name=%s id=%s error=%r", self.task.name, self.id, exc
             )
             return self._no_outcome(attempt, exc)
+        # Before the record goes: a lock that outlived its record would stay until somebody else
+        # wants the object.
+        self._free(key, attempt)
         return self._conclude(attempt, result)
+
+    def _free(self, key: str | None, attempt: RunningAttempt) -> None:
+        if key is not None:
+            self.reliable.locks.free(key, attempt.claim, patience_seconds=FOREVER)
 
     def _object_key(self) -> str | None:
         spec = self.task.object_id
@@ -280,7 +287,7 @@ class _Execution:
             answer = self.ledger.bury(
                 claim,
                 reason,
-                exception=_one_line(retval),
+                exception=one_line(retval),
                 traceback=str(getattr(result.retval, "traceback", "") or ""),
                 patience_seconds=FOREVER,
             )
@@ -290,7 +297,11 @@ class _Execution:
                 )
         else:
             answer = self.ledger.settle(claim, patience_seconds=FOREVER)
-        if answer.reply is Reply.FENCED or (answer.reply is Reply.GONE and not answer.is_repeated):
+        is_refused = answer.reply is Reply.FENCED or (
+            answer.reply is Reply.GONE and not answer.is_repeated
+        )
+        # A canvas that was quicker than its host has taken the id over already.
+        if is_refused and not attempt.is_replaced:
             self._fenced(claim, answer)
         return result
 
@@ -310,7 +321,7 @@ class _Execution:
     def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> trace_ok_t:
         config = self.reliable.config
         if attempt.is_closed:
-            return _ended(Ignore("closed by its own publication"), states.IGNORED)
+            return ended(Ignore("closed by its own publication"), states.IGNORED)
         answer = self.ledger.lose(
             attempt.claim,
             Cause.NO_OUTCOME,
@@ -326,8 +337,8 @@ class _Execution:
                 losses=int(answer.values[0]),
                 cause=Cause.NO_OUTCOME.value,
             )
-            return _ended(Reject(f"no outcome was stored: {exc!r}", requeue=True), states.REJECTED)
-        return _ended(Ignore(f"no outcome was stored: {exc!r}"), states.IGNORED)
+            return ended(Reject(f"no outcome was stored: {exc!r}", requeue=True), states.REJECTED)
+        return ended(Ignore(f"no outcome was stored: {exc!r}"), states.IGNORED)
 
     # -- the object is another task's
 
@@ -346,75 +357,43 @@ class _Execution:
                 "(on_conflict='fail').",
                 holder=holder,
             )
-            return self._conclude(attempt, self._instead(_raising(error)))
+            return self._conclude(attempt, self._instead(raising(error)))
         if how == "retry":
             return self._retry_conflict(attempt)
         signals.task_skipped.send(sender=self.task, task_id=self.id, holder=holder)
         request = self.request
         if any(request.get(key) for key in ("chord", "chain", "callbacks", "group")):
             # A canvas waits for a result of every member.
-            return self._conclude(attempt, self._instead(_nothing))
+            return self._conclude(attempt, self._instead(nothing))
         return self._conclude(
-            attempt, _ended(Ignore(f"skipped: {holder} holds the object"), states.IGNORED)
+            attempt, ended(Ignore(f"skipped: {holder} holds the object"), states.IGNORED)
         )
 
     def _retry_conflict(self, attempt: RunningAttempt) -> trace_ok_t:
         """Publish the same task again, later; neither retries nor losses are spent."""
         wait = min(0.5 * 2 ** min(attempt.claim.attempt, 6), _LONGEST_CONFLICT_WAIT_SECONDS)
         context = Context(self.request, args=self.args, kwargs=self.kwargs, called_directly=False)
-        self.task.signature_from_request(
+        publication = self.task.signature_from_request(
             context,
             self.args,
             self.kwargs,
             countdown=wait * random.uniform(0.5, 1.0),
             retries=context.retries,
-        ).apply_async()
+        )
+        try:
+            publication.apply_async()
+        except Exception as exc:
+            logger.warning("conflict_not_published id=%s error=%r", self.id, exc)
+            answer = self.ledger.release(
+                attempt.claim,
+                due_in_ms=self.reliable.config.queued_ms,
+                patience_seconds=FOREVER,
+            )
+            if answer.reply is Reply.RELEASED:
+                return ended(Reject(f"not published again: {exc!r}", requeue=True), states.REJECTED)
         return self._conclude(
-            attempt, _ended(Ignore("the object is held: published again"), states.IGNORED)
+            attempt, ended(Ignore("the object is held: published again"), states.IGNORED)
         )
 
     def _instead(self, body: Callable[..., Any]) -> trace_ok_t:
-        """Trace *body* in place of the task's own, without the user's hooks."""
-        cls = type(self.task)
-        quiet = {
-            name: (lambda *a, **k: None) for name in ("before_start", "on_success", "after_return")
-        }
-        members = {
-            "run": staticmethod(body),
-            "__call__": staticmethod(body),
-            "__trace__": None,
-            **quiet,
-        }
-        twin = type(cls.__name__, (cls,), members)()
-        tracer = build_tracer(
-            self.task.name,
-            twin,
-            self.task.app.loader,
-            self.request.get("hostname"),
-            app=self.task.app,
-        )
-        result: trace_ok_t = tracer(self.id, self.args, self.kwargs, self.request)
-        return result
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """The body of a member that was skipped."""
-
-
-def _raising(error: Exception) -> Callable[..., Any]:
-    def body(*args: Any, **kwargs: Any) -> Any:
-        raise error
-
-    return body
-
-
-def _one_line(error: object) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
-
-
-def _ended(error: Exception, state: str) -> trace_ok_t:
-    """Return what Celery's tracer returns when a body raises *error*."""
-    try:
-        raise error
-    except Exception as exc:
-        return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)
+        return instead(self.task, body)(self.id, self.args, self.kwargs, self.request)

@@ -62,7 +62,9 @@ def _raise_if_taken(cause: Exception | None) -> None:
     worker = current_worker()
     if attempt is None or attempt.is_closed or worker is None:
         return
-    if time.monotonic() < worker.lease_until:
+    # A fresh lease is an answer for those claims only that were made under it: a worker that was
+    # declared dead registers anew, while its old attempts may still run.
+    if attempt.claim.worker == worker.id and time.monotonic() < worker.lease_until:
         return
     from celery import current_task
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timezone
 from typing import Any
 
 from celery import Celery
 from celery import states as celery_states
 from celery.app.task import Context
-from celery.exceptions import BackendError
 from kombu.compression import decompress
 from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
@@ -16,6 +16,8 @@ from kombu.serialization import prepare_accept_content
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, Reason, Record, Reply, SweepReport
 
@@ -32,14 +34,24 @@ class Losses:
         self.config = reliable_of(app).config
         self.ledger = ledger
 
-    def lose(self, claim: Claim, cause: Cause, report: SweepReport, *, has_message: bool) -> bool:
-        """Count a loss; True when the task is queued again."""
+    def lose(
+        self,
+        claim: Claim,
+        cause: Cause,
+        report: SweepReport,
+        *,
+        has_message: bool,
+        due_ms: str = "",
+    ) -> int:
+        """Count a loss; return how many the task has when it is queued again, else 0.
+
+        *due_ms*: only if that is still when it is due.
+        """
         record = self.ledger.find(claim.task_id)
-        if record is None or record.attempt != claim.attempt:
-            return False
-        if self._has_succeeded(record):
+        is_current = record is not None and record.token == claim.token
+        if record is not None and is_current and not due_ms and self.has_succeeded(record):
             self.ledger.settle(claim)
-            return False
+            return 0
         answer = self.ledger.lose(
             claim,
             cause,
@@ -47,9 +59,10 @@ class Losses:
             # Without a message it is due at once: this very pass sends it from the record.
             due_in_ms=self.config.queued_ms if has_message else 0,
             is_taken=True,
+            due_ms=due_ms,
         )
-        if answer.reply not in (Reply.QUEUED, Reply.BURIED):
-            return False
+        if record is None or not is_current or answer.reply not in (Reply.QUEUED, Reply.BURIED):
+            return 0
         report.lost += 1
         logger.warning(
             "task_lost name=%s id=%s attempt=%d losses=%d cause=%s worker=%s",
@@ -70,8 +83,10 @@ class Losses:
         if answer.reply is Reply.BURIED:
             report.buried += 1
             self.announce(claim.task_id)
-            return False
-        return True
+            context = _context_of(self.app, record.message)
+            self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
+            return 0
+        return int(answer.values[0])
 
     def lose_orphan(self, claim: Claim) -> None:
         """Lose a claim whose process is gone while its worker lives; the next look sends it from
@@ -79,19 +94,54 @@ class Losses:
         """
         self.lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False)
 
-    def _has_succeeded(self, record: Record) -> bool:
-        """Whether Celery stored SUCCESS before the process died."""
+    def has_succeeded(self, record: Record) -> bool:
+        """Whether Celery stored SUCCESS in this attempt, before its process died.
+
+        A SUCCESS that is older than the attempt is somebody else's: of an attempt that was taken,
+        or of a task that had the same id.  Compares a worker's clock with the server's; a worker's
+        clock that is behind costs a run, never a task.
+        """
         task = self.app.tasks.get(record.name)
         if task is None or task.ignore_result:
             return False
-        return bool(self.stored_state(record.task_id) == celery_states.SUCCESS)
+        meta = self._stored(record.task_id)
+        if meta.get("status") != celery_states.SUCCESS:
+            return False
+        done = meta.get("date_done")
+        if isinstance(done, str):
+            done = datetime.fromisoformat(done.replace("Z", "+00:00"))
+        if not isinstance(done, datetime):
+            return False
+        if done.tzinfo is None:
+            done = done.replace(tzinfo=timezone.utc)
+        return done.timestamp() * 1000 >= record.claimed_ms
 
     def stored_state(self, task_id: str) -> str | None:
         """Return the state that the result backend has of a task; None when it cannot tell."""
+        return self._stored(task_id).get("status")
+
+    def _stored(self, task_id: str) -> dict[str, Any]:
         try:
-            return str(self.app.backend.get_task_meta(task_id, cache=False)["status"])
-        except (BackendError, NotImplementedError, AttributeError, OSError, KeyError):
-            return None
+            return dict(self.app.backend.get_task_meta(task_id, cache=False))
+        except Exception as exc:
+            # Backends raise what their drivers raise; without an answer nothing is known.
+            logger.info("result_not_read id=%s error=%r", task_id, exc)
+            return {}
+
+    def free_lock(self, claim: Claim, task: Any, args: Any, kwargs: Any) -> None:
+        """Free the lock of an attempt that ended for good without its own process."""
+        if task is None or task.object_id is None:
+            return
+        try:
+            value = resolve_object_id(
+                task.object_id, task.object_signature, task.name, args or (), kwargs or {}
+            )
+            reliable_of(self.app).locks.free(
+                object_key(task.name, value), claim, patience_seconds=1.0
+            )
+        except ReliableError as exc:
+            # Nobody is kept out by it: a lock whose holder is gone is taken over.
+            logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
 
     def announce(self, task_id: str) -> None:
         """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord told."""

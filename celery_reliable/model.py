@@ -62,6 +62,7 @@ class Reply(str, Enum):
     ANNOUNCED = "announced"
     BEGUN = "begun"
     BURIED = "buried"
+    BEQUEATHED = "bequeathed"
     BUSY = "busy"
     CANCELLED = "cancelled"
     CHANGED = "changed"

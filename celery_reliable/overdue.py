@@ -51,12 +51,12 @@ class Overdue:
     def _look_at(self, due: Due, record: Record, held: set[str], report: SweepReport) -> None:
         if record.state is State.RUNNING:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
-            self.losses.lose(claim, Cause.STUCK, report, has_message=False)
+            self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
             self.losses.announce(due.task_id)
         elif record.state is State.WAITING:
             if self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
-                self.ledger.cancel(due.task_id)
+                self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
                 self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
         elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):

@@ -22,6 +22,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
+from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
 from celery_reliable.process import current_worker
 from celery_reliable.publisher import is_reliable, task_ref
@@ -102,6 +103,7 @@ class ReliableRequest(Request):
                 claim = self._claim()
                 if claim is not None:
                     ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+                    Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error(
                 "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
@@ -122,6 +124,7 @@ class ReliableRequest(Request):
     def _child_lost(self, exc: WorkerLostError) -> None:
         reliable = reliable_of(self.app)
         ledger, config = reliable.ledger, reliable.config
+        losses = Losses(self.app, ledger)
         claim = self._claim()
         if claim is None:
             claim = self._claim_for_lost_child()
@@ -131,7 +134,8 @@ class ReliableRequest(Request):
             state.task_ready(self)
             self.acknowledge()
             return
-        if self._success_was_stored():
+        record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
+        if record is not None and losses.has_succeeded(record):
             ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()
@@ -170,6 +174,7 @@ class ReliableRequest(Request):
                 exc,
             )
             self._announce_buried(exc)
+            losses.free_lock(claim, self.task, self.args, self.kwargs)
             self.acknowledge()
         else:
             self.acknowledge()
@@ -245,6 +250,7 @@ class ReliableRequest(Request):
                 )
             else:
                 ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+            Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
 

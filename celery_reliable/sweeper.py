@@ -143,16 +143,17 @@ class Sweeper:
         has_room = bool(lease.room) and self.broker.is_redis
         entries = self.broker.room(lease.room).entries(batch * 4) if has_room else []
         in_room = {_id_of(payload) for _, payload, _ in entries}
-        lost: set[str] = set()
+        suspects: set[str] = set()
         for claim, _ in claims[:batch]:
-            if self.losses.lose(
-                claim, Cause.WORKER_LOST, report, has_message=claim.task_id in in_room
-            ):
-                lost.add(claim.task_id)
+            has_message = claim.task_id in in_room
+            losses = self.losses.lose(claim, Cause.WORKER_LOST, report, has_message=has_message)
+            # Once may be the worker's fault; what is lost again must not hold up all others.
+            if losses > 1:
+                suspects.add(claim.task_id)
         report.is_full = report.is_full or len(claims) > batch or len(entries) > batch
         left = len(entries)
         if entries:
-            left -= self._give_back(lease, entries[:batch], lost, report)
+            left -= self._give_back(lease, entries[:batch], suspects, report)
         if left == 0 and len(claims) <= batch:
             in_room_now = len(self.broker.room(lease.room)) if has_room else 0
             if self.ledger.workers.deregister(lease.worker, in_room=in_room_now) and has_room:
@@ -162,11 +163,11 @@ class Sweeper:
         self,
         lease: WorkerLease,
         entries: list[tuple[str, dict[str, Any], int]],
-        lost: set[str],
+        suspects: set[str],
         report: SweepReport,
     ) -> int:
-        """Return the original messages to their queues; those that were only waiting go in front
-        again.
+        """Return the original messages to their queues, in front of what waits there; *suspects*
+        go behind it.
         """
         room, channel = self.broker.room(lease.room), self.broker.channel
         known = self.ledger.find_all([_id_of(payload) for _, payload, _ in entries])
@@ -183,7 +184,7 @@ class Sweeper:
                 continue
             if not self._is_ours(payload, record) and not self._may_move_plain(lease, filed_ms):
                 continue
-            if room.give_back(channel, tag, is_last=task_id in lost):
+            if room.give_back(channel, tag, is_last=task_id in suspects):
                 report.returned += 1
                 done += 1
         return done
@@ -232,7 +233,14 @@ def _id_of(payload: dict[str, Any]) -> str:
 _kept = threading.local()
 
 
-@shared_task(name="celery_reliable.sweep", bind=True, ignore_result=True, acks_late=False)
+@shared_task(
+    name="celery_reliable.sweep",
+    bind=True,
+    ignore_result=True,
+    acks_late=False,
+    # Those that waited behind a busy pool are dropped when they are fetched.
+    expires=10,
+)
 def sweep(self: Any) -> dict[str, Any] | None:
     """Run a pass of the sweeper, unless one has just finished.  For the beat schedule.
 

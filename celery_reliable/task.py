@@ -17,6 +17,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
 from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
+from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
 from celery_reliable.process import running
 
@@ -211,4 +212,6 @@ class ReliableTask(Base):
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
             current.is_replaced = True
+            # Before it is published: a quick canvas would be refused its last member.
+            reliable_of(self.app).ledger.bequeath(current.claim, patience_seconds=FOREVER)
         return super().on_replace(sig)

@@ -111,7 +111,9 @@ class Caller:
             try:
                 return run(), is_repeated
             except (errors.RedisError, OSError) as exc:
-                if not _passes(exc):
+                # Who waits for ever waits for an operator too: a task must not fail because the
+                # server is full.
+                if not _passes(exc) and patience != FOREVER:
                     raise LedgerRefused(
                         f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
                         "was changed. It must be a writable master with maxmemory-policy "
@@ -143,6 +145,9 @@ class Caller:
 
 
 def _passes(exc: BaseException) -> bool:
+    if isinstance(exc, errors.AuthenticationError):
+        # redis-py counts it among the connection errors; a wrong password stays wrong.
+        return False
     return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
 
 

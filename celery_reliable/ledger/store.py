@@ -160,6 +160,15 @@ class Ledger(Reads):
             patience_seconds,
         )
 
+    def bequeath(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
+        """Let the last member of a canvas that is about to be published take the id over."""
+        return self._caller.call(
+            "bequeath",
+            [self.keys.record(claim.task_id)],
+            [claim.attempt, claim.token],
+            patience_seconds,
+        )
+
     def replace(
         self, claim: Claim, *, due_in_ms: int, patience_seconds: float | None = None
     ) -> Answer:
@@ -181,9 +190,13 @@ class Ledger(Reads):
         max_losses: int,
         due_in_ms: int,
         is_taken: bool = False,
+        due_ms: str = "",
         patience_seconds: float | None = None,
     ) -> Answer:
-        """Count a loss: back to queued, or buried when the budget is spent."""
+        """Count a loss: back to queued, or buried when the budget is spent.
+
+        *due_ms*: only if that is still when it is due.
+        """
         return self._caller.call(
             "lose",
             [
@@ -201,6 +214,7 @@ class Ledger(Reads):
                 due_in_ms,
                 claim.token,
                 int(is_taken),
+                due_ms,
             ],
             patience_seconds,
         )

@@ -14,7 +14,7 @@ __all__ = ["Workers"]
 
 _LEASE_FIELDS = ("state", "renewals", "client_id", "run_id", "cause", "facts")
 #: How long a process that was away can still hear what was taken from it.
-TAKEN_MS = 24 * 60 * 60 * 1000
+TAKEN_MS = 60 * 60 * 1000
 
 
 class Workers:

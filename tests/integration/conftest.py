@@ -53,6 +53,8 @@ class Project:
         return {**os.environ, **own, **extra}
 
     def close(self) -> None:
+        # The server is about to go: a result that is collected later has nobody to tell.
+        self.app.backend.remove_pending_result = lambda result: None
         self.app.close()
         self.app.effects.client.close()
 

@@ -153,6 +153,17 @@ def test_a_result_that_cannot_be_stored_is_a_failure_that_ends(
     assert result.state == "FAILURE"
 
 
+def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
+    awkward: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    result = awkward.send("replaced", [1, 2, 3])
+    assert result.get(timeout=10) == 6
+    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    gone(redis_server, result.id)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
+
+
 def test_revoked_and_expired_tasks_leave_nothing(
     project: Project,
     start_worker: Callable[..., Worker],

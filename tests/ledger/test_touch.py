@@ -26,3 +26,16 @@ def test_an_attempt_that_is_not_current_moves_nothing(scene: Scene) -> None:
     scene.ledger.settle(current)
     assert scene.ledger.touch(current, time_to_run_ms=0).reply is Reply.GONE
     assert scene.overdue_ids() == []
+
+
+def test_what_was_claimed_since_it_was_seen_overdue_is_not_stuck(scene: Scene) -> None:
+    message = scene.publish(due_in_ms=0)
+    seen = scene.seen_due()
+    claim = scene.claim(message)
+
+    answer = scene.ledger.lose(
+        claim, Cause.STUCK, max_losses=3, due_in_ms=LOOK_MS, due_ms=seen.due_ms
+    )
+
+    assert answer.reply is Reply.CHANGED
+    assert scene.state() == "running"

@@ -33,6 +33,7 @@ def test_the_defaults_are_those_of_the_design(mapping):
         "dead_letter_seconds": 30 * 24 * 3600.0,
         "dead_letter_max": 10_000,
         "outbox": False,
+        "fail_open": False,
     }
 
 
@@ -51,6 +52,7 @@ def test_every_setting_can_be_given():
         "DEAD_LETTER_SECONDS": 1,
         "DEAD_LETTER_MAX": 1,
         "OUTBOX": True,
+        "FAIL_OPEN": True,
     }
 
     config = ReliableConfig.from_mapping(given)
@@ -108,7 +110,7 @@ def test_an_unknown_name_suggests_the_near_one(given, meant):
 
 @pytest.mark.parametrize("given", ["XYZZY", 7])
 def test_an_unknown_name_without_a_near_one_lists_them_all(given):
-    with pytest.raises(ConfigurationError, match=r"REDIS_URL, CACHE, .*, OUTBOX") as caught:
+    with pytest.raises(ConfigurationError, match=r"REDIS_URL, CACHE, .*, FAIL_OPEN") as caught:
         ReliableConfig.from_mapping({given: 1})
 
     assert repr(given) in str(caught.value)

@@ -42,7 +42,7 @@ history[#history + 1] = {at_ms = now_ms, what = ARGV[3], attempt = tonumber(ARGV
 while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'ended', ARGV[2], 'reason', ARGV[3],
   'exception', ARGV[4], 'traceback', ARGV[5], 'buried_ms', now_ms, 'history', cjson.encode(history))
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZADD', KEYS[4], now_ms, ARGV[1])

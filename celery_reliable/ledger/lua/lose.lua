@@ -15,22 +15,31 @@ ARGV[4]   max_losses   when the task names none
 ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
 ARGV[6]   token        of the claim
 ARGV[7]   is_taken     "1": the worker may still run it and has to be told
-Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
+ARGV[8]   due_ms       that was seen, when that is why it is lost; else ""
+Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
   'history', 'owner', 'token')
-if not found[1] then
-  return {'gone'}
-end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
+  -- The attempt ended another way; its claim must not keep its worker from being forgotten.
+  local claim = redis.call('HGET', KEYS[3], ARGV[1])
+  if claim and string.match(claim, '^(%d+) ') == ARGV[2] and string.match(claim, ' (%S+)$') == ARGV[6] then
+    redis.call('HDEL', KEYS[3], ARGV[1])
+  end
+  if not found[1] then
+    return {'gone'}
+  end
   if found[3] == ARGV[2] and found[2] == ARGV[2] then
     if found[1] == 'dead' then return {'buried', tonumber(found[4] or 0)} end
     if found[1] == 'queued' then return {'queued', tonumber(found[4] or 0)} end
   end
   return {'fenced', found[1]}
+end
+if ARGV[8] ~= '' and redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[8] then
+  return {'changed'}
 end
 local losses = tonumber(found[4] or 0) + 1
 local history = cjson.decode(found[6] or '[]')
@@ -39,7 +48,7 @@ history[#history + 1] = {at_ms = now_ms, what = 'lost', attempt = tonumber(ARGV[
 while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', ARGV[3],
   'history', cjson.encode(history))
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[7] == '1' then
   redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])

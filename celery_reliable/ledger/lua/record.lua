@@ -3,6 +3,7 @@ record: note a publication before its message is sent.
 
 Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
+          running(attempt) -> queued | parked   (the attempt bequeathed its id to a canvas)
           waiting -> queued | parked            (the id that a replaced task left behind)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
@@ -33,7 +34,7 @@ end
 if generation ~= ARGV[3] then
   return {'generation', generation}
 end
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir')
 local state = found[1]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
@@ -43,7 +44,10 @@ if ARGV[8] ~= '' then
     return {'fenced'}
   end
   redis.call('HDEL', KEYS[4], ARGV[1])
-  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+elseif state == 'running' and found[5] then
+  -- The claim stays with its worker until the attempt ends: its key is not known here.
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 elseif state and state ~= 'waiting' then
   return {'exists', state}
 end

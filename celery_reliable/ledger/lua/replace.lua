@@ -17,17 +17,22 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token')
-if not found[1] then
-  return {'gone'}
-end
 if found[1] == 'waiting' and found[3] == ARGV[2] then
   return {'waiting'}
 end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
+  -- The canvas was quicker: the id was published, and is somebody else's.
+  local claim = redis.call('HGET', KEYS[3], ARGV[1])
+  if claim and string.match(claim, '^(%d+) ') == ARGV[2] and string.match(claim, ' (%S+)$') == ARGV[4] then
+    redis.call('HDEL', KEYS[3], ARGV[1])
+  end
+  if not found[1] then
+    return {'gone'}
+  end
   return {'fenced', found[1]}
 end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced')
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms')
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'waiting'}

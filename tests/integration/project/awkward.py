@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from celery.exceptions import Ignore, Reject
+from celery.signals import task_postrun
 
 from celery_reliable import ReliableTask, signals
 
@@ -118,6 +119,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             assert sender.touch()
 
     signals.task_running_out.connect(on_running_out, weak=False)
+
+    def unwind_slowly(task: Any, **_: Any) -> None:
+        if task.name == "project.replaced":
+            time.sleep(1)
+
+    task_postrun.connect(unwind_slowly, weak=False)
 
     @task(base=ReliableTask)
     def unstorable(self: Any) -> Any:

@@ -1,0 +1,96 @@
+"""A worker that was away for longer than its lease and comes back changes nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+@pytest.fixture
+def workers(start_worker: Callable[..., Worker]) -> dict[str, Worker]:
+    """Two prefork workers that fetch no more than they run."""
+    options = (*QUICK, "--prefetch-multiplier", "1")
+    pair = {name: start_worker(name, options=options, wait=False) for name in ("one", "two")}
+    for worker in pair.values():
+        worker.wait_until_ready()
+    return pair
+
+
+def taken_over(
+    workers: dict[str, Worker], effects: Effects, task_id: str
+) -> tuple[Worker, Worker]:
+    """Freeze the worker that runs the task until another runs it; return the two."""
+    wait_for(lambda: effects.runs(task_id), 10, "the first run")
+    first = effects.runs(task_id)[0]
+    name = next(name for name in workers if first.worker.startswith(f"{name}@"))
+    other = next(worker for other, worker in workers.items() if other != name)
+    workers[name].freeze()
+    wait_for(lambda: len(effects.runs(task_id)) == 2, 20, "the second run")
+    return workers[name], other
+
+
+def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    after = project.task("work").si(0.01).set(task_id="the-callback")
+    result = project.send("follow", ["gate:a", "gate:b"], link=after)
+    zombie, _ = taken_over(workers, effects, result.id)
+    record = client.hgetall("{reliable:0}:task:" + result.id)
+    # Its body ends at the moment it wakes up.
+    effects.open_gate("a")
+    zombie.thaw()
+    fresh = [project.send("work", 0.01) for _ in range(4)]
+    for one in fresh:
+        one.get(timeout=15)
+    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    assert not result.ready()
+    assert client.hgetall("{reliable:0}:task:" + result.id) == record
+    assert not effects.runs("the-callback")
+    effects.open_gate("b")
+    assert result.get(timeout=10) == "run 2"
+    wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
+    assert len(effects.runs("the-callback")) == 1
+    # It registered anew and takes part again.
+    wait_for(lambda: client.zcard("{reliable:0}:workers") == 2, 15, "two leases")
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "everything settled")
+
+
+def test_a_zombies_success_is_not_its_successors(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    result = project.send("follow", ["gate:a", "gate:b", "finish"])
+    zombie, other = taken_over(workers, effects, result.id)
+    effects.open_gate("a")
+    zombie.thaw()
+    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    other.kill_group()
+    wait_for(lambda: len(effects.runs(result.id)) == 3, 20, "the third run")
+    assert result.get(timeout=10) == "run 3"
+    wait_for(lambda: not redis_server.client().keys("{reliable:0}:task:*"), 10, "settled")
+
+
+def test_a_zombie_does_not_free_its_successors_lock(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    result = project.send("locked_gate", "object", "gate")
+    zombie, _ = taken_over(workers, effects, result.id)
+    zombie.thaw()
+    first = effects.runs(result.id)[0]
+    wait_for(lambda: first.pid not in zombie.children(), 15, "the taken process is stopped")
+    (lock,) = client.keys("{reliable:0}:lock:*")
+    assert client.get(lock) == f"2:{result.id}".encode()
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "object"
+    assert [run.outcome for run in effects.runs(result.id)] == [None, "finished"]
+    wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "the lock is free")
