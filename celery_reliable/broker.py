@@ -42,6 +42,11 @@ class BrokerView:
             scheme = reliable_of(self._app).broker_url.split("://", 1)[0]
             self._connection = self._app.connection_for_read(transport=transport_for(scheme))
             self._channel = self._connection.channel()
+            # kombu learns an exchange's type by its declaration, on each connection anew; without
+            # it a topic exchange passes for a direct one, and leads nowhere.
+            for queue in self._app.amqp.queues.values():
+                if queue.exchange is not None and queue.exchange.name:
+                    queue.exchange(self._channel).declare()
         return self._channel
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from celery_reliable.exceptions import (
     ObjectBusy,
     ObjectIdError,
 )
-from celery_reliable.guarding import time_to_run
+from celery_reliable.guarding import time_to_run, uninterrupted
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
@@ -84,6 +84,10 @@ class _Execution:
 
     def run(self) -> trace_ok_t:
         """Run the attempt, or end the delivery without one."""
+        with uninterrupted():
+            return self._run()
+
+    def _run(self) -> trace_ok_t:
         worker = current_worker()
         if worker is None:
             # Somebody traces without a worker (a test harness): there is no lease to claim under.

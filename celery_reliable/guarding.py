@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -24,10 +25,13 @@ from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import State
 from celery_reliable.process import RunningAttempt, current_worker, running
 
-__all__ = ["guarded", "time_to_run"]
+__all__ = ["guarded", "time_to_run", "uninterrupted"]
 
 logger = logging.getLogger(__name__)
 
+#: How billiard tells a child that its soft time limit is up.
+_SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
+_HAS_MASK = bool(_SOFT_LIMIT) and hasattr(signal, "pthread_sigmask")
 #: The warning comes with a quarter of the time left, and at most so many seconds before the end.
 _LONGEST_NOTICE_SECONDS = 30.0
 #: How often it is looked whether somebody touched after the warning.
@@ -43,7 +47,8 @@ def guarded(body: Any) -> Any:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            result = function(*args, **kwargs)
+            with _interruptible():
+                result = function(*args, **kwargs)
         except Retry:
             # It has published itself; that was compared with the ledger.
             raise
@@ -85,6 +90,46 @@ def _raise_if_taken(cause: Exception | None) -> None:
     )
     attempt.is_closed = True
     raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keep the soft time limit out of what we do around a body.
+
+    It is a signal that raises wherever the process is: in the middle of a settlement it would leave
+    a finished task running for ever.  One that came too late for the body is dropped.
+    """
+    if not _HAS_MASK or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {_SOFT_LIMIT})
+    try:
+        yield
+    finally:
+        if _SOFT_LIMIT not in before:
+            _drop_pending()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {_SOFT_LIMIT})
+
+
+def _drop_pending() -> None:
+    if _SOFT_LIMIT in signal.sigpending():
+        signal.sigwait({_SOFT_LIMIT})
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let the soft time limit through while the body runs."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not _HAS_MASK or running.get() is None or not is_main:
+        yield
+        return
+    # A limit that was up while the ledger kept us waiting is not the body's fault.
+    _drop_pending()
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {_SOFT_LIMIT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

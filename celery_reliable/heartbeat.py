@@ -40,6 +40,9 @@ class Host(Protocol):
     def facts(self) -> dict[str, Any]:
         """What others may want to know of the worker."""
 
+    def runs(self, claim: Claim) -> bool:
+        """Whether the worker knows of somebody who runs the claim."""
+
     def stop_taken(self, claim: Claim) -> None:
         """Stop a claim that was taken from the worker."""
 
@@ -215,12 +218,14 @@ class Passes(threading.Thread):
         self._stopping.set()
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
-        """Lose claims whose process is gone, after two sightings: nobody else would while this
-        worker lives.
+        """Lose claims that nobody runs, after two sightings: nobody else would while this worker
+        lives.
         """
         claims = sweeper.ledger.workers.claims(self._step.process.id)
         gone = {
-            (claim.task_id, claim.attempt) for claim, pid in claims.values() if not _is_alive(pid)
+            (claim.task_id, claim.attempt)
+            for claim, pid in claims.values()
+            if not (_is_alive(pid) and self._step.runs(claim))
         }
         for task_id, attempt in gone & self._orphans:
             sweeper.losses.lose_orphan(claims[task_id][0])

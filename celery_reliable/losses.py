@@ -56,8 +56,7 @@ class Losses:
             claim,
             cause,
             max_losses=self.config.max_losses,
-            # Without a message it is due at once: this very pass sends it from the record.
-            due_in_ms=self.config.queued_ms if has_message else 0,
+            due_in_ms=self._due_in_ms(cause, has_message),
             is_taken=True,
             due_ms=due_ms,
         )
@@ -87,6 +86,17 @@ class Losses:
             self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
             return 0
         return int(answer.values[0])
+
+    def _due_in_ms(self, cause: Cause, has_message: bool) -> int:
+        """Return when to look that the task is back in its queue."""
+        if has_message:
+            return self.config.queued_ms
+        if cause is Cause.STUCK:
+            # Its worker lives, and is to stop it first and say so; by then, or when its lease has
+            # lapsed, it is sent from the record.
+            return self.config.lease_ms
+        # This very pass sends it from the record.
+        return 0
 
     def lose_orphan(self, claim: Claim) -> None:
         """Lose a claim whose process is gone while its worker lives; the next look sends it from

@@ -257,9 +257,14 @@ def _envelope(wire: _Wire, options: dict[str, Any]) -> Envelope:
 def resend(app: Celery, envelope: Envelope) -> None:
     """Send a stored message again: the same id, root, group, chord, stamps, priority and expiry.
 
-    Raises kombu's errors when the broker cannot be reached.  It does not declare queues or
-    exchanges: the first publication did.
+    Raises kombu's errors when the broker cannot be reached.  Declares the message's exchange if it
+    is one of the app's queues'.
     """
+    exchanges = [
+        queue.exchange
+        for queue in app.amqp.queues.values()
+        if envelope.exchange and queue.exchange and queue.exchange.name == envelope.exchange
+    ]
     with app.producer_pool.acquire(block=True) as producer:
         producer.publish(
             envelope.body,
@@ -268,6 +273,7 @@ def resend(app: Celery, envelope: Envelope) -> None:
             content_type=envelope.content_type,
             content_encoding=envelope.content_encoding,
             compression="",
+            declare=exchanges[:1],
             headers=dict(envelope.headers),
             retry=True,
             retry_policy=_RESEND_POLICY,

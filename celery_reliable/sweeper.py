@@ -227,7 +227,9 @@ class Sweeper:
 
 
 def _id_of(payload: dict[str, Any]) -> str:
-    return str((payload.get("headers") or {}).get("id") or "")
+    # Messages of Celery's protocol 1 have no headers; both have the id there.
+    properties = payload.get("properties") or {}
+    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
 
 
 _kept = threading.local()

@@ -82,13 +82,22 @@ class ReliableTask(Base):
         if not cls.name:
             return
         if cls.name.startswith(("celery.", "celery_reliable.")):
-            # An app-wide base is the base of Celery's own tasks too; they are protected by nobody
-            # and need none.
-            cls.is_reliable = False
+            cls._be_plain(app)
             return
         cls._check_options()
         publisher.install(app)
         worker.install(app)
+
+    @classmethod
+    def _be_plain(cls, app: Celery) -> None:
+        """Give a task of Celery's own, which an app-wide base made ours, Celery's ways back.
+
+        Acknowledged late and requeued without a count, a poisonous `celery.map` would never end.
+        """
+        cls.is_reliable = False
+        cls.acks_late = bool(app.conf.task_acks_late)
+        cls.reject_on_worker_lost = bool(app.conf.task_reject_on_worker_lost)
+        cls.Request = CeleryTask.Request
 
     @classmethod
     def _check_options(cls) -> None:

@@ -75,7 +75,7 @@ class Room:
         """Remove an acknowledged message, now or when the broker is back."""
         try:
             self._client.hdel(self._key, tag)
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as exc:
+        except (redis.RedisError, OSError) as exc:
             logger.warning("acknowledgement_kept_for_later tag=%s error=%r", tag, exc)
             with self._lock:
                 self._unremoved.add(tag)
@@ -88,7 +88,7 @@ class Room:
             return
         try:
             self._client.hdel(self._key, *tags)
-        except (redis.ConnectionError, redis.TimeoutError, OSError):
+        except (redis.RedisError, OSError):
             with self._lock:
                 self._unremoved |= tags
 

@@ -65,6 +65,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.room_name = ""
         self._choose_transport()
         w.reliable = self
+        self._pool: Any = None
         self.pool_name = ""
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
@@ -101,6 +102,7 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
+        self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
@@ -192,6 +194,17 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "room": self.room_name,
         }
+
+    def runs(self, claim: Claim) -> bool:
+        """Whether a request or a job of the pool stands behind a claim."""
+        for request in list(state.requests.values()):
+            if getattr(request, "reliable_token", None) == claim.token:
+                return True
+        # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
+        cache = getattr(getattr(self._pool, "_pool", None), "_cache", None) or {}
+        return any(
+            getattr(job, "correlation_id", None) == claim.task_id for job in list(cache.values())
+        )
 
     def stop_taken(self, claim: Claim) -> None:
         """Stop a claim that was taken from this worker; its result is muted."""

@@ -53,7 +53,11 @@ class Workers:
         """Note that a taken claim has been stopped."""
         return self._caller.call(
             "acknowledge",
-            [self._keys.taken(claim.worker)],
+            [
+                self._keys.taken(claim.worker),
+                self._keys.record(claim.task_id),
+                self._keys.due,
+            ],
             [claim.task_id, f"{claim.attempt} {claim.token}"],
         )
 

@@ -148,7 +148,9 @@ def test_a_stuck_attempt_is_taken_from_its_worker(
     assert result.get(timeout=20) == "run 2"
     first, second = effects.runs(result.id)
     assert second.started_at - first.started_at >= 2
-    assert second.started_at - first.started_at <= 2 + 3 * 2
+    # A pass takes it, the worker stops it and says so, a pass sends it again.
+    assert second.started_at - first.started_at <= 2 + 10
+    assert not effects.overlaps()
     wait_for(lambda: not _is_alive(first.pid), 10, "the stuck process is gone")
     gone(redis_server, result.id)
 

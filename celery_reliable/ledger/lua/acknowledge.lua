@@ -1,14 +1,22 @@
 --[[
 acknowledge: a worker has stopped a claim that was taken from it.
+Its task, if it waited for that, is due now.
 
 KEYS[1]   taken   HASH   id -> "<attempt> <token>"
+KEYS[2]   record  HASH
+KEYS[3]   due     ZSET
 ARGV[1]   id
 ARGV[2]   claim   "<attempt> <token>", as the heartbeat told it
 Returns   {"acknowledged"} | {"changed"}
-Cost      O(1)
+Cost      O(log N) in records that are due some time
 ]]
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return {'changed'}
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
+local found = redis.call('HMGET', KEYS[2], 'state', 'ended', 'cause')
+if found[1] == 'queued' and found[2] == string.match(ARGV[2], '^%d+') and found[3] == 'stuck' then
+  local time = redis.call('TIME')
+  redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+end
 return {'acknowledged'}
