@@ -19,6 +19,7 @@ from celery import states
 from celery.app.task import Context
 from celery.app.trace import trace_ok_t
 from celery.exceptions import Ignore, Reject
+from celery.worker import state as worker_state
 from kombu.serialization import dumps as serialize
 
 from celery_reliable import signals
@@ -240,10 +241,13 @@ class _Execution:
         try:
             with time_to_run(self.task, attempt):
                 result = self.tracer(self.id, self.args, self.kwargs, self.request)
-        except (SystemExit, KeyboardInterrupt, GeneratorExit):
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
             # The worker is being stopped or this task was terminated; the main process says how it
             # ends.  Queued again, the task walks back into its own lock.
-            raise
+            if self._is_ended_by_worker():
+                raise
+            self._free(key, attempt)
+            return self._no_outcome(attempt, exc)
         except BaseException as exc:
             # Celery could not store an outcome: the attempt ends without one.
             self._free(key, attempt)
@@ -255,6 +259,18 @@ class _Execution:
         # wants the object.
         self._free(key, attempt)
         return self._conclude(attempt, result)
+
+    def _is_ended_by_worker(self) -> bool:
+        """Whether somebody else reports how an interrupted attempt ended.
+
+        In the main process itself (threads, solo, greenlets) that is so at a shutdown only: a task
+        that calls `sys.exit` there is reported by nobody.
+        """
+        worker = current_worker()
+        is_child = worker is not None and os.getpid() != worker.pid
+        # Exit codes, 0 among them, once a shutdown has begun.
+        signs = (worker_state.should_stop, worker_state.should_terminate)
+        return is_child or any(sign is not None and sign is not False for sign in signs)
 
     def _free(self, key: str | None, attempt: RunningAttempt) -> None:
         if key is not None:

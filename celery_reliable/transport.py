@@ -257,9 +257,8 @@ class Channel(kombu_redis.Channel):
 
     QoS = QoS
 
-    #: Transport option: the room of the worker that consumes through this channel.
+    #: The room of the worker that consumes through this channel.
     reliable_room: str | None = None
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, "reliable_room")
 
     #: The message that is being delivered, as it came from the list.
     raw_item: bytes | None = None
@@ -340,8 +339,6 @@ class Transport(kombu_redis.Transport):
 
 class SentinelChannel(Channel, kombu_redis.SentinelChannel):
     """The same behind Sentinel."""
-
-    from_transport_options = (*kombu_redis.SentinelChannel.from_transport_options, "reliable_room")
 
 
 class SentinelTransport(kombu_redis.SentinelTransport):

@@ -70,6 +70,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
         self.turned_at = time.monotonic()
+        self.is_connecting = True
         self.is_leaving = False
         self._is_finished = False
 
@@ -94,10 +95,6 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self.room_name = f"unacked:{self.process.base}"
         conf.broker_transport = path
-        conf.broker_transport_options = {
-            **(conf.broker_transport_options or {}),
-            "reliable_room": self.room_name,
-        }
         transport.set_on_unreadable(self._bury_unreadable)
 
     def start(self, w: Any) -> None:
@@ -182,7 +179,12 @@ class WorkerStep(bootsteps.StartStopStep):
     @property
     def is_stalled(self) -> bool:
         """Whether the main loop has not turned for STALL_SECONDS without an excuse."""
-        if self.is_leaving or (self.pool_name == "solo" and state.active_requests):
+        # While Celery connects it waits in the main loop, longer with every attempt.
+        if (
+            self.is_leaving
+            or self.is_connecting
+            or (self.pool_name == "solo" and state.active_requests)
+        ):
             return False
         return time.monotonic() - self.turned_at > self.reliable.config.stall_seconds
 
@@ -215,6 +217,10 @@ class WorkerStep(bootsteps.StartStopStep):
             ):
                 continue
             request.reliable_is_taken = True
+            room = self.room
+            if room is not None:
+                # Its successor is sent from the record, once no live worker holds this one.
+                room.remove(str(request.message.delivery_tag))
             pid = request.worker_pid
             if pid and pid != os.getpid() and self.pool_name == "prefork":
                 logger.warning(
@@ -273,11 +279,14 @@ class ConsumerStep(bootsteps.StartStopStep):
         Panel.data["revoke"] = _revoke
         step: WorkerStep = c.controller.reliable
         step.turned_at = time.monotonic()
+        step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))
         maintain = getattr(getattr(c.pool, "_pool", None), "maintain_pool", None)
         if step.pool_name == "prefork" and maintain is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, maintain)
         if step.room_name:
+            # On this channel alone: what user code consumes on others is none of ours.
+            c.task_consumer.channel.reliable_room = step.room_name
             room = transport.room_of(step.room_name, c.task_consumer.channel)
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
@@ -285,7 +294,8 @@ class ConsumerStep(bootsteps.StartStopStep):
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
     def stop(self, c: Any) -> None:
-        """Nothing: Celery cancels the timers of a lost connection, and a shutdown keeps them."""
+        """Note that the connection is lost; Celery itself cancels the timers of the old one."""
+        c.controller.reliable.is_connecting = True
 
     def _turn(self, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
