@@ -81,7 +81,11 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            self.announce(claim.task_id)
+            try:
+                self.announce(claim.task_id)
+            except Exception as exc:
+                # It stays owed, and due.
+                logger.warning("burial_not_announced id=%s error=%r", claim.task_id, exc)
             context = _context_of(self.app, record.message)
             self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
             return 0

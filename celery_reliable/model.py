@@ -232,6 +232,7 @@ class SweepReport:
     buried: int = 0
     dropped: int = 0
     trimmed: int = 0
+    failed: int = 0
     looked_at: int = 0
     oldest_overdue_seconds: float = 0.0
     duration_seconds: float = 0.0

@@ -10,6 +10,7 @@ from celery import states as celery_states
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Due, Record, Reply, State, SweepReport, WorkerLease
@@ -18,6 +19,9 @@ from celery_reliable.publisher import resend
 __all__ = ["Overdue"]
 
 logger = logging.getLogger(__name__)
+
+#: How long a replaced task's id waits for a canvas that stores no results.
+_LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 
 
 class Overdue:
@@ -43,19 +47,31 @@ class Overdue:
         if self.broker.is_redis and any(r is not None and r.state is State.QUEUED for r in records):
             held = self.broker.task_ids_in(lease.room for lease in alive if lease.room)
         for due, record in zip(dues, records, strict=True):
-            if record is None:
-                self.ledger.postpone(due, due_in_ms=0)
-            else:
-                self._look_at(due, record, held, report)
+            try:
+                if record is None:
+                    self.ledger.postpone(due, due_in_ms=0)
+                else:
+                    self._look_at(due, record, now_ms, held, report)
+            except (LedgerUnavailable, LedgerRefused):
+                raise
+            except Exception:
+                # The oldest come first: one that cannot be handled must not hold up the others.
+                logger.exception("not_handled id=%s", due.task_id)
+                report.failed += 1
+                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
 
-    def _look_at(self, due: Due, record: Record, held: set[str], report: SweepReport) -> None:
+    def _look_at(
+        self, due: Due, record: Record, now_ms: int, held: set[str], report: SweepReport
+    ) -> None:
         if record.state is State.RUNNING:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
             self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
             self.losses.announce(due.task_id)
         elif record.state is State.WAITING:
-            if self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
+            # Ended by a task of another base, or by nobody: a canvas that failed on the way.
+            is_over = now_ms - record.published_ms > _LONGEST_WAITING_MS
+            if is_over or self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
                 self.ledger.postpone(due, due_in_ms=self.config.queued_ms)

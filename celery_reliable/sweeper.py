@@ -19,7 +19,7 @@ from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Stamp
-from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Record, Reply, State, SweepReport, WorkerLease
@@ -85,7 +85,14 @@ class Sweeper:
             leases = self.ledger.workers.leases()
             dead = self._declare(leases, report)
             for lease in dead:
-                self._recover(lease, report)
+                try:
+                    self._recover(lease, report)
+                except (LedgerUnavailable, LedgerRefused):
+                    raise
+                except Exception:
+                    # What one dead worker held must not hold up what the others did.
+                    logger.exception("not_recovered worker=%s", lease.worker)
+                    report.failed += 1
             gone = {lease.worker for lease in dead}
             self.overdue.look([lease for lease in leases if lease.worker not in gone], report)
             self._trim(report)
@@ -94,10 +101,9 @@ class Sweeper:
             if self.broker.is_redis:
                 self._keep_broker_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
-        if report.declared or report.lost or report.resent or report.buried or report.returned:
-            logger.warning(
-                "sweep %s", " ".join(f"{k}={v}" for k, v in report.as_dict().items() if v)
-            )
+        done = {name: value for name, value in report.as_dict().items() if value}
+        if done.keys() - {"looked_at", "oldest_overdue_seconds", "duration_seconds", "is_full"}:
+            logger.warning("sweep %s", " ".join(f"{k}={v}" for k, v in done.items()))
         return report
 
     def _keep_broker_fresh(self) -> None:

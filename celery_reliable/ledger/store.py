@@ -75,6 +75,7 @@ class Ledger(Reads):
                 self.keys.due,
                 self.keys.meta,
                 self.keys.claims(claim.worker if claim else ""),
+                self.keys.dead,
             ],
             [
                 task.id,

@@ -24,8 +24,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "lost": "exists",
         "retried": "exists",
         "waiting": "recorded > queued",
-        "spent": "exists",
-        "buried": "exists",
+        "spent": "recorded > queued",
+        "buried": "recorded > queued",
     },
     "record_as_attempt": {
         "absent": "fenced",

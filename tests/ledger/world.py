@@ -260,10 +260,12 @@ class World(RuleBasedStateMachine):
                 message.task, message.epoch, state=state, due_in_ms=due_in_ms
             ),
         )
-        if self.states[task_id] not in (ABSENT, "waiting"):
+        if self.states[task_id] not in (ABSENT, "waiting", "dead"):
             assert answer.reply is Reply.EXISTS
             return
         assert answer.reply is Reply.RECORDED
+        if self.states[task_id] == "dead":
+            self.losses[task_id] = 0
         self._published(task_id, message, state)
 
     def _retry(self, claim: Claim, due_in_ms: int, is_parked: bool, times: int) -> None:

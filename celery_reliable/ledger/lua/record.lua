@@ -5,10 +5,12 @@ Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
           running(attempt) -> queued | parked   (the attempt bequeathed its id to a canvas)
           waiting -> queued | parked            (the id that a replaced task left behind)
+          dead -> queued | parked               (somebody publishes the id of a dead letter anew)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
 KEYS[4]   claims   HASH   of the worker that runs the publishing attempt
+KEYS[5]   dead     ZSET
 ARGV[1]   id
 ARGV[2]   epoch        names this publication: "<attempt>-<nonce>"
 ARGV[3]   generation   that the message is stamped with
@@ -34,7 +36,7 @@ end
 if generation ~= ARGV[3] then
   return {'generation', generation}
 end
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history')
 local state = found[1]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
@@ -48,6 +50,14 @@ if ARGV[8] ~= '' then
 elseif state == 'running' and found[5] then
   -- The claim stays with its worker until the attempt ends: its key is not known here.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+elseif state == 'dead' then
+  local history = cjson.decode(found[6] or '[]')
+  history[#history + 1] = {at_ms = now_ms, what = 'published', attempt = tonumber(found[3] or 0),
+    cause = '', owner = ''}
+  while #history > 20 do table.remove(history, 1) end
+  redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history))
+  redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends')
+  redis.call('ZREM', KEYS[5], ARGV[1])
 elseif state and state ~= 'waiting' then
   return {'exists', state}
 end
