@@ -14,7 +14,7 @@ from kombu.utils.json import loads
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
-from celery_reliable.transport import Room, forget_room, room_of, transport_for
+from celery_reliable.transport import ROOM_PREFIX, Room, forget_room, room_of, transport_for
 
 __all__ = ["BrokerView"]
 
@@ -66,15 +66,27 @@ class BrokerView:
         """Drop the connections to a room that is done with."""
         forget_room(name)
 
+    def room_names(self) -> list[str]:
+        """Return the names of all rooms at the broker, whoever they belonged to."""
+        prefix = self.channel.global_keyprefix
+        with self.channel.conn_or_acquire() as client:
+            keys = client.scan_iter(match=f"{prefix}{ROOM_PREFIX}*", count=500)
+            return sorted(bytes_to_str(key)[len(prefix) :] for key in keys)
+
     def task_ids_in(self, rooms: Iterable[str]) -> set[str]:
-        """Return the ids of the tasks whose messages are in *rooms*."""
+        """Return the ids of the tasks whose messages are in *rooms*, or in the shared hash that
+        workers without the package use.
+        """
         found = set()
         for name in rooms:
             for _, payload, _ in self.room(name).entries():
-                task_id = (payload.get("headers") or {}).get("id")
-                if task_id:
-                    found.add(str(task_id))
-        return found
+                found.add(_id_of(payload))
+        channel = self.channel
+        with channel.conn_or_acquire() as client:
+            shared = channel.global_keyprefix + channel.unacked_key
+            for _, value in client.hscan_iter(shared, count=500):
+                found.add(_id_of(loads(bytes_to_str(value))[0]))
+        return found - {""}
 
     def waiting(self, envelope: Envelope) -> int:
         """Return how many messages wait in the queue that a message was sent to.
@@ -110,8 +122,12 @@ class BrokerView:
         return heads
 
 
+def _id_of(payload: dict[str, Any]) -> str:
+    return str((payload.get("headers") or {}).get("id") or "")
+
+
 def _task_id(item: bytes) -> str:
     try:
-        return str((loads(bytes_to_str(item)).get("headers") or {}).get("id") or "")
+        return _id_of(loads(bytes_to_str(item)))
     except (ValueError, AttributeError):
         return ""

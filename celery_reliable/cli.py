@@ -6,6 +6,7 @@ is one paragraph on stderr: exit code 1, or 2 when the command itself was not gi
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters, full_view, short_view
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.releasing import release
 from celery_reliable.sweeper import Sweeper
 
 __all__ = ["reliable"]
@@ -173,6 +175,23 @@ def sweep(ctx: click.Context, as_json: bool) -> None:
     else:
         for name, value in report.as_dict().items():
             click.echo(f"{name.replace('_', ' ')}: {value}")
+
+
+@reliable.command("release", cls=CeleryCommand)
+@_as_json
+@click.pass_context
+def release_(ctx: click.Context, as_json: bool) -> None:
+    """Give back what only workers with the package can see: before it is uninstalled.
+
+    Messages of stopped workers return to their queues, and parked tasks are sent, their ETA intact.
+    """
+    with _errors_told(ctx):
+        done = dataclasses.asdict(release(_app(ctx)))
+    if as_json:
+        _print_json(done)
+        return
+    for name, value in done.items():
+        click.echo(f"{name}: {value}")
 
 
 @reliable.command("workers", cls=CeleryCommand)

@@ -115,20 +115,29 @@ class Losses:
         or of a task that had the same id.  Compares a worker's clock with the server's; a worker's
         clock that is behind costs a run, never a task.
         """
+        return bool(self._stored_since(record, record.claimed_ms) == celery_states.SUCCESS)
+
+    def has_ended_elsewhere(self, record: Record) -> bool:
+        """Whether a worker without the package has run a queued task since it was last sent.
+
+        Its messages run there too, but nobody settles them.
+        """
+        since_ms = max(record.sent_ms, record.published_ms)
+        return self._stored_since(record, since_ms) in celery_states.READY_STATES
+
+    def _stored_since(self, record: Record, since_ms: int) -> str | None:
         task = self.app.tasks.get(record.name)
         if task is None or task.ignore_result:
-            return False
+            return None
         meta = self._stored(record.task_id)
-        if meta.get("status") != celery_states.SUCCESS:
-            return False
         done = meta.get("date_done")
         if isinstance(done, str):
             done = datetime.fromisoformat(done.replace("Z", "+00:00"))
         if not isinstance(done, datetime):
-            return False
+            return None
         if done.tzinfo is None:
             done = done.replace(tzinfo=timezone.utc)
-        return done.timestamp() * 1000 >= record.claimed_ms
+        return meta.get("status") if done.timestamp() * 1000 >= since_ms else None
 
     def stored_state(self, task_id: str) -> str | None:
         """Return the state that the result backend has of a task; None when it cannot tell."""

@@ -21,9 +21,21 @@ from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
-__all__ = ["Channel", "QoS", "Room", "SentinelTransport", "Transport", "room_of", "transport_for"]
+__all__ = [
+    "ROOM_PREFIX",
+    "Channel",
+    "QoS",
+    "Room",
+    "SentinelTransport",
+    "Transport",
+    "room_of",
+    "transport_for",
+]
 
 logger = logging.getLogger(__name__)
+
+#: What the names of rooms begin with; kombu's shared hash is called "unacked".
+ROOM_PREFIX = "unacked:"
 
 #: Moves one message out of a room into its queues; nothing happens when it is not there any more.
 _GIVE_BACK = """

@@ -93,7 +93,7 @@ class WorkerStep(bootsteps.StartStopStep):
         ):
             logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
             return
-        self.room_name = f"unacked:{self.process.base}"
+        self.room_name = f"{transport.ROOM_PREFIX}{self.process.base}"
         conf.broker_transport = path
         transport.set_on_unreadable(self._bury_unreadable)
 

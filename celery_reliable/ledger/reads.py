@@ -10,7 +10,7 @@ import redis
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.model import DeadLetter, Record
+from celery_reliable.model import DeadLetter, Due, Record
 
 __all__ = ["Reads"]
 
@@ -42,6 +42,14 @@ class Reads:
             patience_seconds,
         )
         return [rows.record(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
+
+    def all_due(self, *, start: int, limit: int) -> list[Due]:
+        """Return records by the time at which somebody must look, past or future."""
+        found = self._caller.read(
+            "all due",
+            lambda client: client.zrange(self.keys.due, start, start + limit - 1, withscores=True),
+        )
+        return [Due(name.decode(), f"{score:.0f}") for name, score in found]
 
     def dead_letter(self, task_id: str) -> DeadLetter | None:
         """Return one dead letter, or None."""

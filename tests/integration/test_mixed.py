@@ -1,0 +1,93 @@
+"""Beside workers without the package: the same Redis, the same queues, before, during and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.commands import Ran, run_celery
+from tests.integration.conftest import APP, Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+def release(project: Project, folder: Path) -> Ran:
+    """Run `celery reliable release --json` as an operator does."""
+    return run_celery(
+        "reliable",
+        "release",
+        "--json",
+        app=APP,
+        environ=project.environ("nobody", {}),
+        folder=folder,
+    )
+
+
+def test_both_kinds_share_the_queues_and_leave_each_other_alone(
+    project: Project,
+    stock_project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    ours = project.with_settings(
+        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
+    )
+    start_worker("stock", project=stock_project, options=QUICK)
+    reliable = start_worker("reliable", project=ours, options=QUICK)
+    results = [p.send("work", 0.02) for _ in range(20) for p in (ours, stock_project)]
+    for result in results:
+        assert result.get(timeout=20) == "worked"
+    by_worker = {run.worker.split("@")[0] for run in effects.runs()}
+    assert by_worker == {"stock", "reliable"}
+    reliable.kill_group()
+    more = [ours.send("work", 0.02) for _ in range(10)]
+    for result in more:
+        assert result.get(timeout=20) == "worked"
+    # What the stock worker ran, nobody settled; it is looked at, found done, and not run again.
+    start_worker("again", project=ours, options=QUICK)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
+    assert all(len(effects.runs(r.id)) == 1 for r in results + more)
+
+
+def test_release_strands_nothing_when_the_package_goes(
+    project: Project,
+    stock_project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    tmp_path: Path,
+) -> None:
+    ours = project.with_settings(
+        reliable={
+            "LEASE_SECONDS": 4,
+            "SWEEP_SECONDS": 1,
+            "QUEUED_SECONDS": 8,
+            "ETA_HORIZON_SECONDS": 2,
+        }
+    )
+    worker = start_worker("one", project=ours, options=QUICK)
+    running = [ours.send("gate", "gate") for _ in range(2)]
+    for result in running:
+        wait_for(lambda r=result: effects.runs(r.id), 10, "it runs")
+    fetched = [ours.send(name, 0.01) for name in ("work", "plain_work", "work")]
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")
+    parked = ours.send("work", 0.01, countdown=15)
+    refused = release(ours, tmp_path)
+    assert refused.code == 1
+    assert "one@" in refused.err
+    worker.kill_group()
+    wait_for(lambda: release(ours, tmp_path).code == 0, 20, "the lease has run out")
+    assert not client.keys("unacked:*")
+    assert not client.keys("{reliable:0}:worker:*")
+    effects.open_gate("gate")
+    start_worker("stock", project=stock_project, options=QUICK)
+    for result in running + fetched + [parked]:
+        wait_for(lambda r=result: effects.finished(r.id), 30, "it ran at a stock worker")
+    assert len(effects.finished(parked.id)) == 1
