@@ -30,6 +30,16 @@ _read_settings: Callable[[], Mapping[str, object] | None] | None = None
 _REDIS_SCHEMES = ("redis", "rediss", "sentinel", "redis+socket", "unix", "rediss+socket")
 
 
+def _after_fork() -> None:
+    """Free the lock that another thread of the main process held at the fork."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
     """Tell how the setting CACHE is turned into a connector (the Django room does)."""
     global _resolve_cache

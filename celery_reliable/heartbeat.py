@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
 _DEAD_RETRY_SECONDS = 0.5
+_STOPPING_SECONDS = 0.5
 
 
 class Host(Protocol):
@@ -43,8 +44,8 @@ class Host(Protocol):
     def runs(self, claim: Claim) -> bool:
         """Whether the worker knows of somebody who runs the claim."""
 
-    def stop_taken(self, claim: Claim) -> None:
-        """Stop a claim that was taken from the worker."""
+    def stop_taken(self, claim: Claim) -> bool:
+        """Stop a claim that was taken from the worker; True when nobody runs it any more."""
 
 
 class Heartbeat(threading.Thread):
@@ -152,11 +153,13 @@ class Heartbeat(threading.Thread):
         beat = self._ledger.workers.heartbeat(
             process.id, lease_ms=config.lease_ms, client_id=self._witnessed_id()
         )
+        is_stopping = False
         for claim in beat.taken:
-            self._stop_taken(claim)
+            is_stopping |= not self._stop_taken(claim)
         if beat.reply is Reply.RENEWED:
             process.renewed(sent_at + config.lease_seconds)
-            return config.heartbeat_seconds
+            # A successor may wait to hear that what was taken has been stopped.
+            return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds
         process.lost()
         if beat.reply is Reply.FORGOTTEN:
             # The sweeper has finished with what this worker held; it goes on as a stranger to all
@@ -167,9 +170,11 @@ class Heartbeat(threading.Thread):
         logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
 
-    def _stop_taken(self, claim: Claim) -> None:
-        self._step.stop_taken(claim)
+    def _stop_taken(self, claim: Claim) -> bool:
+        if not self._step.stop_taken(claim):
+            return False
         self._ledger.workers.acknowledge(claim)
+        return True
 
     def _look_at_connection(self) -> None:
         """Connect if necessary, and learn the connection's id at the server."""

@@ -18,7 +18,7 @@ from kombu.serialization import dumps as serialize
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown
-from celery_reliable.ledger.caller import Answer
+from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Reply, State, TaskRef
 from celery_reliable.process import running
 
@@ -139,6 +139,8 @@ class _RecordingProducer:
                     due_in_ms=int(look_seconds * 1000),
                     message=envelope.to_text(),
                     claim=self._attempt.claim if self._attempt else None,
+                    # What an attempt publishes is part of its outcome: that waits for the ledger.
+                    patience_seconds=FOREVER if running.get() is not None else None,
                 )
             except LedgerUnavailable as exc:
                 raise PublishUnknown(

@@ -9,6 +9,7 @@ rules.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import uuid
@@ -75,6 +76,10 @@ class Room:
         #: Called before everything is given back at a shutdown; the worker sets it.
         self.before_leaving: Callable[[], None] = _nothing
         self.is_leaving = False
+
+    def after_fork(self) -> None:
+        """Free the lock that another thread may have held at the fork."""
+        self._lock = threading.Lock()
 
     # -- one delivery
 
@@ -171,6 +176,18 @@ def _mark_redelivered(payload: dict[str, Any]) -> None:
 
 _rooms: dict[str, Room] = {}
 _rooms_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Free the locks that another thread of the main process held at the fork."""
+    global _rooms_lock
+    _rooms_lock = threading.Lock()
+    for room in _rooms.values():
+        room.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def room_of(name: str, channel: Any) -> Room:
@@ -300,8 +317,10 @@ class Channel(kombu_redis.Channel):
             self.raw_item = item if isinstance(item, bytes) else item.encode()
             try:
                 message = loads(bytes_to_str(item))
-                message["properties"]["delivery_tag"]
-            except (ValueError, KeyError, TypeError) as exc:
+                _check_shape(message)
+                # Built once more when it is delivered; here what it raises ends nothing.
+                self.Message(message, channel=self)
+            except Exception as exc:
                 unreadable(queue, self.raw_item, exc)
                 return True
             self.connection._deliver(message, queue)
@@ -322,6 +341,20 @@ class Channel(kombu_redis.Channel):
                 logger.debug("channel_closed_with_broken_connection", exc_info=True)
         self._in_poll = None
         super().close()
+
+
+def _check_shape(message: Any) -> None:
+    """Raise ValueError for what kombu would choke on later, in the worker's main loop."""
+    properties = message["properties"]
+    delivery = properties["delivery_info"]
+    is_message = (
+        isinstance(properties["delivery_tag"], str)
+        and {"exchange", "routing_key"} <= delivery.keys()
+        and isinstance(message["body"], str)
+        and isinstance(message.get("headers") or {}, dict)
+    )
+    if not is_message:
+        raise ValueError("a list element that is no message of kombu's")
 
 
 def _log_unreadable(queue: str, raw: bytes, error: Exception) -> None:

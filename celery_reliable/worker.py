@@ -208,19 +208,17 @@ class WorkerStep(bootsteps.StartStopStep):
             getattr(job, "correlation_id", None) == claim.task_id for job in list(cache.values())
         )
 
-    def stop_taken(self, claim: Claim) -> None:
-        """Stop a claim that was taken from this worker; its result is muted."""
+    def stop_taken(self, claim: Claim) -> bool:
+        """Stop a claim that was taken from this worker, muted; True when nobody runs it any more.
+
+        Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
+        """
         for request in list(state.active_requests):
-            if (
-                request.id != claim.task_id
-                or getattr(request, "reliable_token", None) != claim.token
-            ):
+            if getattr(request, "reliable_token", None) != claim.token:
                 continue
+            if request.reliable_is_taken:
+                break
             request.reliable_is_taken = True
-            room = self.room
-            if room is not None:
-                # Its successor is sent from the record, once no live worker holds this one.
-                room.remove(str(request.message.delivery_tag))
             pid = request.worker_pid
             if pid and pid != os.getpid() and self.pool_name == "prefork":
                 logger.warning(
@@ -230,6 +228,7 @@ class WorkerStep(bootsteps.StartStopStep):
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     logger.debug("taken_claim_had_ended id=%s", claim.task_id)
+        return not self.runs(claim)
 
     def _bury_unreadable(self, queue: str, raw: bytes, error: Exception) -> None:
         from celery_reliable.envelope import Envelope

@@ -64,6 +64,7 @@ class Ledger(Reads):
         due_in_ms: int,
         message: str,
         claim: Claim | None = None,
+        patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
         publishes its own id.
@@ -89,6 +90,7 @@ class Ledger(Reads):
                 _optional(task.max_losses),
                 claim.token if claim else "",
             ],
+            patience_seconds,
         )
 
     def withdraw(

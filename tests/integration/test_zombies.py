@@ -25,9 +25,7 @@ def workers(start_worker: Callable[..., Worker]) -> dict[str, Worker]:
     return pair
 
 
-def taken_over(
-    workers: dict[str, Worker], effects: Effects, task_id: str
-) -> tuple[Worker, Worker]:
+def taken_over(workers: dict[str, Worker], effects: Effects, task_id: str) -> tuple[Worker, Worker]:
     """Freeze the worker that runs the task until another runs it; return the two."""
     wait_for(lambda: effects.runs(task_id), 10, "the first run")
     first = effects.runs(task_id)[0]
