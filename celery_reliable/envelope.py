@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
+from kombu.serialization import dumps as serialize
 from kombu.utils.json import dumps, loads
 
-__all__ = ["HEADER", "Envelope", "Stamp", "new_epoch", "seconds_until"]
+__all__ = ["HEADER", "Envelope", "Stamp", "from_request", "new_epoch", "seconds_until"]
 
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
@@ -104,6 +105,56 @@ class Envelope:
     def task_name(self) -> str:
         """The task's name; empty when the message has none."""
         return str(self.headers.get("task") or "")
+
+
+#: What Celery's protocol 2 keeps in a message's headers.
+_HEADERS = (
+    "lang",
+    "task",
+    "id",
+    "shadow",
+    "eta",
+    "expires",
+    "group",
+    "group_index",
+    "retries",
+    "timelimit",
+    "root_id",
+    "parent_id",
+    "argsrepr",
+    "kwargsrepr",
+    "origin",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+)
+
+
+def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer: str) -> Envelope:
+    """Return the message that a request was made of, as near as its process can see it.
+
+    The body is serialized anew; headers of the sender's own are kept.
+    """
+    embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+    content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
+    headers = {key: request.get(key) for key in _HEADERS}
+    headers.update(request.get("headers") or {})
+    if request.get(HEADER):
+        headers[HEADER] = request[HEADER]
+    delivery = request.get("delivery_info") or {}
+    properties = {key: request.get(key) for key in ("correlation_id", "reply_to")}
+    if delivery.get("priority") is not None:
+        properties["priority"] = delivery["priority"]
+    return Envelope(
+        body.encode("utf-8") if isinstance(body, str) else body,
+        content_type,
+        encoding,
+        headers,
+        properties,
+        delivery.get("exchange") or "",
+        delivery.get("routing_key") or "",
+    )
 
 
 def seconds_until(eta: object) -> float:

@@ -20,12 +20,11 @@ from celery.app.task import Context
 from celery.app.trace import trace_ok_t
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
-from kombu.serialization import dumps as serialize
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
-from celery_reliable.envelope import HEADER, Envelope, Stamp
+from celery_reliable.envelope import Envelope, Stamp, from_request
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
@@ -144,63 +143,16 @@ class _Execution:
                     self.id, int(answer.values[0]), name, token, int(answer.values[1])
                 )
             if answer.reply is Reply.UNRECORDED and not message:
-                message = str(properties.get(MESSAGE) or self._rebuilt(stamp).to_text())
+                message = str(properties.get(MESSAGE) or self._as_delivered().to_text())
                 continue
             if answer.reply is Reply.NO_LEASE and time.monotonic() < deadline:
                 time.sleep(_LEASE_POLL_SECONDS)
                 continue
             return answer, None
 
-    def _rebuilt(self, stamp: Stamp) -> Envelope:
-        """Return the message as delivered, as near as the child can see it."""
-        request = self.request
-        embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
-        content_type, encoding, body = serialize(
-            (self.args, self.kwargs, embed), serializer=self.task.serializer or "json"
-        )
-        headers = {
-            key: request.get(key)
-            for key in (
-                "lang",
-                "task",
-                "id",
-                "shadow",
-                "eta",
-                "expires",
-                "group",
-                "group_index",
-                "retries",
-                "timelimit",
-                "root_id",
-                "parent_id",
-                "argsrepr",
-                "kwargsrepr",
-                "origin",
-                "ignore_result",
-                "replaced_task_nesting",
-                "stamped_headers",
-                "stamps",
-            )
-        }
-        headers.update({"task": self.task.name, "id": self.id, **(request.get("headers") or {})})
-        if stamp.epoch:
-            headers[HEADER] = str(stamp)
-        delivery = request.get("delivery_info") or {}
-        properties: dict[str, Any] = {
-            "correlation_id": request.get("correlation_id"),
-            "reply_to": request.get("reply_to"),
-        }
-        if delivery.get("priority") is not None:
-            properties["priority"] = delivery["priority"]
-        return Envelope(
-            body.encode("utf-8") if isinstance(body, str) else body,
-            content_type,
-            encoding,
-            headers,
-            properties,
-            delivery.get("exchange") or "",
-            delivery.get("routing_key") or "",
-        )
+    def _as_delivered(self) -> Envelope:
+        request = {**self.request, "id": self.id, "task": self.task.name}
+        return from_request(request, self.args, self.kwargs, self.task.serializer or "json")
 
     def _unprotected(self, exc: Exception) -> trace_ok_t:
         """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""

@@ -205,6 +205,8 @@ class WorkerLease:
     run_id: str
     cause: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    #: It was heard of after it had been declared dead.
+    is_thawed: bool = False
 
     @property
     def room(self) -> str:

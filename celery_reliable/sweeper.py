@@ -24,6 +24,7 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Record, Reply, State, SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue
+from celery_reliable.process import current_worker
 from celery_reliable.publisher import is_reliable
 
 __all__ = ["Sweeper", "sweep"]
@@ -156,13 +157,17 @@ class Sweeper:
             # Once may be the worker's fault; what is lost again must not hold up all others.
             if losses > 1:
                 suspects.add(claim.task_id)
-        report.is_full = report.is_full or len(claims) > batch or len(entries) > batch
-        left = len(entries)
-        if entries:
-            left -= self._give_back(lease, entries[:batch], suspects, report)
-        if left == 0 and len(claims) <= batch:
-            in_room_now = len(self.broker.room(lease.room)) if has_room else 0
-            if self.ledger.workers.deregister(lease.worker, in_room=in_room_now) and has_room:
+        # Ours first: plain ones may have to stay for long.
+        entries.sort(key=lambda entry: not Stamp.of(entry[1].get("headers")).epoch)
+        done = self._give_back(lease, entries[:batch], suspects, report) if entries else 0
+        report.is_full = report.is_full or len(claims) > batch or (0 < done < len(entries))
+        # A worker that was heard of again keeps what may not be moved: it has the same room.
+        if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
+            left = len(self.broker.room(lease.room)) if has_room and not lease.is_thawed else 0
+            is_forgotten = self.ledger.workers.deregister(lease.worker, in_room=left)
+            worker = current_worker()
+            is_own = worker is not None and lease.worker.startswith(f"{worker.base}.")
+            if is_forgotten and has_room and not is_own:
                 self.broker.forget(lease.room)
 
     def _give_back(

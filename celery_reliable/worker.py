@@ -151,6 +151,9 @@ class WorkerStep(bootsteps.StartStopStep):
         ledger = self.reliable.ledger
         try:
             self.release_claims()
+            # Before it is forgotten: a beat that came later would register it anew.
+            if self.heartbeat is not None:
+                self.heartbeat.stop()
             room = self.room
             held = len(room) if room is not None else 0
             if not ledger.workers.deregister(self.process.id, in_room=held):

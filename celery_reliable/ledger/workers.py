@@ -12,7 +12,7 @@ from celery_reliable.model import Beat, Claim, Reply, WorkerLease
 
 __all__ = ["Workers"]
 
-_LEASE_FIELDS = ("state", "renewals", "client_id", "run_id", "cause", "facts")
+_LEASE_FIELDS = ("state", "renewals", "client_id", "run_id", "cause", "facts", "thawed")
 #: How long a process that was away can still hear what was taken from it.
 TAKEN_MS = 60 * 60 * 1000
 
@@ -124,6 +124,7 @@ class Workers:
                     run_id=got.get("run_id", ""),
                     cause=got.get("cause", ""),
                     facts=json.loads(got.get("facts", "{}")),
+                    is_thawed="thawed" in got,
                 )
             )
         return leases

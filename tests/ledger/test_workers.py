@@ -49,7 +49,7 @@ EXPECTED = {
         "alive": "renewed > alive",
         "lapsed": "renewed > alive",
         "suspected": "renewed > alive",
-        "dead": "declared_dead",
+        "dead": "declared_dead > dead",
         "forgotten": "forgotten",
     },
     "lapse": {

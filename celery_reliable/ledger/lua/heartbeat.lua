@@ -24,6 +24,8 @@ if state == 'alive' then
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
 elseif state == 'dead' then
+  -- It lives after all: what the sweeper may not move it can keep.
+  redis.call('HSET', KEYS[1], 'thawed', '1')
   reply[1] = 'declared_dead'
 else
   reply[1] = 'forgotten'

@@ -1,0 +1,3 @@
+"""What the package costs, beside stock Celery."""
+
+from __future__ import annotations
