@@ -1,0 +1,313 @@
+"""A deployment is no death: whatever way workers and pool processes are ended on purpose, nothing
+is lost, nothing runs twice to its end, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.factory import Settings
+from tests.support.effects import Effects, Run
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+ONE_EACH = (*QUICK, "--prefetch-multiplier", "1")
+RECORD = "{reliable:0}:task:"
+
+# Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
+SOON_SECONDS = 6.0
+
+REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """No loss is forgiven: whatever is charged becomes a dead letter, and its result is missed."""
+    return replace(project_settings, reliable={"MAX_LOSSES": 0})
+
+
+def nothing_left(redis_server: RedisServer) -> None:
+    """Wait until the ledger knows of no task any more, dead letters included."""
+    client = redis_server.client()
+    assert client.zcard("{reliable:0}:dead") == 0
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+    assert client.zcard("{reliable:0}:due") == 0
+
+
+def left_behind(redis_server: RedisServer, name: str) -> list[bytes]:
+    """What remains of a worker in Redis: its lease, its claims, its room."""
+    client = redis_server.client()
+    own = f"{name}@".encode()
+    keys = [key for key in client.keys("*") if own in key and b"pidbox" not in key]
+    return keys + [one for one in client.zrange("{reliable:0}:workers", 0, -1) if own in one]
+
+
+def first_run(effects: Effects, task_id: str, number: int = 1) -> Run:
+    """The run of that number, once it has begun."""
+    wait_for(lambda: len(effects.runs(task_id)) >= number, 15, f"run {number} of {task_id}")
+    return effects.runs(task_id)[number - 1]
+
+
+def losses(redis_server: RedisServer, task_id: str) -> int:
+    """The losses in the task's record."""
+    return int(redis_server.client().hget(RECORD + task_id, "losses") or 0)
+
+
+def remote(project: Project, *command: Any, **arguments: Any) -> None:
+    """Send one remote command and require that a worker did it."""
+    control = project.app.control
+    (answer,) = control.broadcast(*command, reply=True, timeout=10, limit=1, **arguments)
+    (reply,) = answer.values()
+    assert "ok" in reply
+
+
+def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
+    running = [project.send("gate", "warm") for _ in range(2)]
+    for result in running:
+        first_run(effects, result.id)
+    fetched = [project.send("work", 0.01) for _ in range(4)]
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
+    start_worker("two", options=QUICK)
+    assert left_behind(redis_server, "one")
+    one.signal_main(signal.SIGTERM)
+    asked_at = effects.now()
+    # Longer than the lease: it is kept while the last task runs.
+    wait_for(lambda: effects.now() - asked_at > 12, 20, "more than a lease")
+    assert one.is_running
+    assert [len(effects.runs(result.id)) for result in running] == [1, 1]
+    effects.open_gate("warm")
+    assert one.wait_until_ended() == 0
+    assert not left_behind(redis_server, "one")
+    for result in running + fetched:
+        result.get(timeout=10)
+        assert [run.attempt for run in effects.runs(result.id)] == [1]
+    nothing_left(redis_server)
+
+
+def test_a_cold_stop_hands_over_at_once(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
+    running = [project.send("gate", "cold") for _ in range(2)]
+    for result in running:
+        first_run(effects, result.id)
+    fetched = [project.send("work", 0.01) for _ in range(4)]
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
+    start_worker("two", options=QUICK)
+    one.signal_main(signal.SIGQUIT)
+    asked_at = effects.now()
+    again = [first_run(effects, result.id, 2) for result in running]
+    took = max(run.started_at for run in again) - asked_at
+    print("seconds from the cold stop to the re-run:", round(took, 2))
+    assert took <= SOON_SECONDS
+    assert [run.attempt for run in again] == [2, 2]
+    assert all(run.worker.startswith("two@") for run in again)
+    assert [losses(redis_server, result.id) for result in running] == [0, 0]
+    one.wait_until_ended()
+    assert not left_behind(redis_server, "one")
+    effects.open_gate("cold")
+    for result in running + fetched:
+        result.get(timeout=10)
+        assert len(effects.finished(result.id)) == 1
+    assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * 4
+    assert not effects.overlaps()
+    nothing_left(redis_server)
+
+
+@pytest.mark.parametrize("is_quick", [True, False], ids=["ends in time", "does not"])
+def test_a_soft_stop_waits_and_then_hands_over(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    is_quick: bool,
+) -> None:
+    project = project.with_settings(celery={"worker_soft_shutdown_timeout": 4})
+    one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
+    result = project.send("gate", "soft")
+    first_run(effects, result.id)
+    start_worker("two", project=project, options=ONE_EACH)
+    one.signal_main(signal.SIGTERM)
+    asked_at = effects.now()
+    if is_quick:
+        wait_for(lambda: effects.now() - asked_at > 1, 5, "the stop to be under way")
+        effects.open_gate("soft")
+        # It is settled while the main process sleeps in its signal handler.
+        wait_for(lambda: not redis_server.client().keys(RECORD + "*"), 2, "settled")
+    else:
+        again = first_run(effects, result.id, 2)
+        took = again.started_at - asked_at
+        print("seconds from the soft stop (4 s) to the re-run:", round(took, 2))
+        assert 4 <= took <= 4 + SOON_SECONDS
+        assert again.attempt == 2
+        assert losses(redis_server, result.id) == 0
+        effects.open_gate("soft")
+    assert result.get(timeout=10) == "soft"
+    one.wait_until_ended()
+    assert not left_behind(redis_server, "one")
+    assert len(effects.runs(result.id)) == (1 if is_quick else 2)
+    assert not effects.overlaps()
+    project.close()
+    nothing_left(redis_server)
+
+
+def test_sigterm_remapped_to_a_cold_stop(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker("one", options=ONE_EACH, environ=REMAPPED)
+    result = project.send("gate", "remapped")
+    first_run(effects, result.id)
+    start_worker("two", options=ONE_EACH)
+    one.signal_main(signal.SIGTERM)
+    asked_at = effects.now()
+    again = first_run(effects, result.id, 2)
+    assert again.started_at - asked_at <= SOON_SECONDS
+    assert (again.attempt, losses(redis_server, result.id)) == (2, 0)
+    one.wait_until_ended()
+    assert not left_behind(redis_server, "one")
+    effects.open_gate("remapped")
+    assert result.get(timeout=10) == "remapped"
+    nothing_left(redis_server)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--max-tasks-per-child", "3"), ("--max-memory-per-child", "1")],
+    ids=["max-tasks", "max-memory"],
+)
+def test_processes_that_are_replaced_lose_nothing(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    options: tuple[str, ...],
+) -> None:
+    one = start_worker("one", options=(*QUICK, *options))
+    results = [project.send("work", 0.02) for _ in range(12)]
+    for result in results:
+        result.get(timeout=30)
+    assert [[run.attempt for run in effects.runs(r.id)] for r in results] == [[1]] * 12
+    assert len({run.pid for run in effects.runs()}) >= 4
+    nothing_left(redis_server)
+    assert one.stop() == 0
+    assert not left_behind(redis_server, "one")
+
+
+def test_a_pool_that_grows_and_shrinks_loses_nothing(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker(
+        "one",
+        options=(*QUICK, "--autoscale", "4,1"),
+        environ={"AUTOSCALE_KEEPALIVE": "1"},
+    )
+    held = project.send("gate", "scaled")
+    results = [project.send("work", 0.2) for _ in range(20)]
+    for result in results:
+        result.get(timeout=30)
+    assert len({run.pid for run in effects.runs()}) >= 2
+    wait_for(lambda: len(one.children()) <= 2, 20, "the pool shrank")
+    effects.open_gate("scaled")
+    assert held.get(timeout=10) == "scaled"
+    assert {run.attempt for run in effects.runs()} == {1}
+    assert len(effects.runs()) == 21
+    assert one.stop() == 0
+    assert not left_behind(redis_server, "one")
+    nothing_left(redis_server)
+
+
+def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    project = project.with_settings(celery={"worker_pool_restarts": True})
+    one = start_worker("one", project=project, options=ONE_EACH)
+    held = project.send("gate", "held")
+    first_run(effects, held.id)
+    remote(project, "pool_grow", arguments={"n": 1})
+    wait_for(lambda: len(one.children()) == 3, 10, "a third process")
+    remote(project, "pool_shrink", arguments={"n": 1})
+    wait_for(lambda: len(one.children()) == 2, 10, "two processes")
+    before = set(one.children())
+    project.app.control.broadcast("pool_restart", arguments={"reload": False})
+    results = [project.send("work", 0.05) for _ in range(10)]
+    effects.open_gate("held")
+    assert held.get(timeout=30) == "held"
+    for result in results:
+        result.get(timeout=30)
+    wait_for(lambda: set(one.children()).isdisjoint(before), 15, "new processes")
+    assert len(effects.finished()) == 11
+    assert not effects.overlaps()
+    assert one.stop() == 0
+    assert not left_behind(redis_server, "one")
+    project.close()
+    nothing_left(redis_server)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
+def test_a_rolling_restart_under_load(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    how: signal.Signals,
+) -> None:
+    workers = {name: start_worker(name, options=QUICK, wait=False) for name in ("one", "two")}
+    for worker in workers.values():
+        worker.wait_until_ready()
+    gated = [project.send("gate", f"gate-{n}") for n in range(2)]
+    for result in gated:
+        first_run(effects, result.id)
+    short = [project.send("work", 0.1) for _ in range(60)]
+    for n, name in enumerate(workers):
+        workers[name].signal_main(how)
+        if how == signal.SIGTERM:
+            # What runs is waited for: the worker ends when its gated task has.
+            effects.open_gate(f"gate-{n}")
+            effects.open_gate(f"gate-{1 - n}")
+        workers[name].wait_until_ended()
+        assert not left_behind(redis_server, name)
+        workers[name] = start_worker(name, options=QUICK)
+        short += [project.send("work", 0.1) for _ in range(10)]
+    for result in gated:
+        assert losses(redis_server, result.id) == 0
+    for n in range(2):
+        effects.open_gate(f"gate-{n}")
+    for result in gated + short:
+        result.get(timeout=30)
+        assert len(effects.finished(result.id)) == 1
+    if how == signal.SIGTERM:
+        assert {run.attempt for run in effects.runs()} == {1}
+    assert not effects.overlaps()
+    nothing_left(redis_server)
+    for name, worker in workers.items():
+        worker.stop()
+        assert not left_behind(redis_server, name)
+    assert not redis_server.client().keys("unacked*")
