@@ -31,7 +31,7 @@ from celery_reliable.exceptions import (
     ObjectBusy,
     ObjectIdError,
 )
-from celery_reliable.guarding import time_to_run, uninterrupted
+from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
@@ -274,21 +274,8 @@ class _Execution:
         )
         # A canvas that was quicker than its host has taken the id over already.
         if is_refused and not attempt.is_replaced:
-            self._fenced(claim, answer)
+            tell_fenced(self.task, claim, answer.text(0) if answer.values else "gone")
         return result
-
-    def _fenced(self, claim: Claim, answer: Answer) -> None:
-        state = answer.text(0) if answer.values else "gone"
-        logger.warning(
-            "task_fenced name=%s id=%s attempt=%d state=%s",
-            self.task.name,
-            self.id,
-            claim.attempt,
-            state,
-        )
-        signals.task_fenced.send(
-            sender=self.task, task_id=self.id, attempt=claim.attempt, state=state
-        )
 
     def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> trace_ok_t:
         config = self.reliable.config

@@ -22,10 +22,10 @@ from celery.exceptions import Ignore, Retry
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import State
+from celery_reliable.model import Claim, State
 from celery_reliable.process import RunningAttempt, current_worker, running
 
-__all__ = ["guarded", "time_to_run", "uninterrupted"]
+__all__ = ["guarded", "tell_fenced", "time_to_run", "uninterrupted"]
 
 logger = logging.getLogger(__name__)
 
@@ -83,11 +83,7 @@ def _raise_if_taken(cause: Exception | None) -> None:
         and record.token == claim.token
     ):
         return
-    state = "gone" if record is None else record.state.value
-    logger.warning("task_fenced id=%s attempt=%d state=%s", claim.task_id, claim.attempt, state)
-    signals.task_fenced.send(
-        sender=current_task, task_id=claim.task_id, attempt=claim.attempt, state=state
-    )
+    tell_fenced(current_task, claim, "gone" if record is None else record.state.value)
     attempt.is_closed = True
     raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
 
@@ -176,8 +172,25 @@ def _warn(task: Any, attempt: RunningAttempt, left: float) -> None:
     signals.task_running_out.send(
         sender=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
     )
+    _send_event(task, "task-running-out", claim, seconds_left=left)
+
+
+def tell_fenced(task: Any, claim: Claim, state: str) -> None:
+    """Tell the application that an attempt was refused: by log, signal and Celery event."""
+    logger.warning(
+        "task_fenced name=%s id=%s attempt=%d state=%s",
+        task.name,
+        claim.task_id,
+        claim.attempt,
+        state,
+    )
+    signals.task_fenced.send(sender=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
+    _send_event(task, "task-fenced", claim, state=state)
+
+
+def _send_event(task: Any, kind: str, claim: Claim, **fields: Any) -> None:
     try:
         with task.app.events.default_dispatcher() as dispatcher:
-            dispatcher.send("task-running-out", uuid=claim.task_id, seconds_left=left)
+            dispatcher.send(kind, uuid=claim.task_id, attempt=claim.attempt, **fields)
     except Exception as exc:
-        logger.info("event_not_sent event=task-running-out error=%r", exc)
+        logger.info("event_not_sent event=%s error=%r", kind, exc)
