@@ -9,8 +9,9 @@ import sys
 from tests.support.processes import REPOSITORY
 
 CODE = """
+import sys
 import celery_reliable
-print(hasattr(celery_reliable.ReliableTask, "delay_on_commit"), "django.db" in __import__("sys").modules)
+print(hasattr(celery_reliable.ReliableTask, "delay_on_commit"), "django.db" in sys.modules)
 """
 
 
