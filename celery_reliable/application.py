@@ -14,6 +14,7 @@ from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from celery_reliable.guard import AppFacts, Finding, ServerFacts, check_app, check_server, raise_for
 from celery_reliable.ledger import Connector, Ledger, ObjectLocks, connect
+from celery_reliable.threads import socket_owner
 
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
@@ -71,7 +72,7 @@ class Reliable:
     def __init__(self, app: Celery) -> None:
         self.app = app
         self._config: ReliableConfig | None = None
-        self._made: dict[str, tuple[int, Any]] = {}
+        self._made: dict[tuple[str, int], tuple[int, Any]] = {}
         self._mutex = threading.RLock()
         if hasattr(os, "register_at_fork"):
             # A mutex that another thread held at the fork would stay held in the child for ever.
@@ -155,14 +156,15 @@ class Reliable:
         )
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
-        made = self._made.get(name)
+        slot = (name, socket_owner())
+        made = self._made.get(slot)
         if made is not None and made[0] == os.getpid():
             found: T = made[1]
             return found
         with self._mutex:
-            made = self._made.get(name)
+            made = self._made.get(slot)
             if made is None or made[0] != os.getpid():
-                made = self._made[name] = (os.getpid(), make())
+                made = self._made[slot] = (os.getpid(), make())
             kept: T = made[1]
             return kept
 

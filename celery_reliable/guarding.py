@@ -68,8 +68,10 @@ def _raise_if_taken(cause: Exception | None) -> None:
     if attempt is None or attempt.is_closed or worker is None:
         return
     # A fresh lease is an answer for those claims only that were made under it: a worker that was
-    # declared dead registers anew, while its old attempts may still run.
-    if attempt.claim.worker == worker.id and time.monotonic() < worker.lease_until:
+    # declared dead registers anew, while its old attempts may still run.  And an attempt that took
+    # too long is taken from a worker that lives.
+    is_lease_fresh = time.monotonic() < worker.lease_until
+    if attempt.claim.worker == worker.id and is_lease_fresh and attempt.deadline is None:
         return
     from celery import current_task
 

@@ -6,7 +6,6 @@ import logging
 import os
 import select
 import socket
-import threading
 import time
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
+from celery_reliable.threads import NativeThread, is_patched, native_lock
 
 __all__ = ["Heartbeat", "Passes"]
 
@@ -48,7 +48,7 @@ class Host(Protocol):
         """Stop a claim that was taken from the worker; True when nobody runs it any more."""
 
 
-class Heartbeat(threading.Thread):
+class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
 
     It waits on that connection's socket: a connection that was cut is renewed at once and never
@@ -56,7 +56,7 @@ class Heartbeat(threading.Thread):
     """
 
     def __init__(self, step: Host) -> None:
-        super().__init__(name="celery-reliable-heartbeat", daemon=True)
+        super().__init__("celery-reliable-heartbeat")
         self._step = step
         self._process = step.process
         self._config = step.reliable.config
@@ -68,8 +68,7 @@ class Heartbeat(threading.Thread):
         self._known_socket: socket.socket | None = None
         self._client_id = 0
         self._waker, self._woken = socket.socketpair()
-        self._stopping = threading.Event()
-        self._fork_lock = threading.Lock()
+        self._fork_lock = native_lock()
         # The witness sees a death by this connection's end; a child that inherited it would keep it
         # open.
         os.register_at_fork(
@@ -88,7 +87,15 @@ class Heartbeat(threading.Thread):
         self._fork_lock.release()
 
     def register(self) -> None:
-        """Take the lease; raises LedgerUnavailable when the ledger is away."""
+        """Take the lease, before the thread starts; raises LedgerUnavailable when the ledger is
+        away.
+        """
+        self._register()
+        if is_patched():
+            # A patched socket belongs to the thread that connected it.
+            self._connection.disconnect()
+
+    def _register(self) -> None:
         sent_at = time.monotonic()
         with self._fork_lock:
             self._look_at_connection()
@@ -103,10 +110,18 @@ class Heartbeat(threading.Thread):
 
     def run(self) -> None:
         """Renew until told to stop."""
-        wait = self._config.heartbeat_seconds
-        while not self._stopping.is_set():
+        try:
+            self._run()
+        finally:
+            # By its own thread, like all that is done with the connection.
+            self._ledger.close()
+
+    def _run(self) -> None:
+        # The witness is to know a new connection before it misses the old one.
+        wait = self._config.heartbeat_seconds if self._connection._sock is not None else 0.0
+        while True:
             is_cut = self._wait(wait)
-            if self._stopping.is_set():
+            if self.stop_asked():
                 break
             try:
                 if is_cut:
@@ -122,15 +137,14 @@ class Heartbeat(threading.Thread):
                 wait = _RETRY_SECONDS
 
     def stop(self) -> None:
-        """End the thread and close the connection."""
-        self._stopping.set()
+        """End the thread, which closes the connection."""
+        self.ask_to_stop()
         try:
             self._waker.send(b"x")
         except OSError:
             logger.debug("heartbeat_already_closed")
-        if self.is_alive() and threading.current_thread() is not self:
-            self.join(self._config.heartbeat_seconds)
-        self._ledger.close()
+        if not self.join(self._config.heartbeat_seconds):
+            logger.debug("heartbeat_still_waits")
 
     def _wait(self, seconds: float) -> bool:
         """Wait for the next beat; True at once when the connection was cut."""
@@ -165,7 +179,7 @@ class Heartbeat(threading.Thread):
             # The sweeper has finished with what this worker held; it goes on as a stranger to all
             # that.
             process.reborn()
-            self.register()
+            self._register()
             return config.heartbeat_seconds
         logger.warning("worker_was_declared_dead worker=%s", process.id)
         return _DEAD_RETRY_SECONDS
@@ -186,23 +200,22 @@ class Heartbeat(threading.Thread):
         return self._client_id if self._config.witness_seconds else 0
 
 
-class Passes(threading.Thread):
+class Passes(NativeThread):
     """Runs the sweeper's passes whenever none finished within SWEEP_SECONDS.
 
     Recovery that was only a task would wait in the very queues that it repairs.
     """
 
     def __init__(self, step: Host) -> None:
-        super().__init__(name="celery-reliable-passes", daemon=True)
+        super().__init__("celery-reliable-passes")
         self._step = step
-        self._stopping = threading.Event()
         self._orphans: set[tuple[str, int]] = set()
 
     def run(self) -> None:
         """Sweep until told to stop."""
         sweeper: Sweeper | None = None
         wait = 0.0
-        while not self._stopping.wait(wait):
+        while not self.stop_asked(wait):
             wait = self._step.reliable.config.sweep_seconds
             try:
                 if sweeper is None:
@@ -220,7 +233,7 @@ class Passes(threading.Thread):
 
     def stop(self) -> None:
         """End the thread after the pass that runs."""
-        self._stopping.set()
+        self.ask_to_stop()
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
         """Lose claims that nobody runs, after two sightings: nobody else would while this worker

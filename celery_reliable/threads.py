@@ -1,0 +1,109 @@
+"""Threads of the operating system, also where gevent or eventlet have replaced Python's.
+
+A greenlet that computes without a pause holds up all others, so what keeps a worker's lease cannot
+be one of them.  A native thread can use patched sockets, as long as nobody else uses the same ones:
+both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
+the thread that connected it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+from typing import Any
+
+__all__ = ["NativeThread", "is_patched", "native_lock", "socket_owner"]
+
+
+def is_patched() -> bool:
+    """Whether what Python calls a thread is a greenlet in this process."""
+    return _patched_by() is not None
+
+
+def socket_owner() -> int:
+    """Return a number that is the same for all who may share sockets in this process."""
+    ident: int = _original("get_ident")() if is_patched() else 0
+    return ident
+
+
+def native_lock() -> Any:
+    """Return a lock that may be shared with native threads; waiting for it stops all greenlets."""
+    return _original("allocate_lock")()
+
+
+class NativeThread:
+    """A daemon thread.  Subclasses say in `run` what it does; ``stop_asked`` is theirs to heed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._is_started = False
+        # Held until then: a native lock is the one thing that both sides can wait for.
+        self._stop = native_lock()
+        self._stop.acquire()
+        self._end = native_lock()
+        self._end.acquire()
+
+    def run(self) -> None:
+        """Do the thread's work."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the thread.  Once."""
+        self._is_started = True
+        if is_patched():
+            _original("start_new_thread")(self._bootstrap, ())
+        else:
+            threading.Thread(target=self._bootstrap, name=self.name, daemon=True).start()
+
+    def ask_to_stop(self) -> None:
+        """Let every `stop_asked` be true from now on."""
+        try:
+            self._stop.release()
+        except RuntimeError:
+            # It was asked before.
+            return
+
+    def stop_asked(self, wait_seconds: float = 0.0) -> bool:
+        """Whether to stop; waits so long for it.  For the thread itself alone."""
+        if not self._stop.acquire(True, wait_seconds):
+            return False
+        self._stop.release()
+        return True
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait until the thread has ended; False when it has not in time."""
+        if not self._is_started:
+            return True
+        if not self._end.acquire(True, timeout_seconds):
+            return False
+        self._end.release()
+        return True
+
+    def _bootstrap(self) -> None:
+        try:
+            self.run()
+        finally:
+            self._end.release()
+
+
+def _patched_by() -> str | None:
+    """Return the library that has replaced Python's threads, if one has."""
+    # Asked without an import: who has not loaded them has not been patched.
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        return "gevent"
+    patcher = sys.modules.get("eventlet.patcher")
+    if patcher is not None and patcher.is_monkey_patched("thread"):
+        return "eventlet"
+    return None
+
+
+def _original(name: str) -> Any:
+    """Return a function of `_thread` as it was before it was replaced."""
+    library = _patched_by()
+    if library == "gevent":
+        return sys.modules["gevent.monkey"].get_original("_thread", name)
+    if library == "eventlet":
+        return getattr(sys.modules["eventlet.patcher"].original("_thread"), name)
+    return getattr(_thread, name)

@@ -1,0 +1,166 @@
+"""The promises in the pools other than prefork: threads, solo, gevent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.factory import Settings
+from tests.integration.project.pooled import add_tasks
+from tests.support.effects import Effects, Run
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+RECORD = "{reliable:0}:task:"
+LEASE_SECONDS = 4
+# Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
+# consumer waits with the first one for a free greenlet.
+UNFETCHED = {"solo": 3, "gevent": 2}
+POOLS = ("threads", "solo", "gevent")
+Start = Callable[..., Worker]
+
+pools = pytest.mark.parametrize("pool", POOLS)
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """Short times, so that a lease can run out within a test."""
+    times = {"LEASE_SECONDS": LEASE_SECONDS, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
+    return replace(project_settings, reliable=times)
+
+
+@pytest.fixture
+def start(project: Project, start_worker: Callable[..., Worker]) -> Start:
+    """Start a worker of this name in this pool."""
+    add_tasks(project.app)
+
+    def one(name: str, pool: str, *options: str, wait: bool = True) -> Worker:
+        return start_worker(
+            name,
+            app="tests.integration.project.pooled",
+            pool=pool,
+            concurrency=1 if pool == "solo" else 2,
+            options=(*QUICK, *options),
+            wait=wait,
+        )
+
+    return one
+
+
+def run_of(effects: Effects, task_id: str, number: int = 1) -> Run:
+    """The run of that number, once it has begun."""
+    wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
+    return effects.runs(task_id)[number - 1]
+
+
+def nothing_left(redis_server: RedisServer) -> None:
+    """Wait until the ledger knows of no task any more."""
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+    assert client.zcard("{reliable:0}:due") == 0
+
+
+@pools
+@pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
+def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
+    project: Project,
+    start: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    pool: str,
+    survivor: str,
+) -> None:
+    dying, living = (pool, "prefork") if survivor == "prefork survives" else ("prefork", pool)
+    client = redis_server.client()
+    one = start("one", dying, "--prefetch-multiplier", "4")
+    done = project.send("work", 0.01)
+    assert done.get(timeout=10) == "worked"
+    running = project.send("gate", "gate")
+    run_of(effects, running.id)
+    if dying != "solo":
+        also = project.send("gate", "gate")
+        run_of(effects, also.id)
+    fetched = [project.send("work", 0.01) for _ in range(3)]
+    unfetched = UNFETCHED.get(dying, 0)
+    wait_for(lambda: client.llen("celery") == unfetched, 10, "what it fetches")
+    two = start("two", living)
+    one.kill_group()
+    killed_at = effects.now()
+    again = run_of(effects, running.id, 2)
+    # Else a solo survivor would have no turn for the others.
+    effects.open_gate("gate")
+    for result in fetched:
+        result.get(timeout=15)
+    took = again.started_at - killed_at
+    took_fetched = max(effects.starts(r.id)[0] for r in fetched) - killed_at
+    print(f"{dying} -> {living}: {took:.2f} s, fetched {took_fetched:.2f} s")
+    assert max(took, took_fetched) <= 8
+    assert again.attempt == 2
+    assert again.worker.startswith("two@")
+    assert running.get(timeout=15) == "gate"
+    assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * len(fetched)
+    assert not effects.overlaps()
+    nothing_left(redis_server)
+    assert two.stop() == 0
+    assert not client.keys("unacked*")
+    assert client.zcard("{reliable:0}:workers") == 0
+
+
+@pytest.mark.parametrize("pool", ["solo", "gevent"])
+def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
+    project: Project,
+    start: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    pool: str,
+) -> None:
+    start("one", pool)
+    start("two", "prefork")
+    # Whichever fetches: one of many goes to the worker of the pool.
+    results = [project.send("computing", 1.5 * LEASE_SECONDS) for _ in range(3)]
+    for result in results:
+        result.get(timeout=40)
+        assert [run.attempt for run in effects.runs(result.id)] == [1]
+    assert any(run.worker.startswith("one@") for run in effects.runs())
+    assert redis_server.client().zcard("{reliable:0}:workers") == 2
+    nothing_left(redis_server)
+
+
+@pools
+def test_an_object_is_locked_across_pools(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+) -> None:
+    for worker in [start("one", pool, wait=False), start("two", "prefork", wait=False)]:
+        worker.wait_until_ready()
+    holder = project.send("locked_gate", "object", "gate")
+    run_of(effects, holder.id)
+    results = [project.send("locked_retry", "object", 0.05) for _ in range(3)]
+    effects.open_gate("gate")
+    for result in results:
+        result.get(timeout=30)
+    assert len(effects.finished("object")) == 4
+    assert not effects.overlaps("object")
+    nothing_left(redis_server)
+    assert not redis_server.client().keys("{reliable:0}:lock:*")
+
+
+@pools
+def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+) -> None:
+    start("one", pool)
+    result = project.send("overlong", 6.0)
+    first = run_of(effects, result.id)
+    assert result.get(timeout=30) == "run 2"
+    runs = effects.runs(result.id)
+    assert [run.attempt for run in runs] == [1, 2]
+    # Nothing but prefork can stop it: its successor waits for its end, and its own outcome is none.
+    assert not effects.overlaps()
+    assert runs[0].ended_at is not None
+    assert runs[1].started_at - first.started_at >= 6
+    nothing_left(redis_server)
