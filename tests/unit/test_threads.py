@@ -1,0 +1,81 @@
+"""Native threads: to stop, to wait for, and not to be held up by greenlets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from celery_reliable.threads import NativeThread, is_patched, socket_owner
+
+WAIT_SECONDS = 10.0
+
+# In a process of its own: what is patched stays patched.
+BESIDE_A_BUSY_GREENLET = """
+import gevent.monkey
+gevent.monkey.patch_all()
+import time
+from celery_reliable.threads import NativeThread, is_patched, socket_owner
+
+class Counting(NativeThread):
+    turns, owner = 0, None
+    def run(self):
+        self.owner = socket_owner()
+        while not self.stop_asked(0.01):
+            self.turns += 1
+
+assert is_patched()
+thread = Counting("counting")
+thread.start()
+until = time.monotonic() + 10
+while thread.turns < 3 and time.monotonic() < until:
+    sum(range(1000))
+assert thread.turns >= 3
+assert thread.owner != socket_owner()
+thread.ask_to_stop()
+assert thread.join(10)
+"""
+
+
+class Patient(NativeThread):
+    """Does nothing until it is asked to stop."""
+
+    def run(self) -> None:
+        while not self.stop_asked(WAIT_SECONDS):
+            continue
+
+
+def test_a_thread_ends_when_it_is_asked_to():
+    thread = Patient("patient")
+    thread.start()
+    assert not thread.join(0.0)
+    thread.ask_to_stop()
+    thread.ask_to_stop()
+    assert thread.join(WAIT_SECONDS)
+    assert thread.join(0.0)
+
+
+def test_a_thread_that_never_started_has_ended():
+    assert Patient("patient").join(0.0)
+
+
+def test_all_threads_share_sockets_where_nothing_is_patched():
+    assert not is_patched()
+    assert socket_owner() == 0
+
+
+def test_a_thread_has_to_say_what_it_does():
+    with pytest.raises(NotImplementedError):
+        NativeThread("idle").run()
+
+
+def test_a_greenlet_that_computes_does_not_hold_up_a_native_thread():
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_A_BUSY_GREENLET],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
