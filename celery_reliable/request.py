@@ -87,6 +87,15 @@ class ReliableRequest(Request):
             self._end(Reason.TIME_LIMIT, exc)
         return
 
+    def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
+        """Stop the attempt at a cold shutdown; in a solo pool it ends by itself."""
+        if is_reliable(self.task) and type(pool).__module__.endswith(".solo"):
+            # Celery's signal handler is on top of the body there: that this pool can stop nothing
+            # would be raised into it, and be the task's failure for good.
+            logger.warning("attempt_runs_on name=%s id=%s reason=solo_pool", self.name, self.id)
+            return
+        super().cancel(pool, signal, emit_retry)
+
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
         super()._announce_revoked(reason, terminated, signum, expired)
