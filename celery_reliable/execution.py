@@ -201,6 +201,9 @@ class _Execution:
             self._free(key, attempt)
             return self._no_outcome(attempt, exc)
         except BaseException as exc:
+            # How a greenlet is stopped.  Celery takes the silence after it for a success.
+            if type(exc).__name__ == "GreenletExit" and self._is_ended_by_worker():
+                return self._released(attempt)
             # Celery could not store an outcome: the attempt ends without one.
             self._free(key, attempt)
             logger.warning(
@@ -222,6 +225,9 @@ class _Execution:
         is_child = worker is not None and os.getpid() != worker.pid
         # Exit codes, 0 among them, once a shutdown has begun.
         signs = (worker_state.should_stop, worker_state.should_terminate)
+        request = worker_state.requests.get(self.id)
+        if getattr(request, "reliable_is_cancelled", False):
+            return True
         return is_child or any(sign is not None and sign is not False for sign in signs)
 
     def _free(self, key: str | None, attempt: RunningAttempt) -> None:
@@ -276,6 +282,16 @@ class _Execution:
         if is_refused and not attempt.is_replaced:
             tell_fenced(self.task, claim, answer.text(0) if answer.values else "gone")
         return result
+
+    def _released(self, attempt: RunningAttempt) -> trace_ok_t:
+        if attempt.is_closed:
+            return ended(Ignore("closed by its own publication"), states.IGNORED)
+        self.ledger.release(
+            attempt.claim,
+            due_in_ms=self.reliable.config.sweep_ms,
+            patience_seconds=self.reliable.config.lease_seconds,
+        )
+        return ended(Reject("stopped with its worker", requeue=True), states.REJECTED)
 
     def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> trace_ok_t:
         config = self.reliable.config

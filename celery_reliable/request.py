@@ -41,6 +41,8 @@ class ReliableRequest(Request):
 
     #: The claim was taken from this worker and its process is being stopped.
     reliable_is_taken = False
+    #: A cold shutdown is stopping the attempt; its claim will be released.
+    reliable_is_cancelled = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
@@ -94,6 +96,7 @@ class ReliableRequest(Request):
             # would be raised into it, and be the task's failure for good.
             logger.warning("attempt_runs_on name=%s id=%s reason=solo_pool", self.name, self.id)
             return
+        self.reliable_is_cancelled = True
         super().cancel(pool, signal, emit_retry)
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
