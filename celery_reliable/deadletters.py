@@ -10,9 +10,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
-from kombu.compression import decompress
-from kombu.serialization import loads as deserialize
-from kombu.serialization import prepare_accept_content
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope, Stamp, new_epoch, seconds_until
@@ -298,15 +295,7 @@ def _has_passed(expires: object) -> bool:
 def _arguments_of(envelope: Envelope) -> dict[str, Any]:
     """Return args, kwargs and body as far as they can be read without running anything."""
     try:
-        body = envelope.body
-        if envelope.headers.get("compression"):
-            body = decompress(body, envelope.headers["compression"])
-        args, kwargs, embed = deserialize(
-            body,
-            envelope.content_type,
-            envelope.content_encoding,
-            accept=prepare_accept_content(_READ_FORMATS),
-        )
+        args, kwargs, embed = envelope.decoded(_READ_FORMATS)
     except Exception as exc:
         logger.debug("message_not_readable id=%s error=%r", envelope.task_id, exc)
         return {

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
+from kombu.compression import decompress
 from kombu.serialization import dumps as serialize
+from kombu.serialization import loads as deserialize
+from kombu.serialization import prepare_accept_content
 from kombu.utils.json import dumps, loads
 
 __all__ = ["HEADER", "Envelope", "Stamp", "from_request", "new_epoch", "seconds_until"]
@@ -95,6 +98,19 @@ class Envelope:
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
         """Return this message under another stamp, with *headers* replaced."""
         return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})
+
+    def decoded(self, accept: Iterable[str]) -> tuple[Any, Any, Any]:
+        """Return the body: args, kwargs and what Celery embeds.
+
+        Raises what kombu raises for a body it cannot read, or whose format is not in *accept*.
+        """
+        body = self.body
+        if self.headers.get("compression"):
+            body = decompress(body, self.headers["compression"])
+        args, kwargs, embed = deserialize(
+            body, self.content_type, self.content_encoding, accept=prepare_accept_content(accept)
+        )
+        return args, kwargs, embed
 
     @property
     def task_id(self) -> str:

@@ -9,9 +9,6 @@ from typing import Any
 from celery import Celery
 from celery import states as celery_states
 from celery.app.task import Context
-from kombu.compression import decompress
-from kombu.serialization import loads as deserialize
-from kombu.serialization import prepare_accept_content
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
@@ -205,15 +202,7 @@ def _context_of(app: Celery, message: str) -> Context:
         delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
     )
     try:
-        body = envelope.body
-        if envelope.headers.get("compression"):
-            body = decompress(body, envelope.headers["compression"])
-        args, kwargs, embed = deserialize(
-            body,
-            envelope.content_type,
-            envelope.content_encoding,
-            accept=prepare_accept_content(app.conf.accept_content),
-        )
+        args, kwargs, embed = envelope.decoded(app.conf.accept_content)
         fields.update(embed or {}, args=args, kwargs=kwargs)
     except Exception as exc:
         logger.warning("message_not_readable id=%s error=%r", envelope.task_id, exc)
