@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from celery import Celery
 
@@ -20,7 +20,9 @@ __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
 
-_applications: WeakKeyDictionary[Celery, Reliable] = WeakKeyDictionary()
+#: Where an app keeps what it has of ours, so that the two go together.
+_ATTRIBUTE = "_celery_reliable"
+_made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
 #: Set by the Django room: an alias -> a connector to the Redis of that cache.
 _resolve_cache: Callable[[str], Connector] | None = None
@@ -32,9 +34,11 @@ _REDIS_SCHEMES = ("redis", "rediss", "sentinel", "redis+socket", "unix", "rediss
 
 
 def _after_fork() -> None:
-    """Free the lock that another thread of the main process held at the fork."""
+    """Free the locks that another thread of the main process held at the fork."""
     global _lock
     _lock = threading.Lock()
+    for reliable in _made:
+        reliable.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -57,9 +61,10 @@ def reliable_of(app: Celery) -> Reliable:
     """Return what *app* has of ours; made once, nothing is connected by it."""
     real = app._get_current_object() if hasattr(app, "_get_current_object") else app
     with _lock:
-        found = _applications.get(real)
+        found: Reliable | None = real.__dict__.get(_ATTRIBUTE)
         if found is None:
-            found = _applications[real] = Reliable(real)
+            found = real.__dict__[_ATTRIBUTE] = Reliable(real)
+            _made.add(found)
         return found
 
 
@@ -74,12 +79,18 @@ class Reliable:
         self._config: ReliableConfig | None = None
         self._made: dict[tuple[str, int], tuple[int, Any]] = {}
         self._mutex = threading.RLock()
-        if hasattr(os, "register_at_fork"):
-            # A mutex that another thread held at the fork would stay held in the child for ever.
-            os.register_at_fork(after_in_child=self._after_fork)
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Free the mutex that another thread may have held at the fork."""
         self._mutex = threading.RLock()
+
+    def close(self) -> None:
+        """Close the connections of this process; they are made anew when asked for."""
+        with self._mutex:
+            for pid, made in self._made.values():
+                if pid == os.getpid():
+                    made.close()
+            self._made.clear()
 
     @property
     def config(self) -> ReliableConfig:

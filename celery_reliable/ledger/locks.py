@@ -35,6 +35,11 @@ class ObjectLocks:
         # look, so it needs no expiry; elsewhere the two could be lost independently.
         self._ttl_ms = ttl_ms
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._caller.client.close()
+        self._caller.client.connection_pool.disconnect()
+
     def take(
         self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
     ) -> str | None:
