@@ -170,7 +170,10 @@ class WorkerStep(bootsteps.StartStopStep):
         budget.
         """
         ledger = self.reliable.ledger
-        for claim, _ in ledger.workers.claims(self.process.id).values():
+        for claim, pid in ledger.workers.claims(self.process.id).values():
+            # A thread cannot be stopped: its task runs to its end, and settles by itself.
+            if pid == os.getpid() and self.runs(claim):
+                continue
             if (
                 ledger.release(claim, due_in_ms=self.reliable.config.sweep_ms).reply
                 is Reply.RELEASED
@@ -292,6 +295,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             room = transport.room_of(step.room_name, c.task_consumer.channel)
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
+            room.runs_to_end = step.pool_name in ("thread", "solo")
             room.before_leaving = step.release_claims
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 

@@ -66,7 +66,6 @@ class Project:
         self.app.backend.remove_pending_result = lambda result: None
         if not self.settings.stock:
             reliable_of(self.app).close()
-        self.app.pool.force_close_all()
         self.app.close()
         self.app.effects.client.close()
 

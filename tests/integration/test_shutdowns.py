@@ -313,7 +313,8 @@ def test_a_rolling_restart_under_load(
     assert not redis_server.client().keys("unacked*")
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo", "gevent"])
+# Not threads: Celery itself raises NotImplementedError there, and exits before its acknowledgements.
+@pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_cold_stop_of_another_pool_charges_nothing(
     project: Project,
     start_worker: Callable[..., Worker],
