@@ -313,7 +313,7 @@ def test_a_rolling_restart_under_load(
     assert not redis_server.client().keys("unacked*")
 
 
-# Not threads: Celery itself raises NotImplementedError there, and exits before its acknowledgements.
+# Not threads: there Celery raises NotImplementedError, and exits before it acknowledges.
 @pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_cold_stop_of_another_pool_charges_nothing(
     project: Project,
