@@ -141,7 +141,8 @@ class Workers:
             import redis
 
             try:
-                rows = client.client_list(client_id=wanted)
+                # Not `client_list`: before redis-py 6 it sends several ids as one argument.
+                rows = client.execute_command("CLIENT LIST", "ID", *wanted)
             except redis.ResponseError:
                 return None
             return {str(row["id"]) for row in rows}
