@@ -90,12 +90,7 @@ class ReliableRequest(Request):
         return
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
-        """Stop the attempt at a cold shutdown; in a solo pool it ends by itself."""
-        if is_reliable(self.task) and type(pool).__module__.endswith(".solo"):
-            # Celery's signal handler is on top of the body there: that this pool can stop nothing
-            # would be raised into it, and be the task's failure for good.
-            logger.warning("attempt_runs_on name=%s id=%s reason=solo_pool", self.name, self.id)
-            return
+        """Stop the attempt at a cold shutdown."""
         self.reliable_is_cancelled = True
         super().cancel(pool, signal, emit_retry)
 

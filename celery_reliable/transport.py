@@ -76,8 +76,6 @@ class Room:
         #: Called before everything is given back at a shutdown; the worker sets it.
         self.before_leaving: Callable[[], None] = _nothing
         self.is_leaving = False
-        #: What runs cannot be stopped at a shutdown: it is acknowledged when it has ended.
-        self.runs_to_end = False
 
     def after_fork(self) -> None:
         """Free the lock that another thread may have held at the fork."""
@@ -270,9 +268,9 @@ class QoS(kombu_redis.QoS):
             return
         delivered.restored = True
         try:
+            kept: set[str] = set()
             if room.is_leaving:
                 room.before_leaving()
-                kept = room.running_tags() if room.runs_to_end else set()
             else:
                 kept = room.running_tags()
             # The newest first, as each goes in front of the others.

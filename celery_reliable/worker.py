@@ -289,13 +289,14 @@ class ConsumerStep(bootsteps.StartStopStep):
         maintain = getattr(getattr(c.pool, "_pool", None), "maintain_pool", None)
         if step.pool_name == "prefork" and maintain is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, maintain)
+        if step.pool_name in ("solo", "thread"):
+            c.cancel_active_requests = _let_run
         if step.room_name:
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
             room = transport.room_of(step.room_name, c.task_consumer.channel)
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
-            room.runs_to_end = step.pool_name in ("thread", "solo")
             room.before_leaving = step.release_claims
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
@@ -336,6 +337,15 @@ def _check_start_method(w: Any) -> None:
             f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
             "fork which worker's lease they run under. Set it to 'fork', or use another pool."
         )
+
+
+def _let_run() -> None:
+    """Stop nothing at a cold shutdown, in a pool that cannot.
+
+    Celery would raise that it cannot from its signal handler: into whatever the main loop does at
+    that moment (it may have popped a message and not yet filed it), or into a solo task's body.
+    """
+    logger.warning("tasks_run_to_their_end count=%d", len(state.active_requests))
 
 
 def _running_tags() -> set[str]:

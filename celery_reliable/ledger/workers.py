@@ -141,8 +141,7 @@ class Workers:
             import redis
 
             try:
-                # Not `client_list`: before redis-py 6 it sends several ids as one argument.
-                rows = client.execute_command("CLIENT LIST", "ID", *wanted)
+                rows = client.client_list(client_id=wanted)
             except redis.ResponseError:
                 return None
             return {str(row["id"]) for row in rows}

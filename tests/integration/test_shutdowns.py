@@ -313,27 +313,29 @@ def test_a_rolling_restart_under_load(
     assert not redis_server.client().keys("unacked*")
 
 
-# Not threads: there Celery raises NotImplementedError, and exits before it acknowledges.
-@pytest.mark.parametrize("pool", ["solo", "gevent"])
-def test_a_cold_stop_of_another_pool_charges_nothing(
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
+@pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
+def test_a_stop_of_another_pool_charges_nothing(
     project: Project,
     start_worker: Callable[..., Worker],
     effects: Effects,
     redis_server: RedisServer,
     pool: str,
+    how: signal.Signals,
 ) -> None:
     one = start_worker("one", pool=pool, concurrency=1, options=QUICK)
     running = project.send("work", 2.0)
     first_run(effects, running.id)
     start_worker("two", options=QUICK)
     waiting = [project.send("work", 0.01) for _ in range(3)]
-    one.signal_main(signal.SIGQUIT)
+    one.signal_main(how)
     one.wait_until_ended()
     assert not left_behind(redis_server, "one")
     for result in [running, *waiting]:
         assert result.get(timeout=15) == "worked"
         assert len(effects.finished(result.id)) == 1
     # A greenlet can be stopped; a thread and the main process itself run their task to its end.
-    assert len(effects.runs(running.id)) == (2 if pool == "gevent" else 1)
+    is_stopped = pool == "gevent" and how == signal.SIGQUIT
+    assert len(effects.runs(running.id)) == (2 if is_stopped else 1)
     assert not effects.overlaps()
     nothing_left(redis_server)
