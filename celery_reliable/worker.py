@@ -311,13 +311,10 @@ class ConsumerStep(bootsteps.StartStopStep):
         consumer = c.task_consumer
         if consumer is None or room.is_leaving:
             return
+        # Of what former connections delivered it is only what runs: the rest Celery has forgotten
+        # (Celery 5.6 keeps it among its requests, and runs it no more).
         qos = consumer.channel.qos
         held = (set(qos._delivered) - set(qos._dirty)) | _running_tags()
-        held.update(
-            str(request.message.delivery_tag)
-            for request in list(state.requests.values())
-            if not request.acknowledged
-        )
         try:
             given = room.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
