@@ -19,6 +19,10 @@ from tests.support.waiting import wait_for
 QUICK = ("--without-mingle", "--without-gossip")
 AWKWARD = "tests.integration.project.awkward"
 ROOMS = "celery-reliable.rooms"
+UNROUTABLE = (
+    b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
+    b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}'
+)
 
 
 @pytest.fixture
@@ -45,15 +49,7 @@ def runs_again(effects: Effects, task_id: str, number: int = 1) -> None:
     wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
 
 
-@pytest.mark.parametrize(
-    "element",
-    [
-        b"no json at all",
-        b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
-        b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}',
-    ],
-    ids=["no json", "no routing key"],
-)
+@pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
 def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
     apart: Project,
     start_worker: Callable[..., Worker],
