@@ -73,11 +73,11 @@ for first = 2, #KEYS, queues do
     end
   end
 end
-for n = 2, #KEYS do
-  if redis.call('EXISTS', KEYS[n]) == 1 then
-    reply[1] = 1
-    break
-  end
+-- Who took less than he could has seen the end of every list.
+local n = taken < limit and #KEYS or 1
+while reply[1] == 0 and n < #KEYS do
+  n = n + 1
+  reply[1] = redis.call('EXISTS', KEYS[n])
 end
 return reply
 """
