@@ -14,7 +14,7 @@ from kombu.utils.json import loads
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
-from celery_reliable.rooms import Room, room_names
+from celery_reliable.rooms import Room, room_names, task_id_of
 from celery_reliable.transport import transport_for
 
 __all__ = ["BrokerView"]
@@ -88,7 +88,7 @@ class BrokerView:
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
             for _, value in client.hscan_iter(shared, count=500):
-                found.add(_id_of(loads(bytes_to_str(value))[0]))
+                found.add(task_id_of(loads(bytes_to_str(value))[0]))
         return found - {""}
 
     def waiting(self, envelope: Envelope) -> int:
@@ -125,12 +125,8 @@ class BrokerView:
         return heads
 
 
-def _id_of(payload: dict[str, Any]) -> str:
-    return str((payload.get("headers") or {}).get("id") or "")
-
-
 def _task_id(item: bytes) -> str:
     try:
-        return _id_of(loads(bytes_to_str(item)))
+        return task_id_of(loads(bytes_to_str(item)))
     except (ValueError, AttributeError):
         return ""

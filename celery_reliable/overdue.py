@@ -33,12 +33,15 @@ class Overdue:
         self.ledger = ledger
         self.broker = broker
         self.losses = losses
+        #: What this pass has seen of the queues' ends.
+        self._ends: dict[tuple[str, str, str], list[tuple[set[str], float]]] = {}
 
     def look(self, alive: list[WorkerLease], report: SweepReport) -> None:
         """Look at one batch; *alive* are the workers that may hold messages."""
         now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
+        self._ends = {}
         report.looked_at = len(dues)
         report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
@@ -86,24 +89,30 @@ class Overdue:
         """Whether the message can still be in its queue: then what is popped next was sent before
         it.
 
-        In doubt True, where the broker keeps messages itself.  A wrong False costs a second
-        message, which the claim refuses.
+        In doubt True.  A wrong False costs a second message, which the claim refuses.
+        """
+        envelope = Envelope.from_text(record.message)
+        where = (envelope.exchange, envelope.routing_key, str(envelope.properties.get("priority")))
+        # Looked at once a pass, however many are overdue.
+        if where not in self._ends:
+            self._ends[where] = self._ends_of(envelope)
+        sent_ms = max(record.sent_ms, record.published_ms)
+        return any(record.task_id in ids or oldest <= sent_ms for ids, oldest in self._ends[where])
+
+    def _ends_of(self, envelope: Envelope) -> list[tuple[set[str], float]]:
+        """Return, of each queue that a message leads to, the ids at the end that is popped next,
+        and when the oldest of them was sent: never, if that cannot be told.
         """
         if not self.broker.is_redis:
-            return self.broker.waiting(Envelope.from_text(record.message)) > 0
-        sent_ms = max(record.sent_ms, record.published_ms)
-        for head in self.broker.heads(Envelope.from_text(record.message)):
-            if record.task_id in head:
-                return True
-            ours = [
-                found for found in self.ledger.find_all([i for i in head if i]) if found is not None
-            ]
-            if ours:
-                if min(max(found.sent_ms, found.published_ms) for found in ours) <= sent_ms:
-                    return True
-            elif head:
-                return True
-        return False
+            # Such a broker keeps messages itself.
+            return [(set(), 0.0)] if self.broker.waiting(envelope) > 0 else []
+        ends = []
+        for head in self.broker.heads(envelope):
+            found = self.ledger.find_all([task_id for task_id in head if task_id])
+            sent = [max(one.sent_ms, one.published_ms) for one in found if one is not None]
+            if head:
+                ends.append((set(head), float(min(sent, default=0))))
+        return ends
 
     def _send(self, due: Due, report: SweepReport) -> None:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)

@@ -28,6 +28,7 @@ __all__ = [
     "opened_room",
     "room_names",
     "room_of",
+    "task_id_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -136,12 +137,7 @@ class Entry:
     @property
     def task_id(self) -> str:
         """The task's id; empty for what has none."""
-        # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
-        payload = self.payload or {}
-        properties = payload.get("properties") or {}
-        return str(
-            (payload.get("headers") or {}).get("id") or properties.get("correlation_id") or ""
-        )
+        return task_id_of(self.payload or {})
 
     @property
     def task_name(self) -> str:
@@ -310,6 +306,13 @@ class Room:
         strangers = tags - set(held)
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
+
+
+def task_id_of(payload: dict[str, Any]) -> str:
+    """Return the id of the task of a message; empty for what has none."""
+    # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
+    properties = payload.get("properties") or {}
+    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
 
 
 def _entry(tag: str, value: Any) -> Entry:
