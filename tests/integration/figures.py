@@ -41,7 +41,7 @@ def assert_each_ran_once(effects: Effects, task_ids: Sequence[str]) -> None:
     runs = effects.runs()
     counts = Counter(run.task_id for run in runs)
     assert [i for i in task_ids if not counts[i]] == [], "lost"
-    assert [i for i in task_ids if counts[i] > 1] == [], "run more than once"
+    assert [run for run in runs if counts[run.task_id] > 1] == [], "run more than once"
     wanted = set(task_ids)
     assert [run for run in runs if run.task_id in wanted and run.outcome != "finished"] == []
 
