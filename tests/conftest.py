@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import redis
@@ -14,9 +16,30 @@ from tests.support.processes import CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 
+T = TypeVar("T")
+
 LOG_LINES = 60
 
 PROCESSES: pytest.StashKey[list[CeleryProcess]] = pytest.StashKey()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the tests are that give figures: small, or in full with `--full`."""
+
+    is_full: bool
+
+    def of(self, *, full: T, small: T) -> T:
+        """Choose the number for this run."""
+        return full if self.is_full else small
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="run the tests that give figures at full scale (minutes); -s shows the figures",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +58,12 @@ def pytest_runtest_makereport(
             tail = process.log_text(last_lines=LOG_LINES)
             report.sections.append((f"log of {process.name} ({process.pid})", tail))
     return report
+
+
+@pytest.fixture(scope="session")
+def scale(pytestconfig: pytest.Config) -> Scale:
+    """The scale that was asked for."""
+    return Scale(pytestconfig.getoption("full"))
 
 
 @pytest.fixture

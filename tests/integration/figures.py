@@ -1,0 +1,94 @@
+"""What the tests of figures ask of ledger, broker, workers and effects."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import psutil
+
+from tests.support.effects import Effects
+from tests.support.processes import CeleryProcess
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+RECORD = "{reliable:0}:task:"
+DEAD = "{reliable:0}:dead"
+META = "{reliable:0}:meta"
+WORKERS = "{reliable:0}:workers"
+
+
+def wait_until_settled(redis_server: RedisServer, timeout_seconds: float) -> None:
+    """Wait until nothing of any task remains: no record, no message, no delivery, no dead letter.
+
+    However many records there are, a look costs as much as finding one of them.
+    """
+    with redis_server.client() as client:
+        for pattern in (RECORD + "*", "unacked*"):
+            wait_for(
+                lambda p=pattern: next(client.scan_iter(p, count=1000), None) is None,
+                timeout_seconds,
+                f"nothing of {pattern}",
+            )
+        assert client.zcard(DEAD) == 0
+        assert client.llen("celery") == 0
+
+
+def assert_each_ran_once(effects: Effects, task_ids: Sequence[str]) -> None:
+    """None of these is lost, and none ran twice: not at once, and not one after the other."""
+    wanted = set(task_ids)
+    assert len(wanted) == len(task_ids)
+    runs = [run for run in effects.runs() if run.task_id in wanted]
+    counts = Counter(run.task_id for run in runs)
+    assert [i for i in task_ids if not counts[i]] == [], "lost"
+    assert [run for run in runs if counts[run.task_id] > 1] == [], "run more than once"
+    assert [run for run in runs if run.outcome != "finished"] == []
+
+
+def leases(redis_server: RedisServer) -> set[str]:
+    """The ids of the workers that hold a lease: one that was declared dead gets another."""
+    with redis_server.client() as client:
+        return {found.decode() for found in client.zrange(WORKERS, 0, -1)}
+
+
+def passes_finish(redis_server: RedisServer, count: int, timeout_seconds: float) -> None:
+    """Wait until the sweeper has begun so many passes from now on."""
+    seen: set[bytes | None] = set()
+    with redis_server.client() as client:
+
+        def has_seen_them() -> bool:
+            seen.add(client.hget(META, "passed_ms"))
+            return len(seen) > count
+
+        wait_for(has_seen_them, timeout_seconds, f"{count} passes")
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that `percent` of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+def resident_mb(worker: CeleryProcess) -> list[float]:
+    """The resident memory of the main process and of each of its children, in MB."""
+    pids = [worker.pid, *sorted(worker.children())]
+    return [psutil.Process(pid).memory_info().rss / 1e6 for pid in pids]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process has not ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def connections(worker: CeleryProcess, redis_server: RedisServer) -> list[str]:
+    """The addresses from which a worker's processes are connected to the server."""
+    pids = {worker.pid, *worker.children()}
+    return sorted(
+        f"{found.laddr.ip}:{found.laddr.port}"
+        for found in psutil.net_connections("tcp")
+        if found.pid in pids and found.raddr and found.raddr.port == redis_server.port
+    )
