@@ -1,0 +1,140 @@
+"""What the broker lost is found in the ledger and sent again."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conftest import Scale
+from tests.integration.conftest import Project
+from tests.integration.figures import assert_each_ran_once, wait_until_settled
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY, Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+QUEUED_SECONDS = 8
+# The least that the other settings allow.
+RELIABLE = {"QUEUED_SECONDS": QUEUED_SECONDS, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+RECORDS = "{reliable:0}:task:*"
+
+
+@pytest.fixture
+def soon(project: Project) -> Iterator[Project]:
+    """The project, which looks soon after what nobody has begun."""
+    derived = project.with_settings(reliable=RELIABLE)
+    yield derived
+    derived.close()
+
+
+def test_a_worker_killed_between_the_pop_and_the_filing(
+    soon: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    scale: Scale,
+) -> None:
+    client = redis_server.client()
+    ids, took = [], []
+    for turn in range(scale.of(full=20, small=3)):
+        worker = start_worker(f"one-{turn}", project=soon, options=QUICK)
+        # It waits for messages: Redis pops the next one and sends it, and nobody reads that.
+        worker.freeze()
+        result = soon.send("work", 0.01)
+        wait_for(lambda: client.llen("celery") == 0, 10, "it is popped")
+        sent_at = effects.now()
+        worker.kill_group()
+        assert not client.keys("unacked:*")
+        ids.append(result.id)
+        last = start_worker(f"two-{turn}", project=soon, options=QUICK)
+        wait_for(lambda i=result.id: effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
+        took.append(effects.starts(result.id)[0] - sent_at)
+        assert last.stop() == 0
+    print("seconds to the run of what was popped and not filed:", [round(s, 1) for s in took])
+    assert_each_ran_once(effects, ids)
+    wait_until_settled(redis_server, 15)
+
+
+def test_the_brokers_database_is_flushed(
+    project: Project,
+    start_redis: Callable[..., RedisServer],
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    scale: Scale,
+) -> None:
+    ledger = start_redis()
+    apart = project.with_settings(reliable={**RELIABLE, "REDIS_URL": ledger.url()})
+    workers = [start_worker(n, project=apart, options=QUICK, wait=False) for n in ("one", "two")]
+    for worker in workers:
+        worker.wait_until_ready()
+    running = [apart.send("gate", "gate") for _ in range(4)]
+    for result in running:
+        wait_for(lambda i=result.id: effects.runs(i), 10, "it runs")
+    queued = [apart.send("work", 0) for _ in range(scale.of(full=500, small=60))]
+    client = redis_server.client()
+    client.flushdb()
+    flushed_at = effects.now()
+    effects.open_gate("gate")
+    records = ledger.client()
+    wait_for(lambda: not records.keys(RECORDS), 4 * QUEUED_SECONDS, "all settled")
+    print("seconds to the last settlement after FLUSHDB:", round(effects.now() - flushed_at, 1))
+    assert_each_ran_once(effects, [result.id for result in running + queued])
+    assert all(worker.is_running for worker in workers)
+
+
+def test_a_publisher_is_killed(
+    soon: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    scale: Scale,
+) -> None:
+    start_worker("one", project=soon, options=QUICK)
+    dice = random.Random(11)
+    for _ in range(scale.of(full=10, small=2)):
+        effects.client.delete("published")
+        wanted = dice.randrange(20, scale.of(full=900, small=150))
+        publisher = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.publishing", "1000"],
+            cwd=REPOSITORY,
+            env=soon.environ("", {}),
+        )
+        try:
+            wait_for(lambda n=wanted: effects.client.llen("published") >= n, 30, "published")
+        finally:
+            publisher.kill()
+            publisher.wait()
+        published = [one.decode() for one in effects.client.lrange("published", 0, -1)]
+        assert wanted <= len(published) < 1000
+        wait_until_settled(redis_server, 4 * QUEUED_SECONDS)
+        assert_each_ran_once(effects, published)
+
+
+def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
+    soon: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    gone = [soon.send("work", 0, queue="gone") for _ in range(5)]
+    kept = [soon.send("work", 0) for _ in range(20)]
+    client.delete("gone")
+    # Sweeps, and consumes from a third queue.
+    start_worker("sweeps", project=soon, options=(*QUICK, "-Q", "third"))
+    wait_for(lambda: client.llen("gone") == 5, 3 * QUEUED_SECONDS, "sent again")
+    looked_at = "{reliable:0}:due"
+    now = effects.now()
+    wait_for(
+        lambda: all(client.zscore(looked_at, r.id) / 1000 > now for r in kept), 20, "looked at"
+    )
+    assert client.llen("celery") == 20
+    start_worker("works", project=soon, options=(*QUICK, "-Q", "celery,gone"))
+    wait_until_settled(redis_server, 20)
+    assert_each_ran_once(effects, [result.id for result in gone + kept])
