@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reply
-from celery_reliable.publisher import resend
+from celery_reliable.publisher import is_reliable, resend
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -144,10 +144,13 @@ class DeadLetters:
 
         Raises:
             UnknownDeadLetter: there is none with this id (any more).
-            CannotReplay: it is a message that no worker can read.
+            CannotReplay: it is a message that no worker can read; or it is of a task with another
+                base, which nobody would send later, and the broker is away.
         """
         letter = self.get(task_id)
         envelope = _afresh(letter)
+        if not is_reliable(self.app.tasks.get(envelope.task_name)):
+            return self._replay_plain(letter, envelope)
         epoch = new_epoch(letter.attempts)
         ledger = self._ledger
         while True:
@@ -175,6 +178,25 @@ class DeadLetters:
             )
         logger.info("dead_letter_replayed name=%s id=%s", letter.name, task_id)
         return Replayed(task_id, letter.attempts + 1, problem)
+
+    def _replay_plain(self, letter: DeadLetter, envelope: Envelope) -> Replayed:
+        """Send the message of a task that nobody would settle, and forget it.
+
+        One whose task is not known here may still be of ours: it gets its record when it is
+        claimed.
+        """
+        headers = {**envelope.headers, "retries": 0, "eta": None}
+        headers.pop(HEADER, None)
+        try:
+            resend(self.app, replace(envelope, headers=headers))
+        except Exception as exc:
+            raise CannotReplay(
+                f"The message of {letter.task_id!r} could not be sent ({type(exc).__name__}: "
+                f"{exc}). It is a dead letter still: replay it when the broker is back."
+            ) from exc
+        self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
+        logger.info("dead_letter_replayed name=%s id=%s", letter.name, letter.task_id)
+        return Replayed(letter.task_id, 1)
 
     def discard(self, task_id: str) -> None:
         """Remove a dead letter for good.  Raises UnknownDeadLetter."""

@@ -27,7 +27,7 @@ from celery_reliable.model import Cause, Claim, Reason, Reply, State
 from celery_reliable.process import current_worker
 from celery_reliable.publisher import is_reliable, task_ref
 
-__all__ = ["ReliableRequest"]
+__all__ = ["ReliableRequest", "as_sent"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class ReliableRequest(Request):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         if HEADER not in (message.headers or {}):
-            properties[MESSAGE] = _as_sent(message).to_text()
+            properties[MESSAGE] = as_sent(message).to_text()
         self._request_dict["properties"] = properties
 
     # -- outcomes that only the main process sees
@@ -204,7 +204,7 @@ class ReliableRequest(Request):
             worker=worker.id,
             token=self.reliable_token,
             pid=self.worker_pid,
-            message=str(properties.get(MESSAGE) or _as_sent(self.message).to_text()),
+            message=str(properties.get(MESSAGE) or as_sent(self.message).to_text()),
             patience_seconds=_PATIENCE_SECONDS,
         )
         if answer.reply is not Reply.CLAIMED:
@@ -262,7 +262,7 @@ class ReliableRequest(Request):
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
 
 
-def _as_sent(message: Any) -> Envelope:
+def as_sent(message: Any) -> Envelope:
     """Return the envelope of a delivered message."""
     delivery = message.delivery_info or {}
     properties = {

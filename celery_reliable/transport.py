@@ -223,7 +223,9 @@ def _check_shape(message: Any) -> None:
         and isinstance(message["body"], str)
         and isinstance(message.get("headers") or {}, dict)
     )
-    if not is_message:
+    # Celery looks both up in dictionaries.
+    told = (message.get("headers") or {}) if is_message else {}
+    if not is_message or not all(isinstance(told.get(k, ""), str) for k in ("task", "id")):
         raise ValueError("a list element that is no message of kombu's")
 
 

@@ -27,6 +27,7 @@ from celery_reliable.model import Claim, Reason, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
+from celery_reliable.unprocessable import Unprocessable
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
 
@@ -67,6 +68,7 @@ class WorkerStep(bootsteps.StartStopStep):
         set_current_worker(self.process)
         self.room_name = ""
         self._choose_transport()
+        self.unprocessable = Unprocessable(self.reliable)
         w.reliable = self
         self._pool: Any = None
         self.pool_name = ""
@@ -311,6 +313,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         maintain = getattr(getattr(c.pool, "_pool", None), "maintain_pool", None)
         if step.pool_name == "prefork" and maintain is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, maintain)
+        step.unprocessable.install(c)
+        c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
             c.cancel_active_requests = _let_run
         if step.room_name:

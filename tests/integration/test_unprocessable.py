@@ -1,0 +1,150 @@
+"""A message that no worker can run is a dead letter, and runs when one can."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from celery_reliable.deadletters import DeadLetters
+from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
+from tests.integration.project.awkward import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+AWKWARD = "tests.integration.project.awkward"
+DEAD = "{reliable:0}:dead"
+
+
+def element(body: bytes = b"[[0.01], {}, {}]", **changes: Any) -> bytes:
+    """A list element as kombu writes it, of a message that is not quite right."""
+    message: dict[str, Any] = {
+        "body": base64.b64encode(body).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"task": "project.work", "id": str(uuid4()), "lang": "py"},
+        "properties": {
+            "body_encoding": "base64",
+            "delivery_info": {"exchange": "", "routing_key": "celery"},
+            "delivery_tag": str(uuid4()),
+            "correlation_id": None,
+        },
+    }
+    for name, value in changes.items():
+        if name == "headers":
+            message["headers"] = {**message["headers"], **value} if value else value
+        else:
+            message[name.replace("_", "-")] = value
+    return json.dumps(message).encode()
+
+
+BAD = {
+    "unknown task": element(headers={"task": "project.nowhere"}),
+    "undecodable body": element(b"\x00{"),
+    "content type": element(content_type="application/x-python-serialize"),
+    "unknown content type": element(content_type="application/x-what"),
+    "no headers": element(headers=None),
+    "no task": element(headers={"task": None}),
+    "task of another kind": element(headers={"task": ["project.work"]}),
+    "id of another kind": element(headers={"id": {}}),
+    "no id": element(headers={"id": None}),
+    "eta": element(headers={"eta": "when it suits"}),
+    "expires": element(headers={"expires": "when it suits"}),
+    "no list": element(b"7"),
+}
+
+
+@pytest.fixture
+def letters(project: Project) -> DeadLetters:
+    """The project's dead letters."""
+    return DeadLetters(project.app)
+
+
+def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
+    project: Project,
+    letters: DeadLetters,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    worker = start_worker("one", options=QUICK)
+    found: dict[str, Any] = {}
+    for number, (what, bad) in enumerate(BAD.items(), start=1):
+        client.lpush("celery", bad)
+        wait_for(lambda n=number: client.zcard(DEAD) == n, 15, f"{what} is a dead letter")
+        found[what] = letters.list(limit=1)[0]
+        assert project.send("work", 0).get(timeout=10) == "worked", what
+    assert worker.is_running
+    wait_for(lambda: not client.keys("unacked*"), 10, "no room is left")
+    reasons = {what: letter.reason.value for what, letter in found.items()}
+    assert set(reasons.values()) <= {"unprocessable", "failed"}
+    assert reasons["unknown task"] == reasons["undecodable body"] == "unprocessable"
+    assert all(letter.exception for letter in found.values())
+    assert "project.nowhere" in found["unknown task"].exception
+
+
+def test_wrong_arguments_are_a_failure_like_any_other(
+    project: Project,
+    letters: DeadLetters,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one", options=QUICK)
+    redis_server.client().lpush("celery", element(b"[[], {}, {}]"))
+    wait_for(letters.count, 15, "a dead letter")
+    (letter,) = letters.list()
+    assert (letter.reason.value, letter.attempts) == ("failed", 1)
+    assert "TypeError" in letter.exception
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("silent", [0]), ("plain_late", ["gate"])])
+def test_it_runs_when_the_code_is_there(
+    project: Project,
+    letters: DeadLetters,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    name: str,
+    arguments: list[Any],
+) -> None:
+    effects.open_gate("gate")
+    add_tasks(project.app)
+    old = start_worker("old", options=QUICK)
+    result = project.send(name, *arguments)
+    wait_for(letters.count, 15, "a dead letter")
+    assert letters.get(result.id).reason.value == "unprocessable"
+    assert old.stop() == 0
+    start_worker("new", app=AWKWARD, options=QUICK, environ={"C_FORCE_ROOT": "yes"})
+    letters.replay(result.id)
+    wait_for(lambda: effects.finished(result.id), 15, "it ran")
+    wait_until_settled(redis_server, 15)
+    assert len(effects.runs(result.id)) == 1
+
+
+def test_it_waits_for_the_ledger(
+    project: Project,
+    start_redis: Callable[..., RedisServer],
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    ledger = start_redis()
+    apart = project.with_settings(reliable={"REDIS_URL": ledger.url()})
+    worker = start_worker("one", project=apart, options=QUICK)
+    ledger.stop()
+    redis_server.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
+    plain = apart.send("plain_work", 0)
+    wait_for(lambda: effects.finished(plain.id), 15, "the message behind them")
+    ledger.start()
+    wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
+    wait_for(lambda: not redis_server.client().keys("unacked*"), 10, "no room is left")
+    assert worker.is_running
