@@ -51,6 +51,8 @@ MESSAGE = "reliable_message"
 _LEASE_PATIENCE_SECONDS = 30.0
 _LEASE_POLL_SECONDS = 0.1
 _LONGEST_CONFLICT_WAIT_SECONDS = 30.0
+#: The pause after an attempt without an outcome doubles so often.
+_MOST_DOUBLINGS = 5
 
 
 def around(task: Any, tracer: Tracer) -> Tracer:
@@ -309,11 +311,13 @@ class _Execution:
         config = self.reliable.config
         if attempt.is_closed:
             return ended(Ignore("closed by its own publication"), states.IGNORED)
+        # What ended so is likely to end so again at once.
+        pause_ms = config.sweep_ms * 2 ** min(attempt.claim.losses, _MOST_DOUBLINGS)
         answer = self.ledger.lose(
             attempt.claim,
             Cause.NO_OUTCOME,
             max_losses=config.max_losses,
-            due_in_ms=config.sweep_ms,
+            due_in_ms=pause_ms,
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:
@@ -324,8 +328,11 @@ class _Execution:
                 losses=int(answer.values[0]),
                 cause=Cause.NO_OUTCOME.value,
             )
-            return ended(Reject(f"no outcome was stored: {exc!r}", requeue=True), states.REJECTED)
-        return ended(Ignore(f"no outcome was stored: {exc!r}"), states.IGNORED)
+            if not self.reliable.is_redis_broker:
+                # Such a broker's queues cannot be looked into: the message itself must come back.
+                return ended(Reject(f"no outcome: {exc!r}", requeue=True), states.REJECTED)
+        # It is sent from the record when its pause is over.
+        return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
 
     # -- the object is another task's
 

@@ -21,11 +21,12 @@ from celery.exceptions import Ignore, Retry
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Claim, State
 from celery_reliable.process import RunningAttempt, current_worker, running
 
-__all__ = ["guarded", "tell_fenced", "time_to_run", "uninterrupted"]
+__all__ = ["guarded", "is_current", "tell_fenced", "time_to_run", "uninterrupted"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,18 +77,22 @@ def _raise_if_taken(cause: Exception | None) -> None:
     from celery import current_task
 
     claim = attempt.claim
-    ledger = reliable_of(current_task.app).ledger
+    if is_current(reliable_of(current_task.app).ledger, claim):
+        return
+    tell_fenced(current_task, claim, "taken")
+    attempt.is_closed = True
+    raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
+
+
+def is_current(ledger: Ledger, claim: Claim) -> bool:
+    """Ask the ledger whether the attempt is the current one; waits for it as long as it takes."""
     record = ledger.find(claim.task_id, patience_seconds=FOREVER)
-    if (
+    return (
         record is not None
         and record.state is State.RUNNING
         and record.attempt == claim.attempt
         and record.token == claim.token
-    ):
-        return
-    tell_fenced(current_task, claim, "gone" if record is None else record.state.value)
-    attempt.is_closed = True
-    raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
+    )
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from celery_reliable.guarding import guarded
 from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
-from celery_reliable.process import running
+from celery_reliable.process import current_worker, running
+from celery_reliable.storing import PatientBackend
 
 if TYPE_CHECKING:
     from celery import Task as Base
@@ -165,6 +166,16 @@ class ReliableTask(Base):
         if tracer is not None and self.is_reliable:
             tracer = around(self, tracer)
         self.__dict__["_reliable_trace"] = tracer
+
+    @property
+    def backend(self) -> Any:
+        """The result backend; in a worker one that waits until an outcome can be stored."""
+        backend = super().backend
+        return backend if current_worker() is None else PatientBackend(self, backend)
+
+    @backend.setter
+    def backend(self, value: Any) -> None:
+        self._backend = value
 
     @property
     def attempt(self) -> int:

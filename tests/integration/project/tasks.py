@@ -71,6 +71,13 @@ def failing(self: Any, message: str = "as told") -> None:
         raise Broken(message)
 
 
+def failing_gate(self: Any, name: str) -> None:
+    """Run until the test opens the gate of this name, then raise Broken."""
+    with self.app.effects.run(self) as run:
+        _wait_at_gate(self, run, name)
+        raise Broken("as told")
+
+
 def follow(
     self: Any, steps: Sequence[str], countdown: float = 0, max_retries: int | None = 3
 ) -> str:
@@ -145,6 +152,7 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (poison_times, {}),
     (flaky, {}),
     (failing, {}),
+    (failing_gate, {}),
     (follow, {}),
     (locked, {"object_id": "object_id", "on_conflict": "skip"}),
     (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),

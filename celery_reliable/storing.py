@@ -1,0 +1,86 @@
+"""Storing an outcome while the result backend is away.
+
+Celery gives up at once, by default.  The work is done by then: to do it again, and again, until its
+losses are spent, would help nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.application import reliable_of
+from celery_reliable.guarding import is_current, tell_fenced
+from celery_reliable.process import running
+
+__all__ = ["PatientBackend"]
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+
+#: What the drivers of databases raise when they have lost the server (PEP 249).
+_LOST_DATABASE = frozenset({"InterfaceError", "OperationalError"})
+
+
+class PatientBackend:
+    """A task's result backend, which in an attempt stores its outcome as soon as it can be stored.
+
+    It goes on for as long as the attempt is the current one, and stores nothing after that.  Errors
+    that will not pass, such as a result that cannot be serialized, are raised as always.
+    """
+
+    def __init__(self, task: Any, backend: Any) -> None:
+        self._task = task
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def mark_as_done(self, *args: Any, **kwargs: Any) -> Any:
+        """Store a success."""
+        return self._store(self._backend.mark_as_done, *args, **kwargs)
+
+    def mark_as_failure(self, *args: Any, **kwargs: Any) -> Any:
+        """Store a failure."""
+        return self._store(self._backend.mark_as_failure, *args, **kwargs)
+
+    def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            attempt = running.get()
+            try:
+                return store(*args, **kwargs)
+            except Exception as exc:
+                if attempt is None or attempt.is_closed or not self._may_pass(exc):
+                    raise
+                claim = attempt.claim
+                logger.warning(
+                    "outcome_waits name=%s id=%s attempt=%d error=%r",
+                    self._task.name,
+                    claim.task_id,
+                    claim.attempt,
+                    exc,
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            if not is_current(reliable_of(self._task.app).ledger, claim):
+                # Its successor's outcome is the one to store.
+                attempt.is_closed = True
+                tell_fenced(self._task, claim, "taken")
+                return None
+
+    def _may_pass(self, exc: BaseException | None) -> bool:
+        if exc is None:
+            return False
+        names = {cls.__name__ for cls in type(exc).__mro__}
+        return (
+            isinstance(exc, OSError)
+            or bool(names & _LOST_DATABASE)
+            or self._backend.exception_safe_to_retry(exc)
+            # Celery's own retries end in an error of Celery's, with the driver's as its cause.
+            or self._may_pass(exc.__cause__)
+        )
