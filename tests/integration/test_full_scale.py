@@ -200,11 +200,14 @@ class TestRollingRestart:
         per_second = scale.of(full=200.0, small=50.0)
         seconds = scale.of(full=60.0, small=8.0)
         restarts = 0
+        stops = []
         with Load(lambda: project.send("work", 0.01).id, per_second) as load:
             until = effects.now() + seconds
             while restarts < len(names) or (scale.is_full and effects.now() < until):
                 name = names[restarts % len(names)]
+                asked_at = effects.now()
                 assert workers[name].stop() == 0
+                stops.append(effects.now() - asked_at)
                 workers[name] = start_worker(name, options=QUICK)
                 restarts += 1
             wait_for(lambda: effects.now() >= until, seconds + 5, "the end of the load")
@@ -217,8 +220,9 @@ class TestRollingRestart:
             stored = results.mget([f"celery-task-meta-{task_id}" for task_id in load.ids])
         assert all(found is not None and b'"SUCCESS"' in found for found in stored)
         print(
-            f"{restarts} restarts while {len(load.ids)} tasks were published in "
-            f"{load.seconds:.1f} s ({load.reached_per_second:.0f}/s): 0 losses, 0 lost, 0 run "
+            f"{restarts} restarts (a stop took {min(stops):.1f} s to {max(stops):.1f} s) while "
+            f"{len(load.ids)} tasks were published in {load.seconds:.1f} s "
+            f"({load.reached_per_second:.0f}/s): 0 losses, 0 lost, 0 run "
             f"twice; the {backlog} that were left took {took:.1f} s"
         )
         # At small scale a machine that is busy with other things may be slower.
