@@ -17,7 +17,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 
-__all__ = ["FOREVER", "Answer", "Caller"]
+__all__ = ["FOREVER", "Answer", "Caller", "encoded"]
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Caller:
         LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
         """
         code = script(name)
-        flat = [*keys, *args]
+        flat = [encoded(value) if isinstance(value, str) else value for value in (*keys, *args)]
 
         def run() -> Any:
             try:
@@ -142,6 +142,15 @@ class Caller:
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+
+def encoded(text: str) -> bytes:
+    """Return *text* as it is sent.
+
+    Not every text can be encoded: `os.fsdecode` makes halves of characters of a file's name, and
+    JSON can hold them too. A task must not be lost for the sake of one.
+    """
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _passes(exc: BaseException) -> bool:

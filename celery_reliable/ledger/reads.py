@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.caller import Caller, encoded
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import DeadLetter, Due, Record
 
@@ -35,7 +35,7 @@ class Reads:
         """Return the records of *task_ids* in one round trip, None for those that are gone."""
         if not task_ids:
             return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
         found = self._caller.read(
             "find",
             lambda client: rows.hmget_all(client, keys, rows.RECORD_FIELDS),
@@ -59,7 +59,7 @@ class Reads:
         """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
         if not task_ids:
             return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
         found = self._caller.read(
             "dead letters", lambda client: rows.hmget_all(client, keys, rows.LETTER_FIELDS)
         )

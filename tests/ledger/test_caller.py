@@ -11,7 +11,7 @@ import pytest
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, ObjectLocks
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reply
+from celery_reliable.model import Reason, Reply
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
@@ -181,6 +181,21 @@ def test_an_error_of_the_server_is_a_refusal_at_once(scene: Scene) -> None:
     assert caught.value.operation == "record"
     assert "WRONGTYPE" in str(caught.value.reply)
     assert time.monotonic() - started < 1
+
+
+def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> None:
+    """What `os.fsdecode` makes of a file's name, say: a half of a character."""
+    task_id, said = "a file\udcff", "no such file: '\udcff'"
+    claim = scene.claim(scene.publish(task_id))
+
+    answer = scene.ledger.bury(claim, Reason.FAILED, exception=said, traceback=f"in {said}")
+
+    assert answer.reply is Reply.BURIED
+    letter = scene.ledger.dead_letter(task_id)
+    assert letter is not None
+    assert letter.exception == r"no such file: '\udcff'"
+    assert letter.traceback == r"in no such file: '\udcff'"
+    assert scene.ledger.dead_ids() == [r"a file\udcff"]
 
 
 def test_a_server_that_is_full_refuses_and_changes_nothing(
