@@ -107,6 +107,9 @@ class Overdue:
 
     def _send(self, due: Due, report: SweepReport) -> None:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
+        if answer.reply is Reply.HELD:
+            # It makes the task due when it has stopped the attempt, and dies within a lease.
+            self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if answer.reply is not Reply.SEND:
             return
         try:
