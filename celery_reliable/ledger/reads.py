@@ -83,12 +83,13 @@ class Reads:
 
         return [item.decode() for item in self._caller.read("dead ids", read)]
 
-    def oldest_dead_ids(self, limit: int) -> list[str]:
-        """Return ids of the *limit* dead letters that were buried first."""
+    def oldest_dead(self, limit: int) -> list[tuple[str, int]]:
+        """Return ids of the *limit* dead letters that were buried first, and when, in ms."""
         found = self._caller.read(
-            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1)
+            "oldest dead",
+            lambda client: client.zrange(self.keys.dead, 0, limit - 1, withscores=True),
         )
-        return [item.decode() for item in found]
+        return [(name.decode(), int(score)) for name, score in found]
 
     def count_dead(self) -> int:
         """Return how many dead letters there are."""
