@@ -118,6 +118,8 @@ class Overdue:
             # The broker is away; whatever it is, this task must not wait for its next turn, nor
             # keep the others from theirs.
             logger.warning("not_sent_again id=%s error=%r", due.task_id, exc)
-            self.ledger.postpone(Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms)
+            self.ledger.postpone(
+                Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms, is_unsent=True
+            )
             return
         report.resent += 1

@@ -352,12 +352,12 @@ class Ledger(Reads):
             [due.task_id, due.due_ms, due_in_ms, worker],
         )
 
-    def postpone(self, due: Due, *, due_in_ms: int) -> Answer:
-        """Look again later."""
+    def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> Answer:
+        """Look again later; *is_unsent*: the resend that gave this time was not sent."""
         return self._caller.call(
             "postpone",
             [self.keys.record(due.task_id), self.keys.due],
-            [due.task_id, due.due_ms, due_in_ms],
+            [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
         )
 
 

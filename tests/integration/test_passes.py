@@ -101,3 +101,32 @@ def test_what_is_too_old_is_trimmed_whatever_the_count(
 
     assert trim(sweeper).trimmed == 1
     assert ledger.dead_ids() == ["letter-0000"]
+
+
+def test_a_send_that_failed_does_not_make_the_next_rarer(
+    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = project.send("work", 0)
+    ledger = reliable_of(project.app).ledger
+
+    def seen() -> Due:
+        [due] = ledger.all_due(start=0, limit=1)
+        return due
+
+    def refuse(*args: object) -> None:
+        raise ConnectionError("the broker is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(overdue, "resend", refuse)
+        for _ in range(7):
+            sweeper.overdue._send(seen(), SweepReport())
+            left_ms = int(seen().due_ms) - ledger.workers.time_ms()
+            assert left_ms <= sweeper.config.sweep_ms
+    assert ledger.find(result.id).resends == 0  # type: ignore[union-attr]
+
+    report = SweepReport()
+    sweeper.overdue._send(seen(), report)
+
+    assert report.resent == 1
+    left_ms = int(seen().due_ms) - ledger.workers.time_ms()
+    assert left_ms <= sweeper.config.queued_ms
