@@ -110,6 +110,13 @@ class Caller:
         while True:
             try:
                 return run(), is_repeated
+            except errors.DataError as exc:
+                # Not the server's word: what was to be sent is nothing that can be.
+                raise LedgerRefused(
+                    f"{operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
+                    "Nothing was changed.",
+                    operation=operation,
+                ) from exc
             except (errors.RedisError, OSError) as exc:
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.

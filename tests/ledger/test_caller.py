@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, ObjectLocks
+from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason, Reply
 from tests.ledger.scene import Scene, open_ledger
@@ -196,6 +199,20 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
     assert letter.exception == r"no such file: '\udcff'"
     assert letter.traceback == r"in no such file: '\udcff'"
     assert scene.ledger.dead_ids() == [r"a file\udcff"]
+
+
+@pytest.mark.parametrize("patience_seconds", [None, 0, FOREVER])
+def test_what_cannot_be_sent_is_refused_at_once(
+    scene: Scene, patience_seconds: float | None
+) -> None:
+    """However long the caller would wait for an operator: it would be refused for ever."""
+    claim = replace(scene.claim(scene.publish()), attempt=cast("int", None))
+
+    with pytest.raises(LedgerRefused, match=r"'settle' was not sent.*NoneType") as caught:
+        scene.ledger.settle(claim, patience_seconds=patience_seconds)
+
+    assert caught.value.operation == "settle"
+    assert "writable master" not in str(caught.value)
 
 
 def test_a_server_that_is_full_refuses_and_changes_nothing(
