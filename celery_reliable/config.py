@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from celery_reliable.exceptions import ConfigurationError
 
-__all__ = ["MAX_SECONDS", "REDIS_SCHEMES", "ReliableConfig", "sanitized_url"]
+__all__ = ["MAX_SECONDS", "REDIS_SCHEMES", "ReliableConfig", "sanitized_url", "split_urls"]
 
-#: What a `REDIS_URL` may begin with.
-REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "sentinel")
+#: What the URL of a Redis may begin with: a `REDIS_URL`, or the broker's.
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "rediss+socket", "sentinel")
 
 _DAY_SECONDS: Final = 24 * 60 * 60.0
 #: Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
@@ -213,11 +213,22 @@ class ReliableConfig:
 
 def sanitized_url(url: str) -> str:
     """Return `url` without user and password, also when it is malformed or a list of URLs."""
+    return ";".join(_sanitized(part) for part in split_urls(url))
+
+
+def split_urls(url: str) -> list[str]:
+    """Return the URLs of a list, as Celery writes them for Sentinels."""
+    return re.split(r";(?=[\w+]+://)", url.rstrip(";"))
+
+
+def _sanitized(url: str) -> str:
+    until_at = re.compile(r"^([\w+]+://)?.*@", flags=re.DOTALL)
+    found = re.search(r"(?i)password=", url)
+    if found is not None and "@" in url[found.end() :]:
+        # Either the "@" is this password's, or it ends another that has "password=" in it.
+        return until_at.sub(r"\1**", url[: url.rindex("@") + 1])
     # The last "@" ends the password even where it was not quoted as it should be.
-    parts = re.split(r";(?=[\w+]+://)", url)
-    credentials = re.compile(r"^([\w+]+://)?.*@", flags=re.DOTALL)
-    hidden = ";".join(credentials.sub(r"\1**@", part) for part in parts)
-    return re.sub(r"(?i)(password=)[^&;]*", r"\1**", hidden)
+    return re.sub(r"(?i)(password=)[^&]*", r"\1**", until_at.sub(r"\1**@", url))
 
 
 def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
