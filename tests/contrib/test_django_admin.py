@@ -217,3 +217,6 @@ def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
     assert second.count("<th><a") == 1
     assert "?p=1" in second
     assert page(client.get(LIST, {"p": "x"})).count("<th><a") == 50
+    # What is no page's number: a digit that is no decimal, and more than the server can count.
+    for number in ("²", "0", "-1", "9" * 30, "9" * 5000):
+        assert page(client.get(LIST, {"p": number})).count("<th><a") == 50, number

@@ -33,6 +33,12 @@ _PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 
 
+def _page_number(text: str) -> int:
+    """Return what a query says; 1 for what is no number, or that of no page."""
+    # Not all that are digits are decimals, and the server counts in 64 bits.
+    return max(1, int(text)) if text.isdecimal() and len(text) <= 9 else 1
+
+
 class _Action(NamedTuple):
     permission: str
     done: str
@@ -71,7 +77,7 @@ class DeadLetterAdmin(admin.ModelAdmin):
     ) -> HttpResponse:
         """List dead letters, the latest first."""
         self._require(request, "view")
-        page = max(1, int(number)) if (number := request.GET.get("p", "1")).isdigit() else 1
+        page = _page_number(request.GET.get("p", ""))
         letters, count, problem = [], 0, ""
         try:
             with self._letters() as found:
