@@ -19,6 +19,9 @@ def spend(scene: Scene, message: Published) -> int:
 
 def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
     answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
+    if answer.reply is Reply.GENERATION:
+        scene.ledger.generation = answer.text(0)
+        return replay(scene, task_id, epoch)
     assert answer.reply is Reply.REPLAYED
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 

@@ -149,7 +149,7 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
     answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
 
     assert answer.reply is Reply.GENERATION
-    assert int(answer.text(0)) == generation(scene) > before
+    assert int(answer.text(0)) == generation(scene) >= before
     assert scene.state() == "dead"
     scene.ledger.generation = answer.text(0)
     again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
