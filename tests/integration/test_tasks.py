@@ -231,3 +231,34 @@ def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
     assert "in unsayable" in letter.traceback
     assert (len(effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
     assert result.state == "FAILURE"
+
+
+def test_a_retry_waits_until_its_body_has_unwound(
+    awkward: Project,
+    worker: Worker,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker(
+        "other",
+        app="tests.integration.project.awkward",
+        project=awkward,
+        environ={"C_FORCE_ROOT": "1"},
+    )
+    result = awkward.send("unwinding", 1.5)
+    assert result.get(timeout=15) == "run 2"
+    first, second = effects.runs(result.id)
+    assert first.ended_at is not None
+    assert second.started_at >= first.ended_at
+    assert not effects.overlaps()
+    gone(redis_server, result.id)
+
+
+def test_who_rejects_itself_into_its_queue_does_not_do_so_for_ever(
+    awkward: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    result = awkward.send("rejecting_always")
+    wait_for(lambda: record(redis_server, result.id).get(b"state") == b"dead", 15, "buried")
+    assert len(effects.runs(result.id)) == 4
+    assert record(redis_server, result.id)[b"reason"] == b"lost"
