@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from celery import Celery
 
-from celery_reliable.config import ReliableConfig
+from celery_reliable.config import REDIS_SCHEMES, ReliableConfig
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from celery_reliable.guard import AppFacts, Finding, ServerFacts, check_app, check_server, raise_for
 from celery_reliable.ledger import Connector, Ledger, ObjectLocks, connect
@@ -29,8 +29,6 @@ _resolve_cache: Callable[[str], Connector] | None = None
 #: Set by the Django room: the project's CELERY_RELIABLE, for an app that reads its settings under
 #: another namespace.
 _read_settings: Callable[[], Mapping[str, object] | None] | None = None
-
-_REDIS_SCHEMES = ("redis", "rediss", "sentinel", "redis+socket", "unix", "rediss+socket")
 
 
 def _after_fork() -> None:
@@ -111,7 +109,7 @@ class Reliable:
     @property
     def is_redis_broker(self) -> bool:
         """Whether the broker is one that our transport can serve."""
-        return self.broker_url.split("://", 1)[0] in _REDIS_SCHEMES
+        return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing

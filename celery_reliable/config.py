@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from celery_reliable.exceptions import ConfigurationError
 
-__all__ = ["REDIS_SCHEMES", "ReliableConfig", "sanitized_url"]
+__all__ = ["MAX_SECONDS", "REDIS_SCHEMES", "ReliableConfig", "sanitized_url", "split_urls"]
 
-#: What a `REDIS_URL` may begin with.
-REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "sentinel")
+#: What the URL of a Redis may begin with: a `REDIS_URL`, or the broker's.
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "redis+socket", "rediss+socket", "sentinel")
 
 _DAY_SECONDS: Final = 24 * 60 * 60.0
-# Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
-_MAX_SECONDS: Final = 3650 * _DAY_SECONDS
+#: Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
+MAX_SECONDS: Final = 3650 * _DAY_SECONDS
 # A script hands a batch to `unpack`, which ends with an error at about 8 000 values.
 _MAX_BATCH: Final = 5_000
 # A pass that follows the last one at once would do nothing but load the server.
@@ -213,11 +213,22 @@ class ReliableConfig:
 
 def sanitized_url(url: str) -> str:
     """Return `url` without user and password, also when it is malformed or a list of URLs."""
+    return ";".join(_sanitized(part) for part in split_urls(url))
+
+
+def split_urls(url: str) -> list[str]:
+    """Return the URLs of a list, as Celery writes them for Sentinels."""
+    return re.split(r";(?=[\w+]+://)", url.rstrip(";"))
+
+
+def _sanitized(url: str) -> str:
+    until_at = re.compile(r"^([\w+]+://)?.*@", flags=re.DOTALL)
+    found = re.search(r"(?i)password=", url)
+    if found is not None and "@" in url[found.end() :]:
+        # Either the "@" is this password's, or it ends another that has "password=" in it.
+        return until_at.sub(r"\1**", url[: url.rindex("@") + 1])
     # The last "@" ends the password even where it was not quoted as it should be.
-    parts = re.split(r";(?=[\w+]+://)", url)
-    credentials = re.compile(r"^([\w+]+://)?.*@", flags=re.DOTALL)
-    hidden = ";".join(credentials.sub(r"\1**@", part) for part in parts)
-    return re.sub(r"(?i)(password=)[^&;]*", r"\1**", hidden)
+    return re.sub(r"(?i)(password=)[^&]*", r"\1**", until_at.sub(r"\1**@", url))
 
 
 def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
@@ -243,10 +254,10 @@ def _expected_seconds(value: object, minimum: float, *, above: bool) -> str | No
     # Comparisons alone: they also refuse NaN and infinity, and whole numbers beyond any float.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         high_enough = value > minimum if above else value >= minimum
-        if high_enough and value <= _MAX_SECONDS:
+        if high_enough and value <= MAX_SECONDS:
             return None
     limit = f"more than {minimum:g}" if above else f"at least {minimum:g}"
-    return f"a number of seconds, {limit} and at most {_MAX_SECONDS:.0f}"
+    return f"a number of seconds, {limit} and at most {MAX_SECONDS:.0f}"
 
 
 def _expected_count(value: object, minimum: int, maximum: int | None) -> str | None:

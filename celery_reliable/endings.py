@@ -8,6 +8,8 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery.app.trace import TraceInfo, build_tracer, trace_ok_t
 
+from celery_reliable.exceptions import said
+
 __all__ = ["Tracer", "ended", "instead", "nothing", "one_line", "raising"]
 
 Tracer = Callable[..., trace_ok_t]
@@ -58,4 +60,4 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 def one_line(error: object) -> str:
     """Return an exception as one line of bounded length."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    return " ".join(f"{type(error).__name__}: {said(error)}".split())[:500]

@@ -21,6 +21,7 @@ __all__ = [
     "PublishUnknown",
     "ReliableError",
     "UnknownDeadLetter",
+    "said",
 ]
 
 
@@ -162,3 +163,11 @@ class UnknownDeadLetter(ReliableError, LookupError):
     def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+def said(error: object) -> str:
+    """Return what an exception says, also when its own `__str__` raises."""
+    try:
+        return str(error)
+    except Exception as exc:
+        return f"<its str() raised {type(exc).__name__}>"

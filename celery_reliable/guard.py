@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.exceptions import ConfigurationError
 
 __all__ = [
@@ -23,9 +24,6 @@ __all__ = [
 
 #: The oldest server that has every command in use (`CLIENT LIST ID`, `BLMOVE`).
 _LEAST_VERSION = (6, 2)
-
-#: The transports that put a Redis behind the broker, so that the ledger can be there too.
-_REDIS_TRANSPORTS = frozenset({"redis", "rediss", "redis+socket", "unix", "sentinel"})
 
 #: Celery's own default on Redis.
 _DEFAULT_VISIBILITY_TIMEOUT_SECONDS = 3600.0
@@ -207,7 +205,7 @@ def _server_durability(facts: ServerFacts) -> Iterator[Finding]:
 
 def _ledger_place(facts: AppFacts) -> Iterator[Finding]:
     given = facts.redis_url_given or facts.cache is not None
-    if not given and facts.broker_transport not in _REDIS_TRANSPORTS:
+    if not given and facts.broker_transport not in REDIS_SCHEMES:
         yield Finding(
             "celery_reliable.no_redis",
             "error",
@@ -235,7 +233,7 @@ def _plain_tasks(facts: AppFacts) -> Iterator[Finding]:
             "without end.",
             "Give them base=ReliableTask, or switch reject_on_worker_lost off.",
         )
-    if facts.broker_transport not in _REDIS_TRANSPORTS:
+    if facts.broker_transport not in REDIS_SCHEMES:
         return
     timeout = facts.visibility_timeout_seconds
     if timeout is None:

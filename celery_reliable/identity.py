@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from celery_reliable.exceptions import ConfigurationError, ObjectIdError
+from celery_reliable.exceptions import ConfigurationError, ObjectIdError, said
 
 __all__ = ["ObjectIdSpec", "check_object_id_spec", "object_key", "resolve_object_id"]
 
@@ -141,7 +141,8 @@ def _called(
         return spec(*args, **kwargs)
     except Exception as error:
         raise ObjectIdError(
-            f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: {error}. "
+            f"Task {task_name!r}: its object_id callable raised {type(error).__name__}: "
+            f"{said(error)}. "
             "It must take the task's own arguments and return an object id for each call.",
             task_name=task_name,
         ) from error

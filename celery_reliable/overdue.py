@@ -116,6 +116,9 @@ class Overdue:
 
     def _send(self, due: Due, report: SweepReport) -> None:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
+        if answer.reply is Reply.HELD:
+            # It makes the task due when it has stopped the attempt, and dies within a lease.
+            self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if answer.reply is not Reply.SEND:
             return
         try:
@@ -124,6 +127,8 @@ class Overdue:
             # The broker is away; whatever it is, this task must not wait for its next turn, nor
             # keep the others from theirs.
             logger.warning("not_sent_again id=%s error=%r", due.task_id, exc)
-            self.ledger.postpone(Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms)
+            self.ledger.postpone(
+                Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms, is_unsent=True
+            )
             return
         report.resent += 1

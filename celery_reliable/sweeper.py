@@ -137,17 +137,18 @@ class Sweeper:
     def _trim(self, report: SweepReport) -> None:
         config, ledger = self.config, self.ledger
         batch = config.sweep_batch
-        oldest = ledger.oldest_dead_ids(min(batch, 100))
+        oldest = ledger.oldest_dead(batch + 1)
         if not oldest:
             return
         before_ms = ledger.workers.time_ms() - config.dead_letter_ms
         over = ledger.count_dead() - config.dead_letter_max
-        for index, letter in enumerate(ledger.dead_letters(oldest)):
-            if letter is None:
-                ledger.discard(oldest[index])
-            elif letter.buried_ms <= before_ms or index < over:
-                answer = ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
-                report.trimmed += answer.reply is Reply.DISCARDED
+        surplus = [
+            entry for index, entry in enumerate(oldest) if entry[1] <= before_ms or index < over
+        ]
+        for task_id, buried_ms in surplus[:batch]:
+            answer = ledger.discard(task_id, buried_ms=buried_ms)
+            report.trimmed += answer.reply is Reply.DISCARDED
+        report.is_full = report.is_full or len(surplus) > batch
         if report.trimmed:
             logger.warning("dead_letters_trimmed count=%d", report.trimmed)
 

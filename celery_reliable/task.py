@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
+from celery.utils.imports import symbol_by_name
 
 from celery_reliable import publisher, worker
 from celery_reliable.application import reliable_of
+from celery_reliable.config import MAX_SECONDS
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
@@ -40,6 +42,22 @@ else:
 __all__ = ["ReliableTask"]
 
 _ON_CONFLICT = ("skip", "retry", "fail")
+#: The ledger counts milliseconds, and takes none of them for no limit.
+_LEAST_SECONDS = 0.001
+_REQUEST = "celery_reliable.request:ReliableRequest"
+
+
+def _counts_losses(request: Any) -> bool:
+    """Whether a task's Request, a class or where it is, handles losses as ours does."""
+    if request == _REQUEST:
+        return True
+    from celery_reliable.request import ReliableRequest
+
+    try:
+        found = symbol_by_name(request)
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return isinstance(found, type) and issubclass(found, ReliableRequest)
 
 
 class ReliableTask(Base):
@@ -61,7 +79,7 @@ class ReliableTask(Base):
     retry_on_worker_lost = False
     acks_on_failure = True
     acks_on_timeout = True
-    Request = "celery_reliable.request:ReliableRequest"
+    Request: Any = _REQUEST
 
     #: The name of the argument that names the object, or a callable that is given the task's
     #: arguments.
@@ -102,28 +120,43 @@ class ReliableTask(Base):
 
     @classmethod
     def _check_options(cls) -> None:
-        problems = []
-        if cls.on_conflict not in _ON_CONFLICT:
-            problems.append(
-                f"on_conflict={cls.on_conflict!r} of task {cls.name} is none of "
-                f"{', '.join(map(repr, _ON_CONFLICT))}."
-            )
-        if cls.max_losses is not None and (
-            not isinstance(cls.max_losses, int) or cls.max_losses < 0
-        ):
-            problems.append(
-                f"max_losses={cls.max_losses!r} of task {cls.name} is not a whole number of 0 or "
-                "more."
-            )
-        if cls.time_to_run_seconds is not None and not cls.time_to_run_seconds > 0:
-            problems.append(
-                f"time_to_run_seconds={cls.time_to_run_seconds!r} of task {cls.name} is not a "
-                "number of seconds."
-            )
+        problems = [
+            f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
+            "Correct it, or leave it out."
+            for option, expected in cls._wrong_options()
+        ]
         if problems:
             raise ConfigurationError(" ".join(problems), problems=tuple(problems))
         if cls.object_id is not None:
             check_object_id_spec(cls.object_id, cls._signature_of_run(), cls.name)
+
+    @classmethod
+    def _wrong_options(cls) -> Iterator[tuple[str, str]]:
+        """Yield each option that cannot work, and what it has to be."""
+        if cls.on_conflict not in _ON_CONFLICT:
+            yield "on_conflict", f"one of {', '.join(map(repr, _ON_CONFLICT))}"
+        # A bool is an int in Python; here it is a mistake.
+        losses, seconds = cls.max_losses, cls.time_to_run_seconds
+        if losses is not None and (
+            isinstance(losses, bool) or not isinstance(losses, int) or losses < 0
+        ):
+            yield "max_losses", "a whole number of 0 or more, or None for the setting MAX_LOSSES"
+        if seconds is not None and (
+            isinstance(seconds, bool)
+            or not isinstance(seconds, (int, float))
+            or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
+        ):
+            yield (
+                "time_to_run_seconds",
+                f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
+            )
+        if not isinstance(cls.dead_letter, bool):
+            yield "dead_letter", "True or False"
+        if not _counts_losses(cls.Request):
+            yield (
+                "Request",
+                "derived from celery_reliable.request.ReliableRequest, which counts losses",
+            )
 
     @classmethod
     def _signature_of_run(cls) -> inspect.Signature:

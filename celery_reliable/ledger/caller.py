@@ -17,7 +17,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 
-__all__ = ["FOREVER", "Answer", "Caller"]
+__all__ = ["FOREVER", "Answer", "Caller", "encoded"]
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Caller:
         LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
         """
         code = script(name)
-        flat = [*keys, *args]
+        flat = [encoded(value) if isinstance(value, str) else value for value in (*keys, *args)]
 
         def run() -> Any:
             try:
@@ -110,6 +110,13 @@ class Caller:
         while True:
             try:
                 return run(), is_repeated
+            except errors.DataError as exc:
+                # Not the server's word: what was to be sent is nothing that can be.
+                raise LedgerRefused(
+                    f"{operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
+                    "Nothing was changed.",
+                    operation=operation,
+                ) from exc
             except (errors.RedisError, OSError) as exc:
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.
@@ -142,6 +149,15 @@ class Caller:
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+
+def encoded(text: str) -> bytes:
+    """Return *text* as it is sent.
+
+    Not every text can be encoded: `os.fsdecode` makes halves of characters of a file's name, and
+    JSON can hold them too. A task must not be lost for the sake of one.
+    """
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _passes(exc: BaseException) -> bool:

@@ -4,16 +4,17 @@ pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.ledger.address import Address, parsed
 
 __all__ = ["Connector", "connect"]
 
@@ -74,92 +75,73 @@ def connect(
     ConfigurationError for a URL that is none of these.
     """
     options = dict(transport_options or {})
-    first = url.split(";")[0]
-    parts = urlsplit(first)
-    shown = _without_password(first)
-    tls: dict[str, Any] = dict(ssl) if isinstance(ssl, Mapping) else {}
-    if parts.scheme in ("redis+socket", "unix"):
-        path = parts.path if not parts.netloc else f"/{parts.netloc}{parts.path}"
-        query = dict(item.split("=", 1) for item in parts.query.split("&") if "=" in item)
-        db = int(query.get("virtual_host", query.get("db", "0")).strip("/") or 0)
+    given: dict[str, Any] = dict(ssl) if isinstance(ssl, Mapping) else {}
+    urls = split_urls(url)
+    first = parsed(urls[0])
+    if first.scheme == "sentinel":
+        return _sentinel([parsed(one) for one in urls], options, given, sanitized_url(url))
+    auth: dict[str, Any] = {"username": first.username, "password": first.password}
+    if options.get("credential_provider") is not None:
+        auth = {"credential_provider": options["credential_provider"]}
+    if first.is_socket:
 
         def make_unix(**extra: Any) -> redis.ConnectionPool:
             extra.pop("socket_connect_timeout", None)
             return redis.ConnectionPool(
                 connection_class=redis.UnixDomainSocketConnection,
-                path=path,
-                db=db,
-                username=parts.username,
-                password=parts.password,
+                path=first.path,
+                db=first.db or 0,
+                **auth,
                 **extra,
             )
 
-        return Connector(make_unix, shown)
-    if parts.scheme == "sentinel":
-        return _sentinel(url, options, tls, shown)
-    if parts.scheme not in ("redis", "rediss"):
-        raise ConfigurationError(
-            f"The ledger cannot use {shown!r}: it needs a Redis. Give REDIS_URL a redis://, "
-            "rediss://, unix:// or sentinel:// address, or CACHE the alias of a django-redis cache."
-        )
+        return Connector(make_unix, first.shown)
     kwargs: dict[str, Any] = {
-        "host": parts.hostname or "127.0.0.1",
-        "port": parts.port or 6379,
-        "db": _db(parts.path),
-        "username": unquote(parts.username) if parts.username else None,
-        "password": unquote(parts.password) if parts.password else None,
+        "host": first.host or "127.0.0.1",
+        "port": first.port or 6379,
+        "db": first.db or 0,
+        **auth,
     }
-    if options.get("credential_provider") is not None:
-        kwargs["credential_provider"] = options["credential_provider"]
-        del kwargs["username"], kwargs["password"]
     connection_class: Any = redis.Connection
-    if parts.scheme == "rediss" or ssl:
+    # Arguments for TLS ask for it, as with kombu.
+    if first.scheme == "rediss" or ssl or first.tls:
         connection_class = redis.SSLConnection
-        query = dict(item.split("=", 1) for item in parts.query.split("&") if "=" in item)
-        kwargs.update({k: v for k, v in query.items() if k.startswith("ssl_")})
-        kwargs.update(tls)
-        reqs = kwargs.get("ssl_cert_reqs")
-        if isinstance(reqs, str) and reqs.startswith("CERT_"):
-            kwargs["ssl_cert_reqs"] = reqs.removeprefix("CERT_").lower()
+        kwargs.update(_tls(first, given))
     return Connector(
         lambda **extra: redis.ConnectionPool(
             connection_class=connection_class, **{**kwargs, **extra}
         ),
-        shown,
+        first.shown,
     )
 
 
 def _sentinel(
-    url: str, options: Mapping[str, Any], tls: Mapping[str, Any], shown: str
+    nodes: Sequence[Address], options: Mapping[str, Any], ssl: Mapping[str, Any], shown: str
 ) -> Connector:
-    nodes = []
-    path = ""
-    password = username = None
-    for one in url.split(";"):
-        parts = urlsplit(one)
-        nodes.append((parts.hostname or "127.0.0.1", parts.port or 26379))
-        path = path or parts.path
-        username = username or parts.username
-        password = password or parts.password
     master_name = options.get("master_name")
     if not master_name:
         raise ConfigurationError(
             f"The ledger cannot find its master through {shown!r}: give broker_transport_options "
             "a 'master_name'."
         )
+    # Each may say what is the same for all.
+    username = next((one.username for one in nodes if one.username), None)
+    password = next((one.password for one in nodes if one.password), None)
+    db = next((one.db for one in nodes if one.db is not None), 0)
+    tls = _tls(next((one for one in nodes if one.tls), nodes[0]), ssl)
 
     def make(**extra: Any) -> redis.ConnectionPool:
-        auth = {k: unquote(v) for k, v in (("username", username), ("password", password)) if v}
+        auth = {k: v for k, v in (("username", username), ("password", password)) if v}
         # Else redis-py asks each Sentinel that is away for seconds, whatever our own patience.
         asking = {k: v for k, v in extra.items() if k == "retry" or k.startswith("socket_")}
         manager = Sentinel(
-            nodes,
+            [(one.host or "127.0.0.1", one.port or 26379) for one in nodes],
             min_other_sentinels=options.get("min_other_sentinels", 0),
             sentinel_kwargs={**asking, **(options.get("sentinel_kwargs") or {})},
             **extra,
             **auth,
             **tls,
-            db=_db(path),
+            db=db,
             ssl=bool(tls),
         )
         pool: redis.ConnectionPool = manager.master_for(
@@ -170,17 +152,10 @@ def _sentinel(
     return Connector(make, shown)
 
 
-def _db(path: str) -> int:
-    text = path.strip("/")
-    return int(text) if text else 0
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    host = parts.hostname or ""
-    if parts.port:
-        host = f"{host}:{parts.port}"
-    user = f"{parts.username}:**@" if parts.username else ":**@"
-    return parts._replace(netloc=user + host).geturl()
+def _tls(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments about TLS of a URL and of `broker_use_ssl`, which may say CERT_NONE."""
+    found = {**address.tls, **given}
+    reqs = found.get("ssl_cert_reqs")
+    if isinstance(reqs, str):
+        found["ssl_cert_reqs"] = reqs.lower().removeprefix("cert_")
+    return found

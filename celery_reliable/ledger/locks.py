@@ -5,8 +5,6 @@ clock.
 from __future__ import annotations
 
 from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.connect import Connector
-from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.model import Claim, Reply, State
 
@@ -18,22 +16,17 @@ _TRIES = 5
 
 
 class ObjectLocks:
-    """Takes and frees object locks on the ledger's Redis, or on another one (a cache's).
+    """Takes and frees object locks on the ledger's Redis.
 
     Promises that two tasks never hold one object at once as long as the ledger's promise about
-    attempts holds.
+    attempts holds.  A lock that outlives the record that holds it keeps nobody out, so it needs no
+    expiry: both are on one server, and cannot be lost independently.
     """
 
-    def __init__(
-        self, ledger: Ledger, connector: Connector | None = None, *, ttl_ms: int = 0
-    ) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        where = connector or ledger.connector
-        self._keys = Keys(where.key_prefix + ledger.namespace)
-        self._caller = Caller(where.client(), where.shown, 10.0)
-        # On the ledger's own server a lock cannot outlive the record that holds it by more than one
-        # look, so it needs no expiry; elsewhere the two could be lost independently.
-        self._ttl_ms = ttl_ms
+        self._keys = ledger.keys
+        self._caller = Caller(ledger.connector.client(), ledger.connector.shown, 10.0)
 
     def close(self) -> None:
         """Close the connections."""
@@ -55,7 +48,7 @@ class ObjectLocks:
             answer = self._caller.call(
                 "lock",
                 [self._keys.lock(object_key)],
-                [claim.task_id, claim.attempt, seen, self._ttl_ms],
+                [claim.task_id, claim.attempt, seen],
                 patience_seconds,
             )
             if answer.reply is Reply.LOCKED:

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.caller import Caller, encoded
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import DeadLetter, Due, Record
 
@@ -35,7 +35,7 @@ class Reads:
         """Return the records of *task_ids* in one round trip, None for those that are gone."""
         if not task_ids:
             return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
         found = self._caller.read(
             "find",
             lambda client: rows.hmget_all(client, keys, rows.RECORD_FIELDS),
@@ -59,7 +59,7 @@ class Reads:
         """Return the dead letters of *task_ids* in one round trip, None for those that are none."""
         if not task_ids:
             return []
-        keys = [self.keys.record(task_id) for task_id in task_ids]
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
         found = self._caller.read(
             "dead letters", lambda client: rows.hmget_all(client, keys, rows.LETTER_FIELDS)
         )
@@ -83,12 +83,13 @@ class Reads:
 
         return [item.decode() for item in self._caller.read("dead ids", read)]
 
-    def oldest_dead_ids(self, limit: int) -> list[str]:
-        """Return ids of the *limit* dead letters that were buried first."""
+    def oldest_dead(self, limit: int) -> list[tuple[str, int]]:
+        """Return ids of the *limit* dead letters that were buried first, and when, in ms."""
         found = self._caller.read(
-            "dead ids", lambda client: client.zrange(self.keys.dead, 0, limit - 1)
+            "oldest dead",
+            lambda client: client.zrange(self.keys.dead, 0, limit - 1, withscores=True),
         )
-        return [item.decode() for item in found]
+        return [(name.decode(), int(score)) for name, score in found]
 
     def count_dead(self) -> int:
         """Return how many dead letters there are."""

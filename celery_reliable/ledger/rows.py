@@ -47,7 +47,7 @@ LETTER_FIELDS = (
 
 
 def hmget_all(
-    client: redis.Redis, keys: list[str], fields: tuple[str, ...]
+    client: redis.Redis, keys: list[bytes], fields: tuple[str, ...]
 ) -> list[list[bytes | None]]:
     """Read *fields* of every key in one round trip."""
     pipe = client.pipeline(transaction=False)

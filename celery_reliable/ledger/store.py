@@ -14,6 +14,7 @@ from celery_reliable.model import (
     Claim,
     Due,
     Reason,
+    Reply,
     State,
     TaskRef,
 )
@@ -336,19 +337,27 @@ class Ledger(Reads):
         ]
 
     def resend(self, due: Due, *, due_in_ms: int) -> Answer:
-        """Take the right to send an overdue task again, with its message."""
+        """Take the right to send an overdue task again, with its message; held while a worker that
+        lives is to stop an attempt of it.
+        """
+        answer = self._resend(due, due_in_ms, "")
+        if answer.reply is Reply.HELD:
+            answer = self._resend(due, due_in_ms, answer.text(0))
+        return answer
+
+    def _resend(self, due: Due, due_in_ms: int, worker: str) -> Answer:
         return self._caller.call(
             "resend",
-            [self.keys.record(due.task_id), self.keys.due],
-            [due.task_id, due.due_ms, due_in_ms],
+            [self.keys.record(due.task_id), self.keys.due, self.keys.worker(worker)],
+            [due.task_id, due.due_ms, due_in_ms, worker],
         )
 
-    def postpone(self, due: Due, *, due_in_ms: int) -> Answer:
-        """Look again later."""
+    def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> Answer:
+        """Look again later; *is_unsent*: the resend that gave this time was not sent."""
         return self._caller.call(
             "postpone",
             [self.keys.record(due.task_id), self.keys.due],
-            [due.task_id, due.due_ms, due_in_ms],
+            [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
         )
 
 

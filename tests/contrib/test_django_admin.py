@@ -205,6 +205,24 @@ def test_a_ledger_that_is_away_is_told_on_the_page(celery_project: Celery, log_i
     assert "There are no dead letters" not in shown
 
 
+def test_a_message_with_half_a_character_is_shown(celery_project: Celery, log_in: Any) -> None:
+    """JSON can hold one; a page cannot."""
+    headers = {"id": "half", "task": "shop.bill", "argsrepr": "('\udcff',)"}
+    envelope = Envelope(b"no JSON", "application/json", "utf-8", headers, {}, "", "queue-\udcff")
+    reliable_of(celery_project).ledger.bury_message(
+        "half",
+        Reason.UNPROCESSABLE,
+        exception="",
+        traceback="",
+        message=envelope.to_text(),
+        name="shop.bill",
+    )
+    client = log_in(is_superuser=True)
+
+    assert "half" in page(client.get(LIST))
+    assert r"\udcff" in page(client.get(f"{LIST}half/change/", {"arguments": "yes"}))
+
+
 def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
     for number in range(51):
         put(f"letter-{number}")
@@ -217,3 +235,6 @@ def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
     assert second.count("<th><a") == 1
     assert "?p=1" in second
     assert page(client.get(LIST, {"p": "x"})).count("<th><a") == 50
+    # What is no page's number: a digit that is no decimal, and more than the server can count.
+    for number in ("²", "0", "-1", "9" * 30, "9" * 5000):
+        assert page(client.get(LIST, {"p": number})).count("<th><a") == 50, number

@@ -161,3 +161,25 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     assert runs[0].ended_at is not None
     assert runs[1].started_at - first.started_at >= 6
     nothing_left(redis_server)
+
+
+def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    # Nobody consumes yet: the message can be seen in its queue.
+    result = project.send("overlong", 10.0)
+    [copy] = client.lrange("celery", 0, -1)
+    start("one", "threads")
+    first = run_of(effects, result.id)
+    wait_for(lambda: client.hget(RECORD + result.id, "state") == b"queued", 20, "taken")
+
+    # Where only another worker finds it.
+    start("two", "prefork", "-Q", "elsewhere")
+    client.lpush("elsewhere", copy)
+
+    wait_for(lambda: not client.llen("elsewhere"), 20, "the copy fetched")
+    assert result.get(timeout=30) == "run 2"
+    assert not effects.overlaps()
+    assert effects.runs(result.id)[1].started_at - first.started_at >= 10
+    nothing_left(redis_server)

@@ -177,9 +177,7 @@ def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
     redis_server: RedisServer,
 ) -> None:
     reliable = {"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}
-    project = project.with_settings(
-        celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable
-    )
+    project = project.with_settings(celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable)
     one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
     first_run(effects, result.id)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.model import Reason
 from tests.integration.conftest import Project
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
@@ -207,6 +209,28 @@ def test_eager_and_direct_calls_touch_nothing(
     assert project.send("flaky", 1).get() == "run 2"
     assert not redis_server.client().keys("*reliable*")
     assert {run.attempt for run in effects.runs()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("surrogate", r"FileNotFoundError: letter-\udcff.txt"),
+        ("unsayable", "Unsayable: <its str() raised ValueError>"),
+    ],
+)
+def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
+    awkward: Project, worker: Worker, effects: Effects, how: str, said: str
+) -> None:
+    result = awkward.send("unsayable", how)
+    letters = DeadLetters(awkward.app)
+
+    wait_for(letters.count, 15, "a dead letter")
+
+    letter = letters.get(result.id)
+    assert (letter.reason, letter.exception) == (Reason.FAILED, said)
+    assert "in unsayable" in letter.traceback
+    assert (len(effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
+    assert result.state == "FAILURE"
 
 
 def test_a_retry_waits_until_its_body_has_unwound(

@@ -157,6 +157,12 @@ class Scene:
             claim, Cause.CHILD_LOST, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=is_taken
         )
 
+    def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:
+        """Lose an attempt as stuck, while its worker lives."""
+        return self.ledger.lose(
+            claim, Cause.STUCK, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=True
+        )
+
     def bury(self, claim: Claim) -> Answer:
         return self.ledger.bury(
             claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ..."

@@ -57,6 +57,13 @@ def lost(scene: Scene) -> Stage:
     return stage
 
 
+def stopping(scene: Scene) -> Stage:
+    """Taken as stuck from a worker that lives and has not yet said that it stopped it."""
+    stage = running(scene)
+    scene.take(stage.mine)
+    return stage
+
+
 def overtaken(scene: Scene) -> Stage:
     stage = lost(scene)
     scene.claim(stage.message, "other")
@@ -98,6 +105,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         held,
         overtaken,
         lost,
+        stopping,
         retried,
         waiting,
         spent,

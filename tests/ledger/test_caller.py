@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, ObjectLocks
+from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reply
+from celery_reliable.model import Reason, Reply
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
@@ -181,6 +184,35 @@ def test_an_error_of_the_server_is_a_refusal_at_once(scene: Scene) -> None:
     assert caught.value.operation == "record"
     assert "WRONGTYPE" in str(caught.value.reply)
     assert time.monotonic() - started < 1
+
+
+def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> None:
+    """What `os.fsdecode` makes of a file's name, say: a half of a character."""
+    task_id, said = "a file\udcff", "no such file: '\udcff'"
+    claim = scene.claim(scene.publish(task_id))
+
+    answer = scene.ledger.bury(claim, Reason.FAILED, exception=said, traceback=f"in {said}")
+
+    assert answer.reply is Reply.BURIED
+    letter = scene.ledger.dead_letter(task_id)
+    assert letter is not None
+    assert letter.exception == r"no such file: '\udcff'"
+    assert letter.traceback == r"in no such file: '\udcff'"
+    assert scene.ledger.dead_ids() == [r"a file\udcff"]
+
+
+@pytest.mark.parametrize("patience_seconds", [None, 0, FOREVER])
+def test_what_cannot_be_sent_is_refused_at_once(
+    scene: Scene, patience_seconds: float | None
+) -> None:
+    """However long the caller would wait for an operator: it would be refused for ever."""
+    claim = replace(scene.claim(scene.publish()), attempt=cast("int", None))
+
+    with pytest.raises(LedgerRefused, match=r"'settle' was not sent.*NoneType") as caught:
+        scene.ledger.settle(claim, patience_seconds=patience_seconds)
+
+    assert caught.value.operation == "settle"
+    assert "writable master" not in str(caught.value)
 
 
 def test_a_server_that_is_full_refuses_and_changes_nothing(

@@ -81,6 +81,19 @@ def test_resends_become_rarer_up_to_a_limit(scene: Scene) -> None:
     assert scene.record_of().resends == 8
 
 
+def test_a_resend_that_was_not_sent_is_not_counted(scene: Scene) -> None:
+    scene.publish()
+    resend(scene)
+    for _ in range(7):
+        answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+        unsent = Due("task", answer.text(1))
+        assert scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True).reply is Reply.POSTPONED
+        assert scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True).reply is Reply.CHANGED
+
+    assert scene.record_of().resends == 1
+    assert resend(scene) == 2 * LOOK_MS
+
+
 def test_a_claim_ends_the_back_off(scene: Scene) -> None:
     message = scene.publish()
     resend(scene)

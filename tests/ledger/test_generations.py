@@ -137,3 +137,20 @@ def test_where_everything_was_lost_older_messages_do_not_pass_for_ended_ones(sce
             sweep(scene)
         assert scene.claim(message).attempt == 1
         assert generation(scene) > int(message.generation)
+
+
+def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene: Scene) -> None:
+    """Not at 1, where every ledger of old began."""
+    scene.bury(scene.claim(scene.publish()))
+    before = generation(scene)
+    scene.client.delete(scene.ledger.keys.meta)
+    scene.ledger.generation = "1"
+
+    answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
+
+    assert answer.reply is Reply.GENERATION
+    assert int(answer.text(0)) == generation(scene) >= before
+    assert scene.state() == "dead"
+    scene.ledger.generation = answer.text(0)
+    again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
+    assert again.reply is Reply.REPLAYED

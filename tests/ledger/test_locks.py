@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_reliable.ledger import ObjectLocks, connect
+from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply, State
 from tests.ledger.scene import LOOK_MS, Scene, older
 
@@ -169,26 +169,6 @@ def test_on_the_ledgers_own_server_a_lock_does_not_expire(scene: Scene, locks: O
     locks.take("object", start(scene, "holder"))
 
     assert scene.client.pttl(scene.ledger.keys.lock("object")) == -1
-
-
-def test_on_another_redis_a_lock_expires_in_the_end(scene: Scene, ledger_url: str) -> None:
-    elsewhere = connect(ledger_url.removesuffix("/0") + "/1")
-    elsewhere.key_prefix = "cache:1:"
-    locks = ObjectLocks(scene.ledger, elsewhere, ttl_ms=LOOK_MS)
-    holder = start(scene, "holder")
-    before = scene.snapshot()
-
-    assert locks.take("object", holder) is None
-    assert locks.take("object", start(scene, "other task")) == "holder"
-
-    with elsewhere.client() as client:
-        [key] = client.keys("*")
-        assert key.startswith(b"{cache:1:" + scene.ledger.namespace.encode())
-        assert 0 < client.pttl(key) <= LOOK_MS
-        assert locks.free("object", holder)
-        assert client.keys("*") == []
-    scene.ledger.settle(scene.claim(scene.publish("unrelated")))
-    assert set(scene.snapshot()) - set(before) == {scene.ledger.keys.record("other task")}
 
 
 def test_an_id_that_looks_like_a_lock_is_an_id(scene: Scene, locks: ObjectLocks) -> None:

@@ -36,7 +36,7 @@ DUE_MS = st.sampled_from([0, LOOK_MS])
 
 #: What is done with messages and attempts, the commonest more often.
 STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
-STEPS += ["retry", "replace", "release", "bury", "replay", "replay"]
+STEPS += ["take", "acknowledge", "retry", "replace", "release", "bury", "replay", "replay"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
 ENDINGS = {
@@ -76,6 +76,8 @@ class World(RuleBasedStateMachine):
         self.attempts: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
         self.settled: set[Claim] = set()
+        #: Attempts that were taken as stuck and of which their worker has not said that they ended.
+        self.stopping: dict[str, Claim] = {}
 
     # One rule for what happens most: hypothesis leaves some rules out of each of its stories.
     @rule(
@@ -94,6 +96,8 @@ class World(RuleBasedStateMachine):
             self._sweep()
         elif do == "replay":
             self._replay(task_id, times)
+        elif do == "acknowledge":
+            self._acknowledge(self.workers[flag])
         elif do == "publish" or not messages:
             self._publish(task_id, due_in_ms, flag, times)
         elif do == "deliver" or not claims:
@@ -108,6 +112,8 @@ class World(RuleBasedStateMachine):
             self._settle(claim, times)
         elif how == "lose":
             self._lose(claim, times, is_taken=flag)
+        elif how == "take":
+            self._take(claim, times)
         else:
             ends: dict[str, Callable[[Claim], Answer]] = {
                 "replace": lambda one: self.ledger.replace(one, due_in_ms=due_in_ms),
@@ -233,7 +239,8 @@ class World(RuleBasedStateMachine):
             times, lambda: self.scene.ask(message, worker, token=token, content="as delivered")
         )
         if answer.reply is not Reply.CLAIMED:
-            assert self.states[task_id] != "queued" or answer.reply is Reply.STALE
+            is_held = answer.reply is Reply.HELD and task_id in self.stopping
+            assert self.states[task_id] != "queued" or answer.reply is Reply.STALE or is_held
             assert (answer.reply is Reply.ENDED) <= (self.states[task_id] == ABSENT)
             return
         if self.states[task_id] == ABSENT:
@@ -242,6 +249,7 @@ class World(RuleBasedStateMachine):
         else:
             assert self.states[task_id] == "queued"
         assert task_id not in self.running, "two attempts at once"
+        assert task_id not in self.stopping, "two attempts at once"
         self.attempts[task_id] += 1
         attempt, losses = answer.values
         assert attempt == self.attempts[task_id]
@@ -318,7 +326,13 @@ class World(RuleBasedStateMachine):
                 assert self.ledger.announced(due.task_id, letter.buried_ms).reply is Reply.ANNOUNCED
             elif state in ("queued", "parked"):
                 answer = self.ledger.resend(due, due_in_ms=LOOK_MS)
+                taken = self.stopping.get(due.task_id)
+                if taken is not None and taken.worker in self.workers:
+                    assert answer.reply is Reply.HELD
+                    assert self.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+                    continue
                 assert answer.reply is Reply.SEND
+                self.stopping.pop(due.task_id, None)
                 self.states[due.task_id] = "queued"
                 assert self.ledger.resend(due, due_in_ms=LOOK_MS).reply is Reply.CHANGED
             else:
@@ -335,6 +349,23 @@ class World(RuleBasedStateMachine):
             self.losses[claim.task_id] += 1
             is_spent = self.losses[claim.task_id] > MAX_LOSSES
             assert (self.states[claim.task_id] == "dead") is is_spent
+
+    def _take(self, claim: Claim, times: int) -> None:
+        is_current = self._is_current(claim)
+        self._try_to_end(claim, times, lambda one: self.scene.take(one, max_losses=MAX_LOSSES))
+        if is_current:
+            self.losses[claim.task_id] += 1
+            self.stopping[claim.task_id] = claim
+
+    def _acknowledge(self, worker: str) -> None:
+        for claim in self.ledger.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).taken:
+            assert self.ledger.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
+            if self._is_stopping(claim):
+                del self.stopping[claim.task_id]
+
+    def _is_stopping(self, claim: Claim) -> bool:
+        taken = self.stopping.get(claim.task_id)
+        return taken is not None and taken.token == claim.token
 
     def _try_to_end(self, claim: Claim, times: int, end: Callable[[Claim], Answer]) -> None:
         """End an attempt, or one that is over: then nothing at all may change."""
@@ -354,6 +385,7 @@ class World(RuleBasedStateMachine):
     def _end(self, task_id: str) -> None:
         """The record is gone: whoever publishes the id again begins anew."""
         self.states[task_id] = ABSENT
+        self.stopping.pop(task_id, None)
         self.attempts[task_id] = self.losses[task_id] = 0
 
 

@@ -33,6 +33,21 @@ _PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 
 
+def _page_number(text: str) -> int:
+    """Return what a query says; 1 for what is no number, or that of no page."""
+    # Not all that are digits are decimals, and the server counts in 64 bits.
+    return max(1, int(text)) if text.isdecimal() and len(text) <= 9 else 1
+
+
+def _encodable(value: Any) -> Any:
+    """Return a view that can be sent: JSON may hold halves of characters, a response may not."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
+
+
 class _Action(NamedTuple):
     permission: str
     done: str
@@ -71,11 +86,13 @@ class DeadLetterAdmin(admin.ModelAdmin):
     ) -> HttpResponse:
         """List dead letters, the latest first."""
         self._require(request, "view")
-        page = max(1, int(number)) if (number := request.GET.get("p", "1")).isdigit() else 1
+        page = _page_number(request.GET.get("p", ""))
         letters, count, problem = [], 0, ""
         try:
             with self._letters() as found:
-                letters = [short_view(one) for one in found.list(_PAGE, (page - 1) * _PAGE)]
+                letters = [
+                    _encodable(short_view(one)) for one in found.list(_PAGE, (page - 1) * _PAGE)
+                ]
                 count = found.count()
         except ReliableError as exc:
             problem = str(exc)
@@ -110,7 +127,7 @@ class DeadLetterAdmin(admin.ModelAdmin):
         letter, problem = None, ""
         try:
             with self._letters() as found:
-                letter = full_view(found.get(task_id), with_arguments=with_arguments)
+                letter = _encodable(full_view(found.get(task_id), with_arguments=with_arguments))
         except UnknownDeadLetter as exc:
             raise Http404(str(exc)) from exc
         except ReliableError as exc:

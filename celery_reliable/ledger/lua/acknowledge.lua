@@ -1,6 +1,6 @@
 --[[
 acknowledge: a worker has stopped a claim that was taken from it.
-Its task, if it waited for that, is due now.
+Its task, if it waited for that, may be claimed, and is due now.
 
 KEYS[1]   taken   HASH   id -> "<attempt> <token>"
 KEYS[2]   record  HASH
@@ -14,9 +14,12 @@ if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return {'changed'}
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
-local found = redis.call('HMGET', KEYS[2], 'state', 'ended', 'cause')
-if found[1] == 'queued' and found[2] == string.match(ARGV[2], '^%d+') and found[3] == 'stuck' then
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+local found = redis.call('HMGET', KEYS[2], 'state', 'stopping')
+if found[2] == ARGV[2] then
+  redis.call('HDEL', KEYS[2], 'stopping', 'stopping_on')
+  if found[1] == 'queued' then
+    local time = redis.call('TIME')
+    redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+  end
 end
 return {'acknowledged'}

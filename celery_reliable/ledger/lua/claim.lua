@@ -20,11 +20,14 @@ ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  message      as delivered; "" first, it is asked for when no record exists
 Returns   {"claimed", attempt, losses} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
           | {"dead"} | {"no_lease"} | {"unrecorded"}
+          "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
+          the record is due, as this message is dropped
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
+  'stopping_on')
 local state = found[1]
 if state == 'running' then
   if found[4] == ARGV[5] then
@@ -64,6 +67,9 @@ elseif found[2] ~= ARGV[2] or state == 'waiting' then
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
+elseif found[7] then
+  redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
+  return {'held', found[7]}
 end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],

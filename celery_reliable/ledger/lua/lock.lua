@@ -8,7 +8,6 @@ KEYS[1]   lock   STRING   "<attempt>:<id>"
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   seen     value of a holder whose record is gone or dead; "" for none
-ARGV[4]   ttl_ms   last-resort expiry; 0 for none (the lock is on the ledger's own server)
 Returns   {"locked"} | {"held", value}
 Cost      O(1)
 ]]
@@ -20,9 +19,5 @@ if value and value ~= mine and value ~= ARGV[3] then
     return {'held', value}
   end
 end
-if tonumber(ARGV[4]) > 0 then
-  redis.call('SET', KEYS[1], mine, 'PX', ARGV[4])
-else
-  redis.call('SET', KEYS[1], mine)
-end
+redis.call('SET', KEYS[1], mine)
 return {'locked'}

@@ -14,7 +14,8 @@ ARGV[3]   cause        "child_lost", "worker_lost", "stuck", ...
 ARGV[4]   max_losses   when the task names none
 ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
 ARGV[6]   token        of the claim
-ARGV[7]   is_taken     "1": the worker may still run it and has to be told
+ARGV[7]   is_taken     "1": the worker may still run it and has to be told; taken as stuck, from a worker that
+                       lives, it can be claimed again when that worker has stopped it or is declared dead
 ARGV[8]   due_ms       that was seen, when that is why it is lost; else ""
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
 Cost      O(log N) in records that are due some time
@@ -52,6 +53,9 @@ redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[7] == '1' then
   redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])
+  if ARGV[3] == 'stuck' then
+    redis.call('HSET', KEYS[1], 'stopping', ARGV[2] .. ' ' .. ARGV[6], 'stopping_on', found[7])
+  end
 end
 if losses > tonumber(found[5] or ARGV[4]) then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')

@@ -6,6 +6,7 @@ KEYS[2]   due      ZSET
 ARGV[1]   id
 ARGV[2]   due_ms      that was seen
 ARGV[3]   due_in_ms   when to look again
+ARGV[4]   is_unsent   "1": the resend that gave this due_ms was not sent, and is not counted
 Returns   {"postponed"} | {"changed"} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -17,6 +18,9 @@ end
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'gone'}
+end
+if ARGV[4] == '1' and redis.call('HINCRBY', KEYS[1], 'resends', -1) <= 0 then
+  redis.call('HDEL', KEYS[1], 'resends')
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'postponed'}

@@ -26,7 +26,13 @@ end
 if found[1] ~= 'dead' then
   return {'not_dead', found[1]}
 end
-local generation = redis.call('HGET', KEYS[4], 'generation') or '1'
+local generation = redis.call('HGET', KEYS[4], 'generation')
+if not generation then
+  -- As in record: not from 1, or messages of before would pass for today's.
+  generation = string.format('%.0f', now_ms)
+  redis.call('HSET', KEYS[4], 'generation', generation,
+    'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
+end
 if generation ~= ARGV[3] then
   return {'generation', generation}
 end

@@ -4,20 +4,29 @@ resend: take the right to send an overdue task again, and its message.
 Moves     queued | parked -> queued
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
+KEYS[3]   worker   HASH   the one that is to stop an attempt of the task
 ARGV[1]   id
 ARGV[2]   due_ms      that was seen: of two sweepers only one sends
 ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
-Returns   {"send", message, due_ms} | {"changed"}   with the time that is due now
+ARGV[4]   worker      of KEYS[3]; "" first, it is asked for when an attempt is being stopped
+Returns   {"send", message, due_ms} | {"held", worker} | {"changed"}
+          with the time that is due now; "held" by the worker, as long as it lives
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'message', 'resends')
+local found = redis.call('HMGET', KEYS[1], 'state', 'message', 'resends', 'stopping_on')
 if found[1] ~= 'queued' and found[1] ~= 'parked' then
   return {'changed'}
 end
 if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return {'changed'}
+end
+if found[4] then
+  if found[4] ~= ARGV[4] or redis.call('HGET', KEYS[3], 'state') == 'alive' then
+    return {'held', found[4]}
+  end
+  redis.call('HDEL', KEYS[1], 'stopping', 'stopping_on')
 end
 local resends = tonumber(found[3] or 0)
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)

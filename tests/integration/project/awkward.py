@@ -15,6 +15,13 @@ from tests.integration.project import tasks
 __all__ = ["add_tasks"]
 
 
+class Unsayable(Exception):
+    """Raises another error when it is shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("not even this")
+
+
 class Hooked(ReliableTask):
     """Overrides every hook, and calls none of ours."""
 
@@ -146,6 +153,13 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             time.sleep(1)
 
     task_postrun.connect(unwind_slowly, weak=False)
+
+    @task(base=ReliableTask)
+    def unsayable(self: Any, how: str) -> None:
+        with to.effects.run(self):
+            if how == "surrogate":
+                raise FileNotFoundError(os.fsdecode(b"letter-\xff.txt"))
+            raise Unsayable
 
     @task(base=ReliableTask)
     def unstorable(self: Any) -> Any:

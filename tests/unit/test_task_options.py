@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker.request import Request
+
+from celery_reliable import ReliableTask
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.request import ReliableRequest
+
+
+class OwnRequest(Request):
+    """What somebody had before the base was changed."""
+
+
+class DerivedRequest(ReliableRequest):
+    """What it takes."""
+
+
+def work() -> None:
+    """Do nothing."""
+
+
+def define(**options: Any) -> Any:
+    app = Celery("options", set_as_current=False)
+    return app.task(work, name="app.work", base=ReliableTask, lazy=False, shared=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("time_to_run_seconds", "5"),
+        ("time_to_run_seconds", True),
+        ("time_to_run_seconds", 0),
+        ("time_to_run_seconds", -1),
+        ("time_to_run_seconds", 0.0004),
+        ("time_to_run_seconds", float("inf")),
+        ("time_to_run_seconds", float("nan")),
+        ("max_losses", True),
+        ("max_losses", "3"),
+        ("max_losses", 1.5),
+        ("max_losses", -1),
+        ("on_conflict", "wait"),
+        ("on_conflict", None),
+        ("dead_letter", "no"),
+        ("Request", OwnRequest),
+        ("Request", "tests.unit.test_task_options:OwnRequest"),
+        ("Request", "tests.unit.test_task_options:NoSuchRequest"),
+        ("Request", 5),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused_with_its_name_and_value(option, value):
+    with pytest.raises(ConfigurationError) as caught:
+        define(**{option: value})
+
+    (problem,) = caught.value.problems
+    assert f"{option}={value!r} of task app.work " in problem
+    assert problem.endswith(".")
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    with pytest.raises(ConfigurationError) as caught:
+        define(time_to_run_seconds="5", max_losses=True, Request=OwnRequest)
+
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"time_to_run_seconds": 5, "max_losses": 0, "dead_letter": False, "on_conflict": "fail"},
+        {"time_to_run_seconds": 0.001},
+        {"Request": DerivedRequest},
+        {"Request": "tests.unit.test_task_options:DerivedRequest"},
+    ],
+)
+def test_what_can_work_is_taken(options):
+    task = define(**options)
+
+    assert {name: getattr(task, name) for name in options} == options
+
+
+def test_an_option_of_an_annotation_is_looked_at_too():
+    app = Celery("options", set_as_current=False)
+    app.conf.task_annotations = {"app.work": {"max_losses": True}}
+
+    with pytest.raises(ConfigurationError, match=r"max_losses=True of task app\.work"):
+        app.task(work, name="app.work", base=ReliableTask, lazy=False, shared=False)
