@@ -8,12 +8,14 @@ Celery calls `on_failure` of a custom request for everything but success, and `o
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import signals as celery_signals
+from celery.exceptions import InvalidTaskError
 from celery.worker import state
 from celery.worker.request import Request
 
@@ -45,13 +47,19 @@ class ReliableRequest(Request):
     reliable_is_cancelled = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(message, *args, **kwargs)
+        try:
+            super().__init__(message, *args, **kwargs)
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            # Anything else that is raised here ends the worker, and then the next one.
+            raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         self.reliable_token = secrets.token_hex(8)
         if not is_reliable(self.task):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         if HEADER not in (message.headers or {}):
-            properties[MESSAGE] = _as_sent(message).to_text()
+            text = _text_as_sent(message)
+            if text:
+                properties[MESSAGE] = text
         self._request_dict["properties"] = properties
 
     # -- outcomes that only the main process sees
@@ -204,7 +212,7 @@ class ReliableRequest(Request):
             worker=worker.id,
             token=self.reliable_token,
             pid=self.worker_pid,
-            message=str(properties.get(MESSAGE) or _as_sent(self.message).to_text()),
+            message=str(properties.get(MESSAGE) or _text_as_sent(self.message)),
             patience_seconds=_PATIENCE_SECONDS,
         )
         if answer.reply is not Reply.CLAIMED:
@@ -262,6 +270,18 @@ class ReliableRequest(Request):
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
 
 
+def _text_as_sent(message: Any) -> str:
+    """Return a delivered message as stored text; empty when it cannot be told.
+
+    Others publish too: what a message contains must not end the worker that receives it.
+    """
+    try:
+        return _as_sent(message).to_text()
+    except Exception as exc:
+        logger.warning("message_not_kept_as_sent error=%r", exc)
+        return ""
+
+
 def _as_sent(message: Any) -> Envelope:
     """Return the envelope of a delivered message."""
     delivery = message.delivery_info or {}
@@ -272,7 +292,9 @@ def _as_sent(message: Any) -> Envelope:
     }
     if "expiration" in properties:
         # Stored in milliseconds as text; publishing takes seconds.
-        properties["expiration"] = int(properties["expiration"]) / 1000
+        seconds = _seconds_of(properties.pop("expiration"))
+        if seconds is not None:
+            properties["expiration"] = seconds
     body = message.body
     headers = dict(message.headers or {})
     return Envelope(
@@ -284,3 +306,12 @@ def _as_sent(message: Any) -> Envelope:
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
     )
+
+
+def _seconds_of(milliseconds: Any) -> float | None:
+    """Return a message's expiration in seconds; None for what is no time."""
+    try:
+        seconds = float(milliseconds) / 1000
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) else None

@@ -1,0 +1,101 @@
+"""What the worker's main process does for an attempt whose own process cannot: real kills, real
+limits, real outages.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.parents import add_tasks
+from tests.support.effects import Effects, Run
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+ONE_EACH = (*QUICK, "--prefetch-multiplier", "1")
+RECORD = "{reliable:0}:task:"
+LOCKS = "{reliable:0}:lock:*"
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def start(project: Project, start_worker: Start) -> Start:
+    """Start a worker of concurrency 2 that knows the tasks of this module's project."""
+    add_tasks(project.app)
+
+    def one(name: str = "one", **options: object) -> Worker:
+        options = {"options": QUICK, **options}
+        return start_worker(name, app="tests.integration.project.parents", **options)
+
+    return one
+
+
+def run_of(effects: Effects, task_id: str, number: int = 1, seconds: float = 15) -> Run:
+    """The run of that number, once it has begun."""
+    wait_for(lambda: len(effects.runs(task_id)) >= number, seconds, f"run {number} of {task_id}")
+    return effects.runs(task_id)[number - 1]
+
+
+def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
+    """The task's record as it stands in Redis."""
+    raw = redis_server.client().hgetall(RECORD + task_id)
+    return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
+
+
+def foreign_message(task_id: str, body: object, **properties: str) -> str:
+    """A message of `project.work` as a producer of another language may put it into a queue."""
+    return json.dumps(
+        {
+            "body": base64.b64encode(json.dumps(body).encode()).decode(),
+            "content-encoding": "utf-8",
+            "content-type": "application/json",
+            "headers": {"task": "project.work", "id": task_id, "lang": "js"},
+            "properties": {
+                "correlation_id": task_id,
+                "delivery_mode": 2,
+                "delivery_tag": str(uuid4()),
+                "delivery_info": {"exchange": "", "routing_key": "celery"},
+                "body_encoding": "base64",
+                "priority": 0,
+                **properties,
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("expiration", ["60000.0", "soon", "nan"])
+def test_a_foreign_expiration_ends_no_worker(
+    project: Project,
+    start: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    expiration: str,
+) -> None:
+    one = start()
+    message = foreign_message("foreign", [[0.01], {}, {}], expiration=expiration)
+    redis_server.client().lpush("celery", message)
+    wait_for(lambda: effects.finished("foreign") or not one.is_running, 10, "it ran")
+    assert one.is_running
+    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    assert len(effects.runs("foreign")) == 1
+
+
+def test_a_body_of_another_shape_ends_no_worker(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start()
+    redis_server.client().lpush("celery", foreign_message("foreign", [[0.01]]))
+    result = project.send("work", 0.01)
+    wait_for(lambda: effects.finished(result.id) or not one.is_running, 10, "the next one ran")
+    assert one.is_running
+    assert not effects.runs("foreign")
