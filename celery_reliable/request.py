@@ -87,9 +87,11 @@ class ReliableRequest(Request):
             try:
                 self._child_lost(exc)
             except (LedgerUnavailable, LedgerRefused) as error:
-                # The message stays in our hash and the claim in the ledger: a claim without a
-                # process is found later.
+                # The claim stays in the ledger, and is found later: it has no process.  The message
+                # must not stay with us, or it would look as if this worker still held the task; if
+                # it comes back too early it is refused, and the record is sent again.
                 state.task_ready(self)
+                self.reject(requeue=True)
                 logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
             return
         super().on_failure(exc_info, send_failed_event, return_ok)
@@ -215,6 +217,9 @@ class ReliableRequest(Request):
             message=str(properties.get(MESSAGE) or _text_as_sent(self.message)),
             patience_seconds=_PATIENCE_SECONDS,
         )
+        if answer.reply is Reply.NO_LEASE:
+            # What this worker held belongs to the sweeper now.
+            self.reject(requeue=True)
         if answer.reply is not Reply.CLAIMED:
             return None
         return Claim(

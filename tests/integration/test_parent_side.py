@@ -99,3 +99,26 @@ def test_a_body_of_another_shape_ends_no_worker(
     wait_for(lambda: effects.finished(result.id) or not one.is_running, 10, "the next one ran")
     assert one.is_running
     assert not effects.runs("foreign")
+
+
+def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    project = project.with_settings(reliable={"SWEEP_SECONDS": 1, "QUEUED_SECONDS": 14})
+    start(project=project, concurrency=1, options=ONE_EACH)
+    result = project.send("gate", "gate")
+    first = run_of(effects, result.id)
+    redis_server.freeze()
+    os.kill(first.pid, signal.SIGKILL)
+    killed_at = effects.now()
+    # Longer than the main process waits for an answer; less than a lease.
+    wait_for(lambda: effects.now() - killed_at > 7.5, 10, "the outage to last")
+    redis_server.thaw()
+    effects.open_gate("gate")
+    # The one prefetch slot is free again, so others run too.
+    assert project.send("work", 0.01).get(timeout=15) == "worked"
+    assert run_of(effects, result.id, 2, 25).attempt == 2
+    assert result.get(timeout=10) == "gate"
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("unacked:*"), 10, "its message acknowledged")
+    wait_for(lambda: not record(redis_server, result.id), 5, "its record gone")
