@@ -6,7 +6,9 @@ import logging
 from datetime import datetime, timezone
 from typing import Any
 
+from billiard.exceptions import WorkerLostError
 from celery import Celery
+from celery import signals as celery_signals
 from celery import states as celery_states
 from celery.app.task import Context
 
@@ -16,7 +18,7 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, Reason, Record, Reply, SweepReport
+from celery_reliable.model import Cause, Claim, Due, Reason, Record, Reply, SweepReport
 
 __all__ = ["Losses"]
 
@@ -78,13 +80,9 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            try:
-                self.announce(claim.task_id)
-            except Exception as exc:
-                # It stays owed, and due.
-                logger.warning("burial_not_announced id=%s error=%r", claim.task_id, exc)
             context = _context_of(self.app, record.message)
             self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
+            self.try_to_announce(claim.task_id)
             return 0
         return int(answer.values[0])
 
@@ -163,33 +161,74 @@ class Losses:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
 
-    def announce(self, task_id: str) -> None:
-        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord told."""
+    def try_to_announce(self, task_id: str) -> None:
+        """Announce a burial; when that is not possible now, it stays owed, and due."""
+        try:
+            self.announce(task_id)
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            logger.warning("burial_not_announced id=%s error=%r", task_id, exc)
+
+    def announce(self, task_id: str, due_ms: str = "") -> None:
+        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord and signals told.
+
+        Nothing happens when somebody else has begun to.  *due_ms*: when it was due, as it was seen;
+        at first that is when it was buried.
+        """
         letter = self.ledger.dead_letter(task_id)
         if letter is None:
             return
         if not letter.is_owed:
             self.ledger.announced(task_id, letter.buried_ms)
             return
+        # Whoever moves the time is the one who announces; should that fail, it is due again then.
+        turn = Due(task_id, due_ms or str(letter.buried_ms))
+        answer = self.ledger.postpone(turn, due_in_ms=self.config.queued_ms)
+        if answer.reply is not Reply.POSTPONED and not answer.is_repeated:
+            return
         task = self.app.tasks.get(letter.name)
-        error = RuntimeError(
+        context = _context_of(self.app, letter.message)
+        error = WorkerLostError(
             f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
             "outcome; dead-lettered"
         )
         backend = task.backend if task is not None else self.app.backend
         backend.mark_as_failure(
-            task_id,
-            error,
-            request=_context_of(self.app, letter.message),
-            store_result=task is None
-            or not task.ignore_result
-            or task.store_errors_even_if_ignored,
+            task_id, error, request=context, store_result=_stores_errors(task, context)
         )
         self.ledger.announced(task_id, letter.buried_ms)
         logger.error(
             "task_buried name=%s id=%s losses=%d reason=lost", letter.name, task_id, letter.losses
         )
+        if task is not None:
+            _tell_failure(task, task_id, error, context)
         signals.task_buried.send(sender=letter.name, task_id=task_id, reason=Reason.LOST.value)
+
+
+def _stores_errors(task: Any, context: Context) -> bool:
+    if task is None:
+        return True
+    # Each publication may say it, as in Celery's own Request.
+    ignored = context.get("ignore_result")
+    ignored = task.ignore_result if ignored is None else ignored
+    return not ignored or bool(task.store_errors_even_if_ignored)
+
+
+def _tell_failure(task: Any, task_id: str, error: Exception, context: Context) -> None:
+    """Send Celery's own signal, with the request where receivers look for it."""
+    task.request_stack.push(context)
+    try:
+        celery_signals.task_failure.send(
+            sender=task,
+            task_id=task_id,
+            exception=error,
+            args=context.args,
+            kwargs=context.kwargs,
+            traceback=None,
+            einfo=None,
+        )
+    finally:
+        task.request_stack.pop()
 
 
 def _context_of(app: Celery, message: str) -> Context:

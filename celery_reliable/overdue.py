@@ -67,7 +67,7 @@ class Overdue:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
             self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
-            self.losses.announce(due.task_id)
+            self.losses.announce(due.task_id, due.due_ms)
         elif record.state is State.WAITING:
             # Ended by a task of another base, or by nobody: a canvas that failed on the way.
             is_over = now_ms - record.published_ms > _LONGEST_WAITING_MS

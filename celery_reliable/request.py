@@ -14,7 +14,6 @@ from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
-from celery import signals as celery_signals
 from celery.exceptions import InvalidTaskError
 from celery.worker import state
 from celery.worker.request import Request
@@ -166,35 +165,33 @@ class ReliableRequest(Request):
         )
         state.task_ready(self)
         if answer.reply is Reply.QUEUED:
-            logger.warning(
-                "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
-                self.name,
-                self.id,
-                claim.attempt,
-                answer.values[0],
-                exc,
-            )
             self.reject(requeue=True)
-            signals.task_lost.send(
-                sender=self.task.name,
-                task_id=self.id,
-                attempt=claim.attempt,
-                losses=int(answer.values[0]),
-                cause=Cause.CHILD_LOST.value,
-            )
+            self._tell_lost(claim, int(answer.values[0]), exc)
         elif answer.reply is Reply.BURIED:
-            logger.error(
-                "task_buried name=%s id=%s losses=%d reason=lost error=%s",
-                self.name,
-                self.id,
-                answer.values[0],
-                exc,
-            )
-            self._announce_buried(exc)
-            losses.free_lock(claim, self.task, self.args, self.kwargs)
+            # Before anybody else is told: the result backend may be away.
             self.acknowledge()
+            losses.free_lock(claim, self.task, self.args, self.kwargs)
+            self._tell_lost(claim, int(answer.values[0]), exc)
+            losses.try_to_announce(self.id)
         else:
             self.acknowledge()
+
+    def _tell_lost(self, claim: Claim, losses: int, exc: WorkerLostError) -> None:
+        logger.warning(
+            "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
+            self.name,
+            self.id,
+            claim.attempt,
+            losses,
+            exc,
+        )
+        signals.task_lost.send(
+            sender=self.task.name,
+            task_id=self.id,
+            attempt=claim.attempt,
+            losses=losses,
+            cause=Cause.CHILD_LOST.value,
+        )
 
     def _claim_for_lost_child(self) -> Claim | None:
         """Claim in the name of a child that died before it could.
@@ -225,30 +222,6 @@ class ReliableRequest(Request):
         return Claim(
             self.id, int(answer.values[0]), worker.id, self.reliable_token, int(answer.values[1])
         )
-
-    def _announce_buried(self, exc: Exception) -> None:
-        """Pay what the burial owes Celery: FAILURE, errbacks, chord, signal."""
-        ledger = reliable_of(self.app).ledger
-        self.task.backend.mark_as_failure(
-            self.id, exc, request=self._context, store_result=self.store_errors
-        )
-        self.task.request_stack.push(self._context)
-        try:
-            celery_signals.task_failure.send(
-                sender=self.task,
-                task_id=self.id,
-                exception=exc,
-                args=self.args,
-                kwargs=self.kwargs,
-                traceback=None,
-                einfo=None,
-            )
-        finally:
-            self.task.request_stack.pop()
-        letter = ledger.dead_letter(self.id)
-        if letter is not None:
-            ledger.announced(self.id, letter.buried_ms)
-        signals.task_buried.send(sender=self.task.name, task_id=self.id, reason=Reason.LOST.value)
 
     def _end(self, reason: Reason, exc: Exception) -> None:
         """End the attempt whose outcome the main process has stored."""

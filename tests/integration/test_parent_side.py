@@ -122,3 +122,37 @@ def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
     client = redis_server.client()
     wait_for(lambda: not client.keys("unacked:*"), 10, "its message acknowledged")
     wait_for(lambda: not record(redis_server, result.id), 5, "its record gone")
+
+
+def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it_is_back(
+    project: Project,
+    start: Start,
+    start_redis: Callable[..., RedisServer],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    results = start_redis()
+    once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
+    project = project.with_settings(
+        result_url=results.url(),
+        reliable={"MAX_LOSSES": 0, "QUEUED_SECONDS": 16},
+        celery={"result_backend_transport_options": {"retry_policy": once}},
+    )
+    start(project=project, concurrency=1, options=ONE_EACH)
+    poison = project.send("poison")
+    wait_for(lambda: poison.state == "FAILURE", 15, "FAILURE")
+    told = effects.client.get(f"task_failure:{poison.id}")
+    assert told == b"1"
+    results.kill()
+    poison = project.app.send_task("project.poison", ignore_result=False)
+    wait_for(lambda: record(redis_server, poison.id).get("state") == "dead", 20, "buried")
+    # The one prefetch slot is free again.
+    plain = project.send("plain_work", 0.01, ignore_result=True)
+    wait_for(lambda: effects.finished(plain.id), 20, "the next one ran")
+    assert record(redis_server, poison.id)["owed"] == "1"
+    results.start()
+    wait_for(lambda: "owed" not in record(redis_server, poison.id), 40, "announced")
+    assert poison.state == "FAILURE"
+    # The sweeper tells whom the main process would have told.
+    wait_for(lambda: effects.client.get(f"task_failure:{poison.id}"), 5, "the signal")
+    assert len(effects.runs(poison.id)) == 1
