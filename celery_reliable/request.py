@@ -25,16 +25,24 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
-from celery_reliable.process import current_worker
+from celery_reliable.process import current_worker, end_child
 from celery_reliable.publisher import is_reliable, task_ref
 
-__all__ = ["ReliableRequest"]
+__all__ = ["ReliableRequest", "is_ending"]
 
 logger = logging.getLogger(__name__)
 
 #: The main process serves all children; it asks the ledger briefly and leaves the rest to the
 #: heartbeat's look at claims.
 _PATIENCE_SECONDS = 1.0
+
+#: The tokens of attempts that are over and whose end is being told.
+_ending: set[str] = set()
+
+
+def is_ending(token: str) -> bool:
+    """Whether the main process is about to end an attempt; Celery has forgotten its request."""
+    return token in _ending
 
 
 class ReliableRequest(Request):
@@ -93,10 +101,24 @@ class ReliableRequest(Request):
                 self.reject(requeue=True)
                 logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
             return
-        super().on_failure(exc_info, send_failed_event, return_ok)
         if isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
+            self._over_limit(exc_info, exc, send_failed_event, return_ok)
+            return
+        super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def _over_limit(
+        self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
+    ) -> None:
+        """Store the failure of an attempt whose process is stopped, and then bury it."""
+        # billiard stops it only when hooks and receivers have returned, and Celery forgets the
+        # request before it calls them.
+        end_child(self.worker_pid)
+        _ending.add(self.reliable_token)
+        try:
+            super().on_failure(exc_info, send_failed_event, return_ok)
             self._end(Reason.TIME_LIMIT, exc)
-        return
+        finally:
+            _ending.discard(self.reliable_token)
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
         """Stop the attempt at a cold shutdown."""

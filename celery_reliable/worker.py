@@ -24,6 +24,7 @@ from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.model import Claim, Reason, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
+from celery_reliable.request import is_ending
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
 
@@ -205,6 +206,8 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
+        if is_ending(claim.token):
+            return True
         for request in list(state.requests.values()):
             if getattr(request, "reliable_token", None) == claim.token:
                 return True

@@ -156,3 +156,35 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
     # The sweeper tells whom the main process would have told.
     wait_for(lambda: effects.client.get(f"task_failure:{poison.id}"), 5, "the signal")
     assert len(effects.runs(poison.id)) == 1
+
+
+def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    for name in ("one", "two"):
+        start(name)
+    first = project.send("limited_object", "object")
+    run_of(effects, first.id)
+    wait_for(lambda: record(redis_server, first.id).get("state") == "dead", 15, "buried")
+    second = project.send("limited_object", "object")
+    run_of(effects, second.id)
+    wait_for(lambda: record(redis_server, second.id).get("state") == "dead", 15, "buried")
+    assert not effects.overlaps("object")
+    assert record(redis_server, first.id)["reason"] == "time_limit"
+    assert not redis_server.client().keys(LOCKS)
+
+
+def test_a_failure_that_takes_long_to_tell_is_no_orphan(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
+    add_tasks(project.app)
+    for name in ("one", "two"):
+        start(name, project=project)
+    result = project.send("limited_slowly")
+    wait_for(lambda: result.state == "FAILURE", 15, "FAILURE")
+    # Two receivers' times: Celery tells a hard limit twice.
+    wait_for(lambda: effects.client.get("failures-told") == b"2", 30, "both are told")
+    wait_for(lambda: record(redis_server, result.id).get("state") == "dead", 10, "buried")
+    assert record(redis_server, result.id)["reason"] == "time_limit"
+    assert [run.attempt for run in effects.runs(result.id)] == [1]
