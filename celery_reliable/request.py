@@ -13,7 +13,7 @@ import secrets
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
-from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.exceptions import InvalidTaskError
 from celery.worker import state
 from celery.worker.request import Request
@@ -25,7 +25,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
-from celery_reliable.process import current_worker, end_child
+from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
 __all__ = ["ReliableRequest", "is_ending"]
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 #: The main process serves all children; it asks the ledger briefly and leaves the rest to the
 #: heartbeat's look at claims.
 _PATIENCE_SECONDS = 1.0
+
+#: How a child's end looks that was stopped on purpose.
+_STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
 
 #: The tokens of attempts that are over and whose end is being told.
 _ending: set[str] = set()
@@ -50,7 +53,7 @@ class ReliableRequest(Request):
 
     #: The claim was taken from this worker and its process is being stopped.
     reliable_is_taken = False
-    #: A cold shutdown is stopping the attempt; its claim will be released.
+    #: The attempt is being stopped to run again; its claim will be released.
     reliable_is_cancelled = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
@@ -83,8 +86,12 @@ class ReliableRequest(Request):
             state.task_ready(self)
             self.acknowledge()
             return
-        if not is_reliable(self.task) or self._already_cancelled or self._already_revoked:
+        if not is_reliable(self.task):
             super().on_failure(exc_info, send_failed_event, return_ok)
+            return
+        if (self._already_cancelled or self._already_revoked) and isinstance(exc, _STOPPED):
+            state.task_ready(self)
+            self._end_stopped()
             return
         if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
             exc = self._worker_lost_info(exc).exception
@@ -121,7 +128,7 @@ class ReliableRequest(Request):
             _ending.discard(self.reliable_token)
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
-        """Stop the attempt at a cold shutdown."""
+        """Stop the attempt at a cold shutdown, or as its connection was lost."""
         self.reliable_is_cancelled = True
         super().cancel(pool, signal, emit_retry)
 
@@ -137,17 +144,45 @@ class ReliableRequest(Request):
                 epoch=Stamp.of(self._request_dict).epoch,
                 patience_seconds=_PATIENCE_SECONDS,
             )
-            if answer.reply is Reply.RUNNING:
-                claim = self._claim()
-                if claim is not None:
-                    ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
-                    Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
+            # A signal is no end: the task may still run, and take its time or not mind at all.
+            # Until its process is gone, or it has ended by itself, the claim and the lock are its.
+            if answer.reply is Reply.RUNNING and not is_running_child(self.worker_pid):
+                self._settle_claim()
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error(
                 "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
             )
 
     # -- helpers
+
+    def _end_stopped(self) -> None:
+        """End what was revoked, or release what is to run again, now that its process is gone."""
+        if state.should_terminate and not self._already_revoked:
+            # Released with all others.
+            return
+        try:
+            if self._already_revoked:
+                self._settle_claim()
+                return
+            claim = self._claim()
+            if claim is not None:
+                reliable = reliable_of(self.app)
+                reliable.ledger.release(
+                    claim,
+                    due_in_ms=reliable.config.sweep_ms,
+                    patience_seconds=_PATIENCE_SECONDS,
+                )
+        except (LedgerUnavailable, LedgerRefused) as error:
+            logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
+
+    def _settle_claim(self) -> None:
+        """Settle the claim of this delivery, if it is still running, and free its lock."""
+        claim = self._claim()
+        if claim is None:
+            return
+        ledger = reliable_of(self.app).ledger
+        ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+        Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
 
     def _claim(self) -> Claim | None:
         """Return the claim that this very delivery made, if it is still running."""

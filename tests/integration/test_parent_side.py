@@ -188,3 +188,59 @@ def test_a_failure_that_takes_long_to_tell_is_no_orphan(
     wait_for(lambda: record(redis_server, result.id).get("state") == "dead", 10, "buried")
     assert record(redis_server, result.id)["reason"] == "time_limit"
     assert [run.attempt for run in effects.runs(result.id)] == [1]
+
+
+@pytest.mark.parametrize("name", ["stubborn_object", "unwinding_object"])
+def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, name: str
+) -> None:
+    start()
+    first = project.send(name, "object", 4.0)
+    run_of(effects, first.id)
+    first.revoke(terminate=True)
+    wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
+    second = project.send(name, "object", 0.01)
+    assert second.get(timeout=30) == "object"
+    assert not effects.overlaps("object")
+    assert len(effects.runs(first.id)) == 1
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+    assert not client.keys(LOCKS)
+    wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
+
+
+def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start()
+    first = project.send("stubborn_object", "object", 60.0)
+    run_of(effects, first.id)
+    first.revoke(terminate=True, signal="SIGKILL")
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 5, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
+    assert project.send("stubborn_object", "object", 0.01).get(timeout=10) == "object"
+    assert len(effects.runs(first.id)) == 1
+
+
+def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    project = project.with_settings(
+        reliable={"MAX_LOSSES": 0},
+        celery={"worker_cancel_long_running_tasks_on_connection_loss": True},
+    )
+    start(project=project)
+    result = project.send("gate", "gate")
+    client = redis_server.client()
+    for number in (1, 2):
+        run_of(effects, result.id, number, 30)
+        (waiting,) = [one for one in client.client_list() if one["cmd"] == "brpop"]
+        client.client_kill_filter(_id=waiting["id"])
+    again = run_of(effects, result.id, 3, 30)
+    assert again.attempt == 3
+    assert "losses" not in record(redis_server, result.id)
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "gate"
+    assert not effects.overlaps()
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")

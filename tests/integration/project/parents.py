@@ -59,10 +59,14 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         return object_id
 
     @task(object_id="object_id", on_conflict="retry")
-    def waiting_object(self: Any, object_id: str, seconds: float) -> str:
-        """The same, but stop when told."""
+    def unwinding_object(self: Any, object_id: str, seconds: float) -> str:
+        """The same, but when told to stop, only clean up for so long."""
         with to.effects.run(self, object_id) as run:
-            tick(run, seconds, is_stubborn=False)
+            try:
+                tick(run, seconds, is_stubborn=False)
+            except SystemExit:
+                tick(run, seconds, is_stubborn=True)
+                raise
         return object_id
 
     @task(time_limit=1)
