@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -23,6 +24,9 @@ from celery_reliable.model import Cause, Claim, Due, Reason, Record, Reply, Swee
 __all__ = ["Losses"]
 
 logger = logging.getLogger(__name__)
+
+#: How many attempts back a lock is looked for.
+_LOCK_ATTEMPTS = 3
 
 
 class Losses:
@@ -50,6 +54,7 @@ class Losses:
         is_current = record is not None and record.token == claim.token
         if record is not None and is_current and not due_ms and self.has_succeeded(record):
             self.ledger.settle(claim)
+            self.free_lock_of(record)
             return 0
         answer = self.ledger.lose(
             claim,
@@ -80,8 +85,7 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            context = _context_of(self.app, record.message)
-            self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
+            self.free_lock_of(record)
             self.try_to_announce(claim.task_id)
             return 0
         return int(answer.values[0])
@@ -146,17 +150,30 @@ class Losses:
             logger.info("result_not_read id=%s error=%r", task_id, exc)
             return {}
 
+    def free_lock_of(self, record: Record) -> None:
+        """Free what the attempts of a task that is over have left locked, as its record said."""
+        task = self.app.tasks.get(record.name)
+        if record.attempt and getattr(task, "object_id", None) is not None:
+            context = _context_of(self.app, record.message)
+            claim = Claim(record.task_id, record.attempt, record.owner, record.token)
+            self.free_lock(claim, task, context.args, context.kwargs)
+
     def free_lock(self, claim: Claim, task: Any, args: Any, kwargs: Any) -> None:
-        """Free the lock of an attempt that ended for good without its own process."""
-        if task is None or task.object_id is None:
+        """Free the lock of a task that ended for good without its own process.
+
+        A last attempt that ended before it came to the lock left it to one before.
+        """
+        if getattr(task, "object_id", None) is None:
             return
         try:
             value = resolve_object_id(
                 task.object_id, task.object_signature, task.name, args or (), kwargs or {}
             )
-            reliable_of(self.app).locks.free(
-                object_key(task.name, value), claim, patience_seconds=1.0
-            )
+            key = object_key(task.name, value)
+            for attempt in range(claim.attempt, max(claim.attempt - _LOCK_ATTEMPTS, 0), -1):
+                one = replace(claim, attempt=attempt)
+                if reliable_of(self.app).locks.free(key, one, patience_seconds=1.0):
+                    return
         except ReliableError as exc:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)

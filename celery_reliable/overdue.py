@@ -78,7 +78,8 @@ class Overdue:
         elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
             self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
         elif record.state is State.QUEUED and self.losses.has_ended_elsewhere(record):
-            self.ledger.cancel(due.task_id, epoch=record.epoch)
+            if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
+                self.losses.free_lock_of(record)
         else:
             self._send(due, report)
 

@@ -139,11 +139,17 @@ class ReliableRequest(Request):
             return
         try:
             ledger = reliable_of(self.app).ledger
+            record = None
+            if self.task.object_id is not None:
+                # An attempt that was lost or released may have left its lock to the next one.
+                record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
             answer = ledger.cancel(
                 self.id,
                 epoch=Stamp.of(self._request_dict).epoch,
                 patience_seconds=_PATIENCE_SECONDS,
             )
+            if answer.reply is Reply.CANCELLED and record is not None:
+                Losses(self.app, ledger).free_lock_of(record)
             # A signal is no end: the task may still run, and take its time or not mind at all.
             # Until its process is gone, or it has ended by itself, the claim and the lock are its.
             if answer.reply is Reply.RUNNING and not is_running_child(self.worker_pid):
@@ -212,6 +218,7 @@ class ReliableRequest(Request):
             ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()
+            losses.free_lock(claim, self.task, self.args, self.kwargs)
             return
         answer = ledger.lose(
             claim,

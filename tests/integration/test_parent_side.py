@@ -12,6 +12,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
+import redis
 
 from tests.integration.conftest import Project
 from tests.integration.project.parents import add_tasks
@@ -244,3 +245,68 @@ def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
     assert result.get(timeout=10) == "gate"
     assert not effects.overlaps()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+
+
+def left_queued(
+    start: Start, project: Project, effects: Effects, client: redis.Redis, **options: object
+) -> str:
+    """Send a task that holds an object, and stop its worker coldly; return its id."""
+    one = start("one", project=project)
+    result = project.send("locked_gate", "object", "gate", **options)
+    run_of(effects, result.id)
+    one.signal_main(signal.SIGQUIT)
+    one.wait_until_ended()
+    assert client.keys(LOCKS)
+    return result.id
+
+
+def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    task_id = left_queued(start, project, effects, client)
+    # Held up, so that the worker hears of the revocation while nobody runs the task.
+    message = client.rpop("celery")
+    assert message is not None
+    start("two", project=project)
+    (answer,) = project.app.control.revoke(task_id, reply=True, timeout=10)
+    assert "ok" in next(iter(answer.values()))
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
+    assert len(effects.runs(task_id)) == 1
+
+
+def test_a_task_that_expires_after_its_release_leaves_no_lock(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    task_id = left_queued(start, project, effects, client, expires=6)
+    (began_at,) = effects.starts(task_id)
+    wait_for(lambda: effects.now() - began_at > 6, 10, "its expiry")
+    start("two", project=project)
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
+    assert len(effects.runs(task_id)) == 1
+
+
+@pytest.mark.parametrize("victim", ["child", "node"])
+def test_a_success_whose_process_died_leaves_no_lock(
+    project: Project,
+    start: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    victim: str,
+) -> None:
+    workers = [start(name) for name in ("one", "two")]
+    result = project.send("kept_object", "object")
+    wait_for(lambda: result.state == "SUCCESS", 15, "SUCCESS")
+    run = effects.runs(result.id)[0]
+    client = redis_server.client()
+    assert client.keys(LOCKS)
+    if victim == "child":
+        os.kill(run.pid, signal.SIGKILL)
+    else:
+        next(one for one in workers if run.worker.startswith(one.name)).kill_group()
+    wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
+    assert len(effects.runs(result.id)) == 1

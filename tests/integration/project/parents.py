@@ -17,6 +17,15 @@ TICK_SECONDS = 0.05
 HOOK_SECONDS = 6.0
 
 
+class SlowToReturn(ReliableTask):
+    """Takes its time when its result has been stored."""
+
+    abstract = True
+
+    def on_success(self, *_: Any) -> None:
+        time.sleep(60)
+
+
 class SlowToFail(ReliableTask):
     """Takes its time to say that it failed."""
 
@@ -68,6 +77,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 tick(run, seconds, is_stubborn=True)
                 raise
         return object_id
+
+    @task(base=SlowToReturn, object_id="object_id")
+    def kept_object(self: Any, object_id: str) -> None:
+        """Succeed, and keep the object for as long as the test wants."""
+        with to.effects.run(self, object_id):
+            pass
 
     @task(time_limit=1)
     def limited_slowly(self: Any) -> None:
