@@ -14,7 +14,8 @@ from kombu.utils.json import loads
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
-from celery_reliable.transport import ROOM_PREFIX, Room, forget_room, room_of, transport_for
+from celery_reliable.rooms import Room, room_names
+from celery_reliable.transport import transport_for
 
 __all__ = ["BrokerView"]
 
@@ -58,29 +59,31 @@ class BrokerView:
             except Exception:
                 logger.debug("broker_view_not_closed", exc_info=True)
 
-    def room(self, name: str) -> Room:
-        """Return a worker's room."""
-        return room_of(name, self.channel)
+    def keep_fresh(self) -> None:
+        """Close a connection that does not answer, so that the next use opens another."""
+        if self._channel is None:
+            return
+        try:
+            with self._channel.conn_or_acquire() as client:
+                client.ping()
+        except Exception:
+            logger.debug("broker_view_lost", exc_info=True)
+            self.close()
 
-    def forget(self, name: str) -> None:
-        """Drop the connections to a room that is done with."""
-        forget_room(name)
+    def room(self, name: str) -> Room:
+        """Return a worker's room, over this view's own connections."""
+        channel = self.channel
+        return Room(name, channel.pool, channel.global_keyprefix)
 
     def room_names(self) -> list[str]:
-        """Return the names of all rooms at the broker, whoever they belonged to."""
-        prefix = self.channel.global_keyprefix
-        with self.channel.conn_or_acquire() as client:
-            keys = client.scan_iter(match=f"{prefix}{ROOM_PREFIX}*", count=500)
-            return sorted(bytes_to_str(key)[len(prefix) :] for key in keys)
+        """Return the names of all rooms in which something may be, whoever they belong to."""
+        return room_names(self.channel)
 
     def task_ids_in(self, rooms: Iterable[str]) -> set[str]:
         """Return the ids of the tasks whose messages are in *rooms*, or in the shared hash that
         workers without the package use.
         """
-        found = set()
-        for name in rooms:
-            for _, payload, _ in self.room(name).entries():
-                found.add(_id_of(payload))
+        found = {entry.task_id for name in rooms for entry in self.room(name).entries()}
         channel = self.channel
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key

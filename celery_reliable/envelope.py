@@ -95,6 +95,25 @@ class Envelope:
             got["routing_key"],
         )
 
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], queue: str) -> Envelope:
+        """Return the message that lay in *queue* as kombu's virtual transports keep it."""
+        properties = dict(payload["properties"])
+        body = payload["body"].encode("utf-8")
+        if properties.pop("body_encoding", "") == "base64":
+            body = base64.b64decode(body)
+        for name in ("delivery_tag", "delivery_info", "delivery_mode"):
+            properties.pop(name, None)
+        return cls(
+            body,
+            payload.get("content-type") or "application/data",
+            payload.get("content-encoding") or "binary",
+            payload.get("headers") or {},
+            properties,
+            "",
+            queue,
+        )
+
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
         """Return this message under another stamp, with *headers* replaced."""
         return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})

@@ -36,7 +36,7 @@ from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
 from celery_reliable.process import RunningAttempt, current_worker, running
-from celery_reliable.publisher import task_ref
+from celery_reliable.publisher import resend, task_ref
 
 __all__ = ["DELIVERY", "MESSAGE", "around"]
 
@@ -108,6 +108,19 @@ class _Execution:
             return self._no_outcome(attempt, exc)
         finally:
             running.reset(token)
+            self._send_unsent(attempt)
+
+    def _send_unsent(self, attempt: RunningAttempt) -> None:
+        """Send what the attempt published under its own id, now that nothing of it runs."""
+        if attempt.unsent is None:
+            return
+        try:
+            resend(self.task.app, attempt.unsent)
+        except Exception as exc:
+            # It is recorded.
+            logger.warning(
+                "send_left_to_sweeper name=%s id=%s error=%r", self.task.name, self.id, exc
+            )
 
     # -- claim
 
@@ -257,9 +270,8 @@ class _Execution:
                 claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
             )
         elif state == states.REJECTED and getattr(retval, "requeue", False):
-            answer = self.ledger.release(
-                claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
-            )
+            # Who sends himself back has no outcome either, and must not do so for ever.
+            return self._no_outcome(attempt, retval or Reject())
         elif state in (states.FAILURE, states.REJECTED) and self.task.dead_letter:
             reason = Reason.FAILED if state == states.FAILURE else Reason.REJECTED
             answer = self.ledger.bury(

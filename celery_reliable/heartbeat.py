@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import socket
 import time
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
-from celery_reliable.threads import NativeThread, is_patched, native_lock
+from celery_reliable.threads import NativeThread, is_patched, native_lock, wait_readable
 
 __all__ = ["Heartbeat", "Passes"]
 
@@ -125,6 +124,8 @@ class Heartbeat(NativeThread):
                 break
             try:
                 if is_cut:
+                    # From now on the witness may take this worker for dead.
+                    self._process.doubt()
                     self._connection.disconnect()
                 wait = self._beat()
             except LedgerUnavailable as exc:
@@ -151,10 +152,9 @@ class Heartbeat(NativeThread):
         sock = self._connection._sock
         readers = [self._woken] if sock is None else [self._woken, sock]
         try:
-            readable, _, _ = select.select(readers, [], [], seconds)
+            return sock in wait_readable(readers, seconds)
         except (OSError, ValueError):
             return True
-        return sock is not None and sock in readable
 
     def _beat(self) -> float:
         config, process = self._config, self._process

@@ -14,6 +14,7 @@ import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from celery_reliable.envelope import Envelope
 from celery_reliable.model import Claim
 
 __all__ = [
@@ -77,6 +78,11 @@ class WorkerProcess:
         """Note that the lease holds until *until* (monotonic)."""
         self._write(self._read()[0], True, until)
 
+    def doubt(self) -> None:
+        """Note that the lease holds only if the ledger says so."""
+        incarnation, has_lease, _ = self._read()
+        self._write(incarnation, has_lease, 0.0)
+
     def lost(self) -> None:
         """Note that the worker was declared dead."""
         incarnation, _, until = self._read()
@@ -94,6 +100,8 @@ class RunningAttempt:
     claim: Claim
     #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
     is_closed: bool = False
+    #: What it published under its own id, to be sent when its body has unwound.
+    unsent: Envelope | None = None
     #: The attempt was replaced by a canvas.
     is_replaced: bool = False
     #: When its time to run is up, on this host's monotonic clock; None: it has no limit.

@@ -116,26 +116,46 @@ class _RecordingProducer:
         # The same producer also carries Celery's task-sent event.
         if options.get("headers") is not self._headers:
             return self._producer.publish(body, **options)
-        ledger = self._reliable.ledger
         wire, options = _prepared(self._producer, body, options)
+        state, look_seconds = self._plan()
+        answer, envelope = self._record(wire, options, state, look_seconds)
+        if not self._may_send(answer) or state is State.PARKED:
+            return None
+        if self._attempt is not None:
+            # Somebody else would run it beside what is left of this attempt.
+            self._attempt.unsent = envelope
+            return None
+        try:
+            return self._producer.publish(wire.body, **options)
+        except Exception as exc:
+            if self._is_send_given_up(exc):
+                raise
+            return None
+
+    def _plan(self) -> tuple[State, float]:
+        """Return how the task begins, and after how many seconds somebody must look at it."""
         config = self._reliable.config
         wait_seconds = seconds_until(self._headers.get("eta"))
-        is_parked = wait_seconds > config.eta_horizon_seconds
-        look_seconds = wait_seconds + config.queued_seconds
-        if is_parked:
-            look_seconds = wait_seconds - config.eta_horizon_seconds
-            if self._headers.get("expires"):
-                # Sent when it expires, for a worker to say so.
-                look_seconds = min(look_seconds, seconds_until(self._headers["expires"]))
+        if wait_seconds <= config.eta_horizon_seconds:
+            return State.QUEUED, wait_seconds + config.queued_seconds
+        look_seconds = wait_seconds - config.eta_horizon_seconds
+        if self._headers.get("expires"):
+            # Sent when it expires, for a worker to say so.
+            look_seconds = min(look_seconds, seconds_until(self._headers["expires"]))
+        return State.PARKED, look_seconds
+
+    def _record(
+        self, wire: _Wire, options: dict[str, Any], state: State, look_seconds: float
+    ) -> tuple[Answer, Envelope]:
+        ledger = self._reliable.ledger
         while True:
-            stamp = Stamp(ledger.generation, self._epoch)
-            self._headers[HEADER] = str(stamp)
+            self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
             envelope = _envelope(wire, options)
             try:
                 answer = ledger.record(
                     self._ref,
                     epoch=self._epoch,
-                    state=State.PARKED if is_parked else State.QUEUED,
+                    state=state,
                     due_in_ms=int(look_seconds * 1000),
                     message=envelope.to_text(),
                     claim=self._attempt.claim if self._attempt else None,
@@ -148,16 +168,8 @@ class _RecordingProducer:
                     task_id=self._ref.id,
                 ) from exc
             if answer.reply is not Reply.GENERATION:
-                break
+                return answer, envelope
             ledger.generation = answer.text(0)
-        if not self._may_send(answer) or is_parked:
-            return None
-        try:
-            return self._producer.publish(wire.body, **options)
-        except Exception as exc:
-            if self._is_send_given_up(exc):
-                raise
-            return None
 
     def _may_send(self, answer: Answer) -> bool:
         if answer.reply is Reply.RECORDED:
@@ -179,7 +191,7 @@ class _RecordingProducer:
     def _is_send_given_up(self, exc: Exception) -> bool:
         """Decide what a send that raised means; True when the caller has to see the error."""
         name, task_id = self._ref.name, self._ref.id
-        if self._attempt is not None or self._reliable.config.outbox:
+        if self._reliable.config.outbox:
             logger.warning("send_left_to_sweeper name=%s id=%s error=%r", name, task_id, exc)
             return False
         try:

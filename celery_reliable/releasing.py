@@ -86,10 +86,9 @@ class _Release:
         for name in self.broker.room_names():
             room = self.broker.room(name)
             # The newest first, as each goes in front of the others.
-            entries = sorted(room.entries(), key=lambda entry: entry[2], reverse=True)
-            for tag, _, _ in entries:
-                self.done.messages += room.give_back(self.broker.channel, tag, is_last=False)
-            self.broker.forget(name)
+            for entry in sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True):
+                self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)
+            room.strike_off()
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.

@@ -28,7 +28,7 @@ from celery_reliable.model import Cause, Claim, Reason, Reply, State
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
-__all__ = ["ReliableRequest", "is_ending"]
+__all__ = ["ReliableRequest", "as_sent", "is_ending"]
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,10 @@ class ReliableRequest(Request):
         _ending.add(self.reliable_token)
         try:
             super().on_failure(exc_info, send_failed_event, return_ok)
-            self._end(Reason.TIME_LIMIT, exc)
+            if self._already_revoked:
+                self._end_stopped()
+            else:
+                self._end(Reason.TIME_LIMIT, exc)
         finally:
             _ending.discard(self.reliable_token)
 
@@ -318,13 +321,13 @@ def _text_as_sent(message: Any) -> str:
     Others publish too: what a message contains must not end the worker that receives it.
     """
     try:
-        return _as_sent(message).to_text()
+        return as_sent(message).to_text()
     except Exception as exc:
         logger.warning("message_not_kept_as_sent error=%r", exc)
         return ""
 
 
-def _as_sent(message: Any) -> Envelope:
+def as_sent(message: Any) -> Envelope:
     """Return the envelope of a delivered message."""
     delivery = message.delivery_info or {}
     properties = {

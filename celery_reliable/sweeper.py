@@ -18,14 +18,12 @@ from celery import Celery, shared_task
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
-from celery_reliable.envelope import Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
-from celery_reliable.model import Cause, Record, Reply, State, SweepReport, WorkerLease
+from celery_reliable.model import Reply, SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue
-from celery_reliable.process import current_worker
-from celery_reliable.publisher import is_reliable
+from celery_reliable.recovery import Recovery
 
 __all__ = ["Sweeper", "sweep"]
 
@@ -45,6 +43,7 @@ class Sweeper:
         self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
         self.broker = BrokerView(app)
         self.losses = Losses(app, self.ledger)
+        self.recovery = Recovery(app, self.ledger, self.broker, self.losses)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
 
     def close(self) -> None:
@@ -87,35 +86,26 @@ class Sweeper:
             dead = self._declare(leases, report)
             for lease in dead:
                 try:
-                    self._recover(lease, report)
+                    self.recovery.recover(lease, report)
                 except (LedgerUnavailable, LedgerRefused):
                     raise
                 except Exception:
                     # What one dead worker held must not hold up what the others did.
                     logger.exception("not_recovered worker=%s", lease.worker)
                     report.failed += 1
+            self.recovery.recover_ownerless(leases, report)
             gone = {lease.worker for lease in dead}
             self.overdue.look([lease for lease in leases if lease.worker not in gone], report)
             self._trim(report)
         finally:
             # The next pass finds another server, or the same one, by itself.
             if self.broker.is_redis:
-                self._keep_broker_fresh()
+                self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
         done = {name: value for name, value in report.as_dict().items() if value}
         if done.keys() - {"looked_at", "oldest_overdue_seconds", "duration_seconds", "is_full"}:
             logger.warning("sweep %s", " ".join(f"{k}={v}" for k, v in done.items()))
         return report
-
-    def _keep_broker_fresh(self) -> None:
-        channel = self.broker._channel
-        if channel is None:
-            return
-        try:
-            with channel.conn_or_acquire() as client:
-                client.ping()
-        except Exception:
-            self.broker.close()
 
     # -- (a) deaths
 
@@ -142,81 +132,6 @@ class Sweeper:
             lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead
         ]
 
-    # -- (b) what they held
-
-    def _recover(self, lease: WorkerLease, report: SweepReport) -> None:
-        batch = self.config.sweep_batch
-        claims = list(self.ledger.workers.claims(lease.worker).values())
-        has_room = bool(lease.room) and self.broker.is_redis
-        entries = self.broker.room(lease.room).entries(batch * 4) if has_room else []
-        in_room = {_id_of(payload) for _, payload, _ in entries}
-        suspects: set[str] = set()
-        for claim, _ in claims[:batch]:
-            has_message = claim.task_id in in_room
-            losses = self.losses.lose(claim, Cause.WORKER_LOST, report, has_message=has_message)
-            # Once may be the worker's fault; what is lost again must not hold up all others.
-            if losses > 1:
-                suspects.add(claim.task_id)
-        # Ours first: plain ones may have to stay for long.
-        entries.sort(key=lambda entry: not Stamp.of(entry[1].get("headers")).epoch)
-        done = self._give_back(lease, entries[:batch], suspects, report) if entries else 0
-        report.is_full = report.is_full or len(claims) > batch or (0 < done < len(entries))
-        # A worker that was heard of again keeps what may not be moved: it has the same room.
-        if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
-            left = len(self.broker.room(lease.room)) if has_room and not lease.is_thawed else 0
-            is_forgotten = self.ledger.workers.deregister(lease.worker, in_room=left)
-            worker = current_worker()
-            is_own = worker is not None and lease.worker.startswith(f"{worker.base}.")
-            if is_forgotten and has_room and not is_own:
-                self.broker.forget(lease.room)
-
-    def _give_back(
-        self,
-        lease: WorkerLease,
-        entries: list[tuple[str, dict[str, Any], int]],
-        suspects: set[str],
-        report: SweepReport,
-    ) -> int:
-        """Return the original messages to their queues, in front of what waits there; *suspects*
-        go behind it.
-        """
-        room, channel = self.broker.room(lease.room), self.broker.channel
-        known = self.ledger.find_all([_id_of(payload) for _, payload, _ in entries])
-        done = 0
-        # The newest first, as each that was waiting goes in front of the others.
-        for (tag, payload, filed_ms), record in sorted(
-            zip(entries, known, strict=True), key=lambda item: item[0][2], reverse=True
-        ):
-            task_id = _id_of(payload)
-            if record is not None and record.state is State.DEAD:
-                room.discard(tag)
-                report.dropped += 1
-                done += 1
-                continue
-            if not self._is_ours(payload, record) and not self._may_move_plain(lease, filed_ms):
-                continue
-            if room.give_back(channel, tag, is_last=task_id in suspects):
-                report.returned += 1
-                done += 1
-        return done
-
-    def _is_ours(self, payload: dict[str, Any], record: Record | None) -> bool:
-        headers = payload.get("headers") or {}
-        return (
-            record is not None
-            or bool(Stamp.of(headers).epoch)
-            or is_reliable(self.app.tasks.get(str(headers.get("task"))))
-        )
-
-    def _may_move_plain(self, lease: WorkerLease, filed_ms: int) -> bool:
-        """Whether a plain task's message may go back: it has no claim that would refuse a second
-        run.
-        """
-        if lease.cause == "connection":
-            return True
-        options = self.app.conf.broker_transport_options or {}
-        return time.time() * 1000 - filed_ms > float(options.get("visibility_timeout", 3600)) * 1000
-
     # -- (d) retention
 
     def _trim(self, report: SweepReport) -> None:
@@ -235,12 +150,6 @@ class Sweeper:
                 report.trimmed += answer.reply is Reply.DISCARDED
         if report.trimmed:
             logger.warning("dead_letters_trimmed count=%d", report.trimmed)
-
-
-def _id_of(payload: dict[str, Any]) -> str:
-    # Messages of Celery's protocol 1 have no headers; both have the id there.
-    properties = payload.get("properties") or {}
-    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
 
 
 _kept = threading.local()

@@ -8,12 +8,18 @@ the thread that connected it.
 
 from __future__ import annotations
 
-import _thread
+import _thread  # noqa: F401  (`_original` finds it among the loaded modules)
+import math
+import select
+import socket
 import sys
 import threading
 from typing import Any
 
-__all__ = ["NativeThread", "is_patched", "native_lock", "socket_owner"]
+__all__ = ["NativeThread", "is_patched", "native_lock", "socket_owner", "wait_readable"]
+
+#: By its number: eventlet takes `poll` and its constants away.
+_POLLIN = getattr(select, "POLLIN", 1)
 
 
 def is_patched() -> bool:
@@ -30,6 +36,19 @@ def socket_owner() -> int:
 def native_lock() -> Any:
     """Return a lock that may be shared with native threads; waiting for it stops all greenlets."""
     return _original("allocate_lock")()
+
+
+def wait_readable(sockets: list[socket.socket], seconds: float) -> list[socket.socket]:
+    """Wait until something can be read from one of *sockets*, or it is closed; return which.
+
+    For native threads.  Raises OSError or ValueError for a socket that this side has closed.
+    """
+    # Not select(): it refuses descriptors from 1024 on, as a worker with many children has.
+    poll = _original("poll", "select")()
+    by_number = {sock.fileno(): sock for sock in sockets}
+    for number in by_number:
+        poll.register(number, _POLLIN)
+    return [by_number[number] for number, _ in poll.poll(math.ceil(seconds * 1000))]
 
 
 class NativeThread:
@@ -99,11 +118,11 @@ def _patched_by() -> str | None:
     return None
 
 
-def _original(name: str) -> Any:
-    """Return a function of `_thread` as it was before it was replaced."""
+def _original(name: str, module: str = "_thread") -> Any:
+    """Return a function of a module as it was before it was replaced."""
     library = _patched_by()
     if library == "gevent":
-        return sys.modules["gevent.monkey"].get_original("_thread", name)
+        return sys.modules["gevent.monkey"].get_original(module, name)
     if library == "eventlet":
-        return getattr(sys.modules["eventlet.patcher"].original("_thread"), name)
-    return getattr(_thread, name)
+        return getattr(sys.modules["eventlet.patcher"].original(module), name)
+    return getattr(sys.modules[module], name)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import time
+import uuid
 from typing import Any
 
 from billiard import get_start_method
@@ -18,14 +19,16 @@ from celery.utils.functional import maybe_list
 from celery.worker import state
 from celery.worker.control import Panel
 
-from celery_reliable import transport
 from celery_reliable.application import reliable_of
+from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.losses import Losses
 from celery_reliable.model import Claim, Reason, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
+from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of
+from celery_reliable.transport import transport_for
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
 
@@ -81,7 +84,7 @@ class WorkerStep(bootsteps.StartStopStep):
         it is.
         """
         conf = self.app.conf
-        path = transport.transport_for(self.reliable.broker_url.split("://", 1)[0])
+        path = transport_for(self.reliable.broker_url.split("://", 1)[0])
         if path is None:
             logger.info(
                 "broker_without_room scheme=%s", self.reliable.broker_url.split("://", 1)[0]
@@ -95,9 +98,8 @@ class WorkerStep(bootsteps.StartStopStep):
         ):
             logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
             return
-        self.room_name = f"{transport.ROOM_PREFIX}{self.process.base}"
+        self.room_name = f"{ROOM_PREFIX}{self.process.base}"
         conf.broker_transport = path
-        transport.set_on_unreadable(self._bury_unreadable)
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
@@ -111,6 +113,9 @@ class WorkerStep(bootsteps.StartStopStep):
         worker_shutting_down.connect(self._on_shutting_down, weak=False)
         worker_shutdown.connect(self._on_shutdown, weak=False)
         atexit.register(self.finish)
+        # Celery says that it shuts down after it has slept through a soft shutdown.
+        self._sleep_softly = w.wait_for_soft_shutdown
+        w.wait_for_soft_shutdown = self._leave_softly
 
     def close(self, w: Any) -> None:
         """The first thing that is called at a shutdown."""
@@ -131,6 +136,10 @@ class WorkerStep(bootsteps.StartStopStep):
     def _on_shutdown(self, **kwargs: Any) -> None:
         self.finish()
 
+    def _leave_softly(self) -> None:
+        self._leave()
+        self._sleep_softly()
+
     def _leave(self) -> None:
         self.is_leaving = True
         room = self.room
@@ -138,9 +147,9 @@ class WorkerStep(bootsteps.StartStopStep):
             room.is_leaving = True
 
     @property
-    def room(self) -> transport.Room | None:
-        """This worker's room, once something was consumed into it."""
-        return transport._rooms.get(self.room_name) if self.room_name else None
+    def room(self) -> Room | None:
+        """This worker's room, once it consumes."""
+        return opened_room(self.room_name)
 
     def finish(self) -> None:
         """Give back what is claimed, stop renewing and deregister.  Once; not in children."""
@@ -157,9 +166,14 @@ class WorkerStep(bootsteps.StartStopStep):
             if self.heartbeat is not None:
                 self.heartbeat.stop()
             room = self.room
-            held = len(room) if room is not None else 0
+            held = 0
+            if room is not None:
+                room.catch_up()
+                held = len(room)
             if not ledger.workers.deregister(self.process.id, in_room=held):
                 logger.warning("worker_left_something worker=%s messages=%d", self.process.id, held)
+            elif room is not None:
+                room.strike_off()
         except Exception as exc:
             # The sweeper finds out; a worker that cannot say good-bye must still end.
             logger.warning("worker_not_deregistered worker=%s error=%r", self.process.id, exc)
@@ -240,22 +254,30 @@ class WorkerStep(bootsteps.StartStopStep):
                     logger.debug("taken_claim_had_ended id=%s", claim.task_id)
         return not self.runs(claim)
 
-    def _bury_unreadable(self, queue: str, raw: bytes, error: Exception) -> None:
-        from celery_reliable.envelope import Envelope
-
-        task_id = f"unreadable-{os.urandom(8).hex()}"
+    def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
+        """Put a list element that is no message among the dead letters; False when the ledger is
+        away: then it stays in the room, and is looked at again.
+        """
+        # The same element has the same name: it may be buried twice.
+        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
+        raw, queue = delivery.raw, delivery.queue
         envelope = Envelope(
             raw, "application/octet-stream", "binary", {"id": task_id}, {}, "", queue
         )
-        self.reliable.ledger.bury_message(
-            task_id,
-            Reason.UNPROCESSABLE,
-            exception=f"{type(error).__name__}: {error}",
-            traceback="",
-            message=envelope.to_text(),
-            name="",
-            patience_seconds=1.0,
-        )
+        try:
+            self.reliable.ledger.bury_message(
+                task_id,
+                Reason.UNPROCESSABLE,
+                exception=f"{type(error).__name__}: {error}",
+                traceback="",
+                message=envelope.to_text(),
+                name="",
+                patience_seconds=1.0,
+            )
+        except ReliableError as exc:
+            logger.error("unreadable_not_buried queue=%s bytes=%d error=%s", queue, len(raw), exc)
+            return False
+        return True
 
 
 def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
@@ -300,10 +322,12 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.room_name:
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
-            room = transport.room_of(step.room_name, c.task_consumer.channel)
+            room = room_of(step.room_name, c.task_consumer.channel)
+            room.open()
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
             room.before_leaving = step.release_claims
+            room.on_unreadable = step.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
     def stop(self, c: Any) -> None:
@@ -313,9 +337,10 @@ class ConsumerStep(bootsteps.StartStopStep):
     def _turn(self, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
 
-    def _reconcile(self, c: Any, room: transport.Room) -> None:
+    def _reconcile(self, c: Any, room: Room) -> None:
         consumer = c.task_consumer
         if consumer is None or room.is_leaving:
+            room.catch_up()
             return
         # Of what former connections delivered it is only what runs: the rest Celery has forgotten
         # (Celery 5.6 keeps it among its requests, and runs it no more).

@@ -170,6 +170,32 @@ def test_a_soft_stop_waits_and_then_hands_over(
     nothing_left(redis_server)
 
 
+def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    reliable = {"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}
+    project = project.with_settings(
+        celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable
+    )
+    one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
+    result = project.send("gate", "soft")
+    first_run(effects, result.id)
+    start_worker("two", project=project, options=ONE_EACH)
+    one.signal_main(signal.SIGTERM)
+    asked_at = effects.now()
+    wait_for(lambda: effects.now() - asked_at > 8, 15, "more than a stall and a lease")
+    effects.open_gate("soft")
+    assert result.get(timeout=10) == "soft"
+    one.wait_until_ended()
+    assert len(effects.runs(result.id)) == 1
+    assert not left_behind(redis_server, "one")
+    project.close()
+    nothing_left(redis_server)
+
+
 def test_sigterm_remapped_to_a_cold_stop(
     project: Project,
     start_worker: Callable[..., Worker],

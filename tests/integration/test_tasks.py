@@ -207,3 +207,34 @@ def test_eager_and_direct_calls_touch_nothing(
     assert project.send("flaky", 1).get() == "run 2"
     assert not redis_server.client().keys("*reliable*")
     assert {run.attempt for run in effects.runs()} == {1}
+
+
+def test_a_retry_waits_until_its_body_has_unwound(
+    awkward: Project,
+    worker: Worker,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker(
+        "other",
+        app="tests.integration.project.awkward",
+        project=awkward,
+        environ={"C_FORCE_ROOT": "1"},
+    )
+    result = awkward.send("unwinding", 1.5)
+    assert result.get(timeout=15) == "run 2"
+    first, second = effects.runs(result.id)
+    assert first.ended_at is not None
+    assert second.started_at >= first.ended_at
+    assert not effects.overlaps()
+    gone(redis_server, result.id)
+
+
+def test_who_rejects_itself_into_its_queue_does_not_do_so_for_ever(
+    awkward: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    result = awkward.send("rejecting_always")
+    wait_for(lambda: record(redis_server, result.id).get(b"state") == b"dead", 15, "buried")
+    assert len(effects.runs(result.id)) == 4
+    assert record(redis_server, result.id)[b"reason"] == b"lost"

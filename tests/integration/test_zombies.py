@@ -9,6 +9,7 @@ import pytest
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -92,3 +93,34 @@ def test_a_zombie_does_not_free_its_successors_lock(
     assert result.get(timeout=10) == "object"
     assert [run.outcome for run in effects.runs(result.id)] == [None, "finished"]
     wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "the lock is free")
+
+
+def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    # Results go another way: it could store one.
+    behind = project.with_settings(broker_url=proxy.url())
+    start_worker("one", project=behind, concurrency=1, options=QUICK)
+    after = project.task("work").si(0.01).set(task_id="the-callback")
+    result = project.send("follow", ["gate:a", "gate:b"], link=after)
+    wait_for(lambda: effects.runs(result.id), 10, "the first run")
+    start_worker("two", options=QUICK)
+    proxy.sever()
+    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
+    effects.open_gate("a")
+    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    proxy.mend()
+    # Back in the world, with all that it had to say behind it.
+    wait_for(lambda: client.zcard("{reliable:0}:workers") == 2, 20, "two leases")
+    assert not result.ready()
+    assert not effects.runs("the-callback")
+    effects.open_gate("b")
+    assert result.get(timeout=10) == "run 2"
+    wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
+    assert len(effects.runs("the-callback")) == 1
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "everything settled")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from celery_reliable.threads import NativeThread, is_patched, socket_owner
+from celery_reliable.threads import NativeThread, is_patched, socket_owner, wait_readable
 
 WAIT_SECONDS = 10.0
 
@@ -16,7 +19,7 @@ BESIDE_A_BUSY_GREENLET = """
 import gevent.monkey
 gevent.monkey.patch_all()
 import time
-from celery_reliable.threads import NativeThread, is_patched, socket_owner
+from celery_reliable.threads import NativeThread, is_patched, socket_owner, wait_readable
 
 class Counting(NativeThread):
     turns, owner = 0, None
@@ -79,3 +82,29 @@ def test_a_greenlet_that_computes_does_not_hold_up_a_native_thread():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_socket_with_a_high_number_is_waited_for():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("this process may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    try:
+        near, far = socket.socketpair()
+        with near, far:
+            assert near.fileno() >= 1024
+            assert wait_readable([near], 0.01) == []
+            far.send(b"x")
+            assert wait_readable([near, far], 5) == [near]
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_socket_that_was_closed_by_the_other_side_is_readable():
+    near, far = socket.socketpair()
+    with near:
+        far.close()
+        assert wait_readable([near], 5) == [near]

@@ -10,6 +10,7 @@ from celery.exceptions import Ignore, Reject
 from celery.signals import task_postrun
 
 from celery_reliable import ReliableTask, signals
+from tests.integration.project import tasks
 
 __all__ = ["add_tasks"]
 
@@ -75,6 +76,26 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             if requeue_first:
                 return
             raise Reject("no", requeue=False)
+
+    @task(base=ReliableTask)
+    def rejecting_always(self: Any) -> None:
+        with to.effects.run(self):
+            raise Reject("again and again", requeue=True)
+
+    @task(base=ReliableTask)
+    def unwinding(self: Any, seconds: float) -> str:
+        with to.effects.run(self) as run:
+            try:
+                if run.number == 1:
+                    raise self.retry(countdown=0)
+            finally:
+                if run.number == 1:
+                    time.sleep(seconds)
+        return f"run {run.number}"
+
+    @task(acks_late=True)
+    def plain_late(self: Any, gate: str) -> str:
+        return str(tasks.gate(self, gate))
 
     @task(base=ReliableTask, ignore_result=True)
     def silent(self: Any, kills: int) -> None:

@@ -1,0 +1,180 @@
+"""What dead workers held: their claims are lost, and their messages go back to the queues."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from celery import Celery
+
+from celery_reliable.application import reliable_of
+from celery_reliable.broker import BrokerView
+from celery_reliable.envelope import Envelope, Stamp
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import Ledger
+from celery_reliable.losses import Losses
+from celery_reliable.model import Cause, Reason, Record, State, SweepReport, WorkerLease
+from celery_reliable.process import current_worker
+from celery_reliable.publisher import is_reliable
+from celery_reliable.rooms import Entry, Room
+
+__all__ = ["Recovery"]
+
+logger = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Recovers what dead workers held, in bounded steps that may be repeated."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, losses: Losses) -> None:
+        self.app = app
+        self.config = reliable_of(app).config
+        self.ledger = ledger
+        self.broker = broker
+        self.losses = losses
+        #: Rooms that no lease names, and when that was first seen (monotonic).
+        self._ownerless: dict[str, float] = {}
+
+    def recover(self, lease: WorkerLease, report: SweepReport) -> None:
+        """Lose what a dead worker ran, return what it was delivered, and forget it when nothing is
+        left.
+        """
+        batch = self.config.sweep_batch
+        claims = list(self.ledger.workers.claims(lease.worker).values())
+        room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
+        entries = room.entries(batch * 4) if room is not None else []
+        in_room = {entry.task_id for entry in entries}
+        suspects: set[str] = set()
+        for claim, _ in claims[:batch]:
+            has_message = claim.task_id in in_room
+            losses = self.losses.lose(claim, Cause.WORKER_LOST, report, has_message=has_message)
+            # Once may be the worker's fault; what is lost again must not hold up all others.
+            if losses > 1:
+                suspects.add(claim.task_id)
+        done = 0
+        if room is not None and entries:
+            # Ours first: plain ones may have to stay for long.
+            entries.sort(key=lambda entry: not _stamp(entry).epoch)
+            done = self._give_back(room, lease.cause, entries[:batch], suspects, report)
+        report.is_full = report.is_full or len(claims) > batch or (0 < done < len(entries))
+        # A worker that was heard of again keeps what may not be moved: it has the same room.
+        if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
+            left = len(room) if room is not None and not lease.is_thawed else 0
+            is_forgotten = self.ledger.workers.deregister(lease.worker, in_room=left)
+            worker = current_worker()
+            is_own = worker is not None and lease.worker.startswith(f"{worker.base}.")
+            if is_forgotten and room is not None and not is_own and not lease.is_thawed:
+                room.strike_off()
+
+    def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
+        """Return what is in rooms that no lease has named for as long as a lease lasts: of a worker
+        that was forgotten, and died before it registered again.
+        """
+        if not self.broker.is_redis:
+            return
+        owned = {lease.room for lease in leases}
+        now = time.monotonic()
+        seen = {name: now for name in self.broker.room_names() if name not in owned}
+        self._ownerless = {name: self._ownerless.get(name, at) for name, at in seen.items()}
+        for name, at in self._ownerless.items():
+            if now - at < self.config.lease_seconds:
+                continue
+            room = self.broker.room(name)
+            entries = room.entries(self.config.sweep_batch)
+            if entries:
+                self._give_back(room, "", entries, set(), report)
+            room.strike_off()
+
+    def _give_back(
+        self,
+        room: Room,
+        cause: str,
+        entries: list[Entry],
+        suspects: set[str],
+        report: SweepReport,
+    ) -> int:
+        """Return the original messages to their queues, in front of what waits there; *suspects*
+        go behind it.  Returns how many of *entries* are dealt with.
+        """
+        known = self.ledger.find_all([entry.task_id for entry in entries])
+        done = 0
+        # The newest first, as each that was waiting goes in front of the others.
+        for entry, record in sorted(
+            zip(entries, known, strict=True), key=lambda item: item[0].filed_ms, reverse=True
+        ):
+            try:
+                done += self._give_back_one(room, cause, entry, record, suspects, report)
+            except (LedgerRefused, LedgerUnavailable):
+                raise
+            except Exception:
+                # One message that cannot be moved must not hold up the others.
+                logger.exception("not_given_back room=%s tag=%s", room.name, entry.tag)
+                report.failed += 1
+        return done
+
+    def _give_back_one(
+        self,
+        room: Room,
+        cause: str,
+        entry: Entry,
+        record: Record | None,
+        suspects: set[str],
+        report: SweepReport,
+    ) -> bool:
+        if record is not None and record.state is State.DEAD:
+            room.discard(entry.tag)
+            report.dropped += 1
+            return True
+        is_last, is_counted = entry.task_id in suspects, False
+        if self._is_plain(entry, record):
+            if not self._may_move(cause, entry):
+                return False
+            # Nobody claims a plain task: each return may be the loss of an attempt.
+            is_counted = self._may_have_run(entry)
+            if is_counted and entry.returns >= self.config.max_losses:
+                self._bury(room, entry)
+                report.buried += 1
+                return True
+            is_last = entry.returns > 0
+        report.returned += room.give_back(
+            self.broker.channel, entry.tag, is_last=is_last, is_counted=is_counted
+        )
+        return True
+
+    def _is_plain(self, entry: Entry, record: Record | None) -> bool:
+        """Whether a readable message is of a task of another base."""
+        if entry.payload is None or record is not None or _stamp(entry).epoch:
+            return False
+        return not is_reliable(self.app.tasks.get(entry.task_name))
+
+    def _may_move(self, cause: str, entry: Entry) -> bool:
+        """Whether a plain task's message may go back: it has no claim that would refuse a second
+        run.
+        """
+        if cause == "connection":
+            return True
+        options = self.app.conf.broker_transport_options or {}
+        timeout_ms = float(options.get("visibility_timeout", 3600)) * 1000
+        return time.time() * 1000 - entry.filed_ms > timeout_ms
+
+    def _may_have_run(self, entry: Entry) -> bool:
+        """Whether a plain task in a room may have been begun: others are acknowledged before."""
+        task = self.app.tasks.get(entry.task_name)
+        return bool(getattr(task, "acks_late", True))
+
+    def _bury(self, room: Room, entry: Entry) -> None:
+        assert entry.payload is not None
+        self.ledger.bury_message(
+            entry.task_id or f"lost-{entry.tag}",
+            Reason.LOST,
+            exception=f"its worker died {entry.returns + 1} times while it held the message",
+            traceback="",
+            message=Envelope.from_payload(entry.payload, entry.queue).to_text(),
+            name=entry.task_name,
+        )
+        room.discard(entry.tag)
+        logger.error("plain_task_buried name=%s id=%s", entry.task_name, entry.task_id)
+
+
+def _stamp(entry: Entry) -> Stamp:
+    return Stamp.of((entry.payload or {}).get("headers"))

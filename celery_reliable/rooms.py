@@ -1,0 +1,379 @@
+"""Rooms: what a worker was delivered and has not acknowledged, in an unacked hash of its own.
+
+Nothing is redelivered from a room because of time; when its worker is declared dead, the sweeper
+gives back what is in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+
+__all__ = [
+    "ROOM_PREFIX",
+    "Delivery",
+    "Entry",
+    "Room",
+    "Taken",
+    "opened_room",
+    "room_names",
+    "room_of",
+]
+
+logger = logging.getLogger(__name__)
+
+#: What the names of rooms begin with; kombu's shared hash is called "unacked".
+ROOM_PREFIX = "unacked:"
+
+#: The property that counts a message's returns from dead workers.
+_RETURNS = "reliable_returns"
+
+#: The names of all rooms in which something may be, so that nobody has to search the keys.
+_ROOMS = "celery-reliable.rooms"
+
+#: Files what was popped, if anything was, and pops and files more in the same step: nothing can
+#: come between.  An entry is "<ms> <queue>\n<message as it was in the queue>".
+#:
+#: KEYS: the room; the lists, the first to be popped first, those of one priority side by side.
+#: ARGV: how many to pop; what the tags begin with; the time in ms; how many queues; their names;
+#: then, if something was popped, its queue's name and the message.
+#: Returns whether more waits, then queue and message of each that was popped; the tags end in 0 for
+#: the one that was given, in 1 and so on for the others.
+_TAKE = """
+local room, prefix, filed, queues = KEYS[1], ARGV[2], ARGV[3] .. ' ', tonumber(ARGV[4])
+local given = 5 + queues
+-- What is moved needs no memory, but a full Redis knows that only of scripts that have written.
+redis.call('HDEL', room, '')
+if ARGV[given] then
+  redis.call('HSET', room, prefix .. '0', filed .. ARGV[given] .. '\\n' .. ARGV[given + 1])
+end
+local limit, taken, reply = tonumber(ARGV[1]), 0, {0}
+for first = 2, #KEYS, queues do
+  local is_empty = false
+  while taken < limit and not is_empty do
+    is_empty = true
+    for n = 0, queues - 1 do
+      local item = taken < limit and redis.call('RPOP', KEYS[first + n])
+      if item then
+        is_empty, taken = false, taken + 1
+        redis.call('HSET', room, prefix .. taken, filed .. ARGV[5 + n] .. '\\n' .. item)
+        reply[#reply + 1] = ARGV[5 + n]
+        reply[#reply + 1] = item
+      end
+    end
+  end
+end
+-- Who took less than he could has seen the end of every list.
+local n = taken < limit and #KEYS or 1
+while reply[1] == 0 and n < #KEYS do
+  n = n + 1
+  reply[1] = redis.call('EXISTS', KEYS[n])
+end
+return reply
+"""
+
+#: Moves one message out of a room into its queue; nothing happens when it is not there any more.
+_GIVE_BACK = """
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call(ARGV[2], KEYS[2], ARGV[3])
+return 1
+"""
+
+#: Returns to its queue what was popped and perhaps not filed; if it was filed, it is in the room.
+_PUT_BACK = """
+redis.call('HDEL', KEYS[1], '')
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+redis.call('RPUSH', KEYS[2], ARGV[2])
+return 1
+"""
+
+#: Strikes a room off the list once it is empty.
+_STRIKE_OFF = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+return redis.call('SREM', KEYS[2], ARGV[1])
+"""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message as it came from its queue, and the tag under which it is filed."""
+
+    tag: str
+    queue: str
+    raw: bytes
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of looking into the queues."""
+
+    deliveries: list[Delivery]
+    #: Whether more waits there.
+    is_more: bool
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a room holds of one delivery.  *payload* is None for what is no message of kombu's."""
+
+    tag: str
+    queue: str
+    raw: bytes
+    payload: dict[str, Any] | None
+    #: By the clock of the worker that was delivered it.
+    filed_ms: int
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; empty for what has none."""
+        # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
+        payload = self.payload or {}
+        properties = payload.get("properties") or {}
+        return str(
+            (payload.get("headers") or {}).get("id") or properties.get("correlation_id") or ""
+        )
+
+    @property
+    def task_name(self) -> str:
+        """The task's name; empty where the headers do not tell."""
+        return str(((self.payload or {}).get("headers") or {}).get("task") or "")
+
+    @property
+    def returns(self) -> int:
+        """How often the message came back from a dead worker, as far as that was counted."""
+        count = ((self.payload or {}).get("properties") or {}).get(_RETURNS, 0)
+        return count if isinstance(count, int) else 0
+
+
+class Room:
+    """One worker's own unacked hash at the broker.
+
+    It has its own connections, as an acknowledgement may come long after the channel that delivered
+    the message was closed.  What cannot be removed while the broker is away is removed later.
+    """
+
+    def __init__(self, name: str, pool: redis.ConnectionPool, prefix: str) -> None:
+        self.name = name
+        self._key = prefix + name
+        self._prefix = prefix
+        self._client = redis.Redis(connection_pool=pool)
+        self._take = self._client.register_script(_TAKE)
+        self._give_back = self._client.register_script(_GIVE_BACK)
+        self._put_back = self._client.register_script(_PUT_BACK)
+        self._strike_off = self._client.register_script(_STRIKE_OFF)
+        self._unremoved: set[str] = set()
+        self._unfiled: list[tuple[str, Delivery]] = []
+        self._lock = threading.Lock()
+        self._strangers: set[str] = set()
+        #: Tells which delivery tags the worker still runs; the worker sets it.
+        self.running_tags: Callable[[], set[str]] = set
+        #: Called before everything is given back at a shutdown; the worker sets it.
+        self.before_leaving: Callable[[], None] = _nothing
+        #: Keeps what is no message of kombu's for an operator; False when it cannot now.  The
+        #: worker sets it.
+        self.on_unreadable: Callable[[Delivery, Exception], bool] = _keep
+        self.is_leaving = False
+
+    def after_fork(self) -> None:
+        """Free the lock that another thread may have held at the fork."""
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Put the room on the list of rooms, before anything is filed."""
+        self._client.sadd(self._prefix + _ROOMS, self.name)
+
+    def strike_off(self) -> None:
+        """Strike the room off the list of rooms, if nothing is in it."""
+        self._strike_off(keys=[self._key, self._prefix + _ROOMS], args=[self.name])
+
+    # -- deliveries
+
+    def take(
+        self,
+        queues: Sequence[str],
+        lists: Sequence[str],
+        limit: int,
+        popped: tuple[str, str, bytes] | None = None,
+    ) -> Taken:
+        """File *popped* (list, queue and message), if given, and pop and file up to *limit* more.
+
+        *lists* are the keys of all *queues* for the first priority, then for the next, and so on.
+        Raises redis-py's errors; then what was given is kept, and returned to its list when the
+        broker is back.
+        """
+        prefix = f"{uuid.uuid4()}:"
+        now_ms = int(time.time() * 1000)
+        args: list[str | bytes | int] = [limit, prefix, now_ms, len(queues), *queues]
+        found = []
+        if popped is not None:
+            found.append(Delivery(f"{prefix}0", popped[1], popped[2]))
+            args += popped[1:]
+        try:
+            reply = self._take(keys=[self._key, *(self._prefix + k for k in lists)], args=args)
+        except (redis.RedisError, OSError):
+            if popped is not None:
+                with self._lock:
+                    self._unfiled.append((self._prefix + popped[0], found[0]))
+            raise
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        found += [
+            Delivery(f"{prefix}{n}", bytes_to_str(queue), raw)
+            for n, (queue, raw) in enumerate(pairs, start=1)
+        ]
+        return Taken(found, bool(reply[0]))
+
+    def remove(self, tag: str) -> None:
+        """Remove an acknowledged message, now or when the broker is back."""
+        try:
+            self._client.hdel(self._key, tag)
+        except (redis.RedisError, OSError) as exc:
+            logger.warning("acknowledgement_kept_for_later tag=%s error=%r", tag, exc)
+            with self._lock:
+                self._unremoved.add(tag)
+
+    def catch_up(self) -> None:
+        """Do what could not be done while the broker was away."""
+        with self._lock:
+            tags, self._unremoved = self._unremoved, set()
+            unfiled, self._unfiled = self._unfiled, []
+        try:
+            if tags:
+                self._client.hdel(self._key, *tags)
+            while unfiled:
+                key, delivery = unfiled[-1]
+                self._put_back(keys=[self._key, key], args=[delivery.tag, delivery.raw])
+                unfiled.pop()
+        except (redis.RedisError, OSError):
+            with self._lock:
+                self._unremoved |= tags
+                self._unfiled = unfiled + self._unfiled
+
+    def give_back(
+        self, channel: Any, tag: str, *, is_last: bool, is_counted: bool = False
+    ) -> bool:
+        """Return a message to its queue, its tag fresh and itself marked as redelivered.
+
+        *is_last*: behind everything that waits there, else before it.  *is_counted*: as one more of
+        its returns.  False when it is not in the room any more.
+        """
+        value = self._client.hget(self._key, tag)
+        if value is None:
+            return False
+        entry = _entry(tag, value)
+        priority, raw = 0, entry.raw
+        if entry.payload is not None:
+            priority = channel._get_message_priority(entry.payload, reverse=False)
+            _mark_redelivered(entry.payload)
+            if is_counted:
+                entry.payload["properties"][_RETURNS] = entry.returns + 1
+            raw = dumps(entry.payload).encode()
+        moved = self._give_back(
+            keys=[self._key, self._prefix + channel._q_for_pri(entry.queue, priority)],
+            args=[tag, "LPUSH" if is_last else "RPUSH", raw],
+        )
+        return bool(moved)
+
+    # -- the whole room
+
+    def entries(self, limit: int | None = None) -> list[Entry]:
+        """Return what is in the room, or some of it."""
+        found: list[Entry] = []
+        for tag, value in self._client.hscan_iter(self._key, count=200):
+            found.append(_entry(bytes_to_str(tag), value))
+            if limit is not None and len(found) >= limit:
+                break
+        return found
+
+    def discard(self, tag: str) -> None:
+        """Remove a message that was dealt with otherwise."""
+        self._client.hdel(self._key, tag)
+
+    def __len__(self) -> int:
+        return int(self._client.hlen(self._key))
+
+    def reconcile(self, channel: Any, held: Iterable[str]) -> int:
+        """Give back what the worker does not hold any more, after two sightings; returns how
+        many.
+        """
+        self.catch_up()
+        tags = {bytes_to_str(tag) for tag in self._client.hkeys(self._key)}
+        strangers = tags - set(held)
+        again, self._strangers = strangers & self._strangers, strangers
+        return sum(self.give_back(channel, tag, is_last=False) for tag in again)
+
+
+def _entry(tag: str, value: Any) -> Entry:
+    head, _, raw = value.partition(b"\n")
+    filed_ms, _, queue = head.partition(b" ")
+    try:
+        payload = loads(bytes_to_str(raw))
+        properties = payload["properties"]
+        is_message = isinstance(properties.get("delivery_info", {}), dict)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        is_message = False
+    if not is_message:
+        payload = None
+    return Entry(tag, bytes_to_str(queue), raw, payload, int(filed_ms))
+
+
+def _nothing() -> None:
+    """Nobody asked to be told."""
+
+
+def _keep(delivery: Delivery, error: Exception) -> bool:
+    logger.error("unreadable queue=%s bytes=%d error=%r", delivery.queue, len(delivery.raw), error)
+    return False
+
+
+def _mark_redelivered(payload: dict[str, Any]) -> None:
+    properties = payload.setdefault("properties", {})
+    properties["delivery_tag"] = str(uuid.uuid4())
+    properties.setdefault("delivery_info", {})["redelivered"] = True
+
+
+_rooms: dict[str, Room] = {}
+_rooms_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Free the locks that another thread of the main process held at the fork."""
+    global _rooms_lock
+    _rooms_lock = threading.Lock()
+    for room in _rooms.values():
+        room.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def room_of(name: str, channel: Any) -> Room:
+    """Return the room called *name* at the broker of *channel*; one object per process and room."""
+    with _rooms_lock:
+        room = _rooms.get(name)
+        if room is None:
+            room = _rooms[name] = Room(name, channel._get_pool(), channel.global_keyprefix)
+        return room
+
+
+def opened_room(name: str | None) -> Room | None:
+    """Return the room called *name* if this process has used it."""
+    return _rooms.get(name) if name else None
+
+
+def room_names(channel: Any) -> list[str]:
+    """Return the names of all rooms in which something may be, whoever they belong to."""
+    with channel.conn_or_acquire() as client:
+        # A command that kombu's prefixing client does not know: the prefix is ours to add.
+        names = client.smembers(channel.global_keyprefix + _ROOMS)
+    return sorted(bytes_to_str(name) for name in names)

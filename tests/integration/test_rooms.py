@@ -1,0 +1,211 @@
+"""What a worker was delivered is in a room of its own, and comes out of it whatever happens."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.awkward import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+AWKWARD = "tests.integration.project.awkward"
+ROOMS = "celery-reliable.rooms"
+UNROUTABLE = (
+    b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
+    b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}'
+)
+
+
+@pytest.fixture
+def ledger_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """A Redis for the ledger alone."""
+    return start_redis()
+
+
+@pytest.fixture
+def apart(project: Project, ledger_server: RedisServer) -> Project:
+    """The project with its ledger on a Redis of its own."""
+    return project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
+
+
+def dead_letters(server: RedisServer) -> dict[str, dict[bytes, bytes]]:
+    """The dead letters: id -> record."""
+    client = server.client()
+    ids = [one.decode() for one in client.zrange("{reliable:0}:dead", 0, -1)]
+    return {one: client.hgetall("{reliable:0}:task:" + one) for one in ids}
+
+
+def runs_again(effects: Effects, task_id: str, number: int = 1) -> None:
+    """Wait until run *number* of the task has begun."""
+    wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
+
+
+@pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
+def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
+    apart: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    ledger_server: RedisServer,
+    element: bytes,
+) -> None:
+    worker = start_worker("one", project=apart, options=QUICK)
+    ledger_server.stop()
+    client = redis_server.client()
+    client.lpush("celery", element)
+    plain = apart.send("plain_work", 0.01)
+    wait_for(lambda: effects.finished(plain.id), 15, "the message behind it")
+    ledger_server.start()
+    wait_for(lambda: dead_letters(ledger_server), 30, "it is among the dead letters")
+    (letter,) = dead_letters(ledger_server).values()
+    assert letter[b"reason"] == b"unprocessable"
+    # But for the marks of having been given back meanwhile.
+    assert json.loads(letter[b"message"])["body"].startswith(element.decode()[:16])
+    wait_for(lambda: not client.keys("unacked:*"), 10, "its room is empty")
+    assert client.llen("celery") == 0
+    assert worker.is_running
+
+
+def test_a_message_goes_back_to_the_queue_it_came_from(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    workers = [start_worker("one", options=QUICK)]
+    result = project.send("gate", "gate")
+    runs_again(effects, result.id)
+    client = redis_server.client()
+    (room,) = client.keys("unacked:*")
+    # As after a change of the routing: the exchange that it was sent to leads nowhere.
+    ((tag, value),) = client.hgetall(room).items()
+    nowhere = value.replace(b'"exchange": ""', b'"exchange": "nowhere"')
+    assert nowhere != value
+    client.hset(room, tag, nowhere)
+    workers[0].kill_group()
+    workers.append(start_worker("two", options=QUICK))
+    runs_again(effects, result.id, 2)
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "gate"
+    wait_for(lambda: not client.keys("unacked:*"), 10, "nothing is left")
+    wait_for(lambda: client.zcard("{reliable:0}:workers") == 1, 10, "the dead is forgotten")
+
+
+def test_a_room_that_no_lease_names_is_emptied(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
+    one = start_worker("one", project=project, concurrency=1, options=QUICK)
+    running = project.send("plain_gate", "gate")
+    runs_again(effects, running.id)
+    fetched = project.send("work", 0.01)
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
+    one.kill_group()
+    # As if it had been forgotten while it thawed, and had died before it registered again.
+    (lease,) = client.zrange("{reliable:0}:workers", 0, -1)
+    client.zrem("{reliable:0}:workers", lease)
+    client.delete(b"{reliable:0}:worker:" + lease)
+    assert client.smembers(ROOMS)
+    two = start_worker("two", project=project, options=QUICK)
+    assert fetched.get(timeout=20) == "worked"
+    assert two.stop() == 0
+    wait_for(lambda: not client.exists(ROOMS), 10, "the room is struck off")
+
+
+def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
+    apart: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    ledger_server: RedisServer,
+) -> None:
+    add_tasks(apart.app)
+    one = start_worker("one", app=AWKWARD, project=apart, options=QUICK)
+    results = [apart.send("plain_late", gate) for gate in ("a", "b")]
+    for result in results:
+        runs_again(effects, result.id)
+    client = redis_server.client()
+    client.execute_command("ACL", "SETUSER", "default", "-hdel")
+    one.signal_main(signal.SIGTERM)
+    effects.open_gate("a")
+    results[0].get(timeout=10)
+    client.execute_command("ACL", "SETUSER", "default", "+hdel")
+    effects.open_gate("b")
+    assert one.wait_until_ended() == 0
+    assert not client.keys("unacked:*")
+    assert not client.exists(ROOMS)
+    assert not ledger_server.client().zcard("{reliable:0}:workers")
+    assert client.llen("celery") == 0
+
+
+def test_a_plain_task_that_takes_its_workers_along_is_stopped(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    project = project.with_settings(reliable={"MAX_LOSSES": 1})
+    add_tasks(project.app)
+
+    def start(name: str) -> Worker:
+        return start_worker(name, app=AWKWARD, project=project, concurrency=1, options=QUICK)
+
+    first = start("one")
+    result = project.send("plain_late", "gate")
+    runs_again(effects, result.id)
+    # Acknowledged before it runs: what is in the room has not been begun.
+    waiting = project.send("plain_work", 0.01)
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
+    for number, name in ((1, "two"), (2, "three")):
+        runs_again(effects, result.id, number)
+        first.kill_group()
+        first = start(name)
+    wait_for(lambda: dead_letters(redis_server), 20, "it is a dead letter")
+    assert waiting.get(timeout=15) == "worked"
+    letter = dead_letters(redis_server)[result.id]
+    assert (letter[b"reason"], letter[b"name"]) == (b"lost", b"project.plain_late")
+    assert len(effects.runs(result.id)) == 2
+    assert project.app.conf.task_acks_late is False
+    wait_for(lambda: not client.keys("unacked:*"), 10, "no room is left")
+
+
+def test_workers_come_and_go_and_leave_no_connections(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    stays = start_worker("stays", options=QUICK)
+
+    def of_who_stays() -> int:
+        addresses = {f":{c.laddr.port}" for c in psutil.Process(stays.pid).net_connections("tcp")}
+        return sum(row["addr"].endswith(tuple(addresses)) for row in client.client_list())
+
+    counts = []
+    for number in range(3):
+        worker = start_worker(f"goes-{number}", options=QUICK)
+        # What is queued makes the sweeper look into all rooms.
+        later = project.send("work", 0.01, countdown=2)
+        client.zadd("{reliable:0}:due", {later.id: 1})
+        wait_for(lambda i=later.id: client.zscore("{reliable:0}:due", i) != 1, 10, "looked at")
+        assert later.get(timeout=10) == "worked"
+        assert worker.stop() == 0
+        counts.append(of_who_stays())
+    assert counts[2] <= counts[0]
+    assert client.scard(ROOMS) == 1
+    assert stays.stop() == 0
+    assert not client.exists(ROOMS)

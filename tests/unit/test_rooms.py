@@ -1,0 +1,150 @@
+"""A worker's room: what is taken from the queues is in it, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from celery_reliable.rooms import Room
+from tests.support.proxy import RedisProxy
+
+QUEUES = ["one", "two"]
+LISTS = ["one", "two", "one:3", "two:3"]
+
+
+def message(name: str) -> bytes:
+    """A message as kombu leaves it in a list."""
+    properties = {"delivery_tag": f"tag of {name}", "delivery_info": {"routing_key": "x"}}
+    return json.dumps({"body": "", "headers": {"id": name}, "properties": properties}).encode()
+
+
+def names(found: list[Any]) -> list[str]:
+    """The names of messages."""
+    return [json.loads(one.raw)["headers"]["id"] for one in found]
+
+
+class Queues:
+    """As much of a channel as a room asks for."""
+
+    def _get_message_priority(self, payload: dict[str, Any], reverse: bool) -> int:
+        return int(payload["properties"].get("priority", 0))
+
+    def _q_for_pri(self, queue: str, priority: int) -> str:
+        return f"{queue}:{priority}" if priority else queue
+
+
+def room_on(client: redis.Redis, prefix: str = "") -> Room:
+    """A room on the server of a client."""
+    return Room("unacked:me", client.connection_pool, prefix)
+
+
+def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis.Redis) -> None:
+    for key, item in [("one:3", "low"), ("one", "a1"), ("one", "a2"), ("two", "b1")]:
+        shared_redis.lpush(key, message(item))
+    room = room_on(shared_redis)
+    taken = room.take(QUEUES, LISTS, 10)
+    assert names(taken.deliveries) == ["a1", "b1", "a2", "low"]
+    assert [one.queue for one in taken.deliveries] == ["one", "two", "one", "one"]
+    assert not taken.is_more
+    assert sorted(names(room.entries())) == ["a1", "a2", "b1", "low"]
+    assert {one.tag for one in room.entries()} == {one.tag for one in taken.deliveries}
+
+
+def test_no_more_is_taken_than_asked_for(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(3)])
+    room = room_on(shared_redis)
+    first = room.take(QUEUES, LISTS, 2)
+    assert (names(first.deliveries), first.is_more) == (["0", "1"], True)
+    nothing = room.take(QUEUES, LISTS, 0)
+    assert (nothing.deliveries, nothing.is_more) == ([], True)
+    assert names(room.take(QUEUES, LISTS, 2).deliveries) == ["2"]
+
+
+def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("two", message("behind"))
+    room = room_on(shared_redis, "app1:")
+    shared_redis.rename("two", "app1:two")
+    taken = room.take(QUEUES, LISTS, 5, ("one", "one", message("popped")))
+    assert names(taken.deliveries) == ["popped", "behind"]
+    assert shared_redis.hlen("app1:unacked:me") == 2
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+def test_what_may_not_have_been_filed_is_not_lost(
+    shared_redis: redis.Redis, proxy: RedisProxy, is_filed: bool
+) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        room = room_on(client)
+        room.take(QUEUES, LISTS, 0)
+        lose = proxy.drop_reply if is_filed else proxy.drop_request
+        lose("EVALSHA")
+        with pytest.raises(redis.ConnectionError):
+            room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+        for _ in range(2):
+            room.catch_up()
+        assert client.llen("one") == (0 if is_filed else 1)
+        assert len(room) == (1 if is_filed else 0)
+        # Nobody was delivered it: it goes back on the second sighting.
+        for _ in range(2):
+            room.reconcile(Queues(), held=())
+        assert client.llen("one") == 1
+        assert len(room) == 0
+
+
+def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
+    shared_redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            shared_redis.lpush("one", message("one more"))
+        room = room_on(shared_redis)
+        popped = shared_redis.rpop("one")
+        taken = room.take(QUEUES, LISTS, 1, ("one", "one", popped))
+        assert names(taken.deliveries) == ["0", "1"]
+        assert room.give_back(Queues(), taken.deliveries[0].tag, is_last=True)
+    finally:
+        shared_redis.config_set("maxmemory", 0)
+    assert shared_redis.llen("one") == 1
+
+
+@pytest.mark.parametrize("raw", [b"\xff\n no json", b"[1]", b'{"properties": 3}', b"7"])
+def test_what_is_no_message_goes_back_as_it_was(shared_redis: redis.Redis, raw: bytes) -> None:
+    shared_redis.lpush("one", raw)
+    room = room_on(shared_redis)
+    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+    (entry,) = room.entries()
+    assert (entry.payload, entry.task_id, entry.raw) == (None, "", raw)
+    assert room.give_back(Queues(), delivery.tag, is_last=False)
+    assert shared_redis.lrange("one", 0, -1) == [raw]
+
+
+def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", message("it"), message("other"))
+    room = room_on(shared_redis)
+    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+    assert room.give_back(Queues(), delivery.tag, is_last=False, is_counted=True)
+    assert not room.give_back(Queues(), delivery.tag, is_last=False)
+    again = room.take(QUEUES, LISTS, 1).deliveries
+    assert names(again) == ["it"]
+    properties = json.loads(again[0].raw)["properties"]
+    assert properties["delivery_info"]["redelivered"] is True
+    assert properties["delivery_tag"] != "tag of it"
+    (entry,) = room.entries()
+    assert entry.returns == 1
+
+
+def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
+    room = room_on(shared_redis)
+    room.open()
+    room.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
+    room.strike_off()
+    assert shared_redis.smembers("celery-reliable.rooms") == {b"unacked:me"}
+    (entry,) = room.entries()
+    room.discard(entry.tag)
+    room.strike_off()
+    assert not shared_redis.exists("celery-reliable.rooms")
