@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+from billiard.exceptions import WorkerLostError
 from celery import Celery
+from celery import signals as celery_signals
 from celery import states as celery_states
 from celery.app.task import Context
 
@@ -16,11 +19,14 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, Reason, Record, Reply, SweepReport
+from celery_reliable.model import Cause, Claim, Due, Reason, Record, Reply, SweepReport
 
 __all__ = ["Losses"]
 
 logger = logging.getLogger(__name__)
+
+#: How many attempts back a lock is looked for.
+_LOCK_ATTEMPTS = 3
 
 
 class Losses:
@@ -48,6 +54,7 @@ class Losses:
         is_current = record is not None and record.token == claim.token
         if record is not None and is_current and not due_ms and self.has_succeeded(record):
             self.ledger.settle(claim)
+            self.free_lock_of(record)
             return 0
         answer = self.ledger.lose(
             claim,
@@ -78,13 +85,8 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            try:
-                self.announce(claim.task_id)
-            except Exception as exc:
-                # It stays owed, and due.
-                logger.warning("burial_not_announced id=%s error=%r", claim.task_id, exc)
-            context = _context_of(self.app, record.message)
-            self.free_lock(claim, self.app.tasks.get(record.name), context.args, context.kwargs)
+            self.free_lock_of(record)
+            self.try_to_announce(claim.task_id)
             return 0
         return int(answer.values[0])
 
@@ -148,48 +150,102 @@ class Losses:
             logger.info("result_not_read id=%s error=%r", task_id, exc)
             return {}
 
+    def free_lock_of(self, record: Record) -> None:
+        """Free what the attempts of a task that is over have left locked, as its record said."""
+        task = self.app.tasks.get(record.name)
+        if record.attempt and getattr(task, "object_id", None) is not None:
+            context = _context_of(self.app, record.message)
+            claim = Claim(record.task_id, record.attempt, record.owner, record.token)
+            self.free_lock(claim, task, context.args, context.kwargs)
+
     def free_lock(self, claim: Claim, task: Any, args: Any, kwargs: Any) -> None:
-        """Free the lock of an attempt that ended for good without its own process."""
-        if task is None or task.object_id is None:
+        """Free the lock of a task that ended for good without its own process.
+
+        A last attempt that ended before it came to the lock left it to one before.
+        """
+        if getattr(task, "object_id", None) is None:
             return
         try:
             value = resolve_object_id(
                 task.object_id, task.object_signature, task.name, args or (), kwargs or {}
             )
-            reliable_of(self.app).locks.free(
-                object_key(task.name, value), claim, patience_seconds=1.0
-            )
+            key = object_key(task.name, value)
+            for attempt in range(claim.attempt, max(claim.attempt - _LOCK_ATTEMPTS, 0), -1):
+                one = replace(claim, attempt=attempt)
+                if reliable_of(self.app).locks.free(key, one, patience_seconds=1.0):
+                    return
         except ReliableError as exc:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
 
-    def announce(self, task_id: str) -> None:
-        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord told."""
+    def try_to_announce(self, task_id: str) -> None:
+        """Announce a burial; when that is not possible now, it stays owed, and due."""
+        try:
+            self.announce(task_id)
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            logger.warning("burial_not_announced id=%s error=%r", task_id, exc)
+
+    def announce(self, task_id: str, due_ms: str = "") -> None:
+        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord and signals told.
+
+        Nothing happens when somebody else has begun to.  *due_ms*: when it was due, as it was seen;
+        at first that is when it was buried.
+        """
         letter = self.ledger.dead_letter(task_id)
         if letter is None:
             return
         if not letter.is_owed:
             self.ledger.announced(task_id, letter.buried_ms)
             return
+        # Whoever moves the time is the one who announces; should that fail, it is due again then.
+        turn = Due(task_id, due_ms or str(letter.buried_ms))
+        answer = self.ledger.postpone(turn, due_in_ms=self.config.queued_ms)
+        if answer.reply is not Reply.POSTPONED and not answer.is_repeated:
+            return
         task = self.app.tasks.get(letter.name)
-        error = RuntimeError(
+        context = _context_of(self.app, letter.message)
+        error = WorkerLostError(
             f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
             "outcome; dead-lettered"
         )
         backend = task.backend if task is not None else self.app.backend
         backend.mark_as_failure(
-            task_id,
-            error,
-            request=_context_of(self.app, letter.message),
-            store_result=task is None
-            or not task.ignore_result
-            or task.store_errors_even_if_ignored,
+            task_id, error, request=context, store_result=_stores_errors(task, context)
         )
         self.ledger.announced(task_id, letter.buried_ms)
         logger.error(
             "task_buried name=%s id=%s losses=%d reason=lost", letter.name, task_id, letter.losses
         )
+        if task is not None:
+            _tell_failure(task, task_id, error, context)
         signals.task_buried.send(sender=letter.name, task_id=task_id, reason=Reason.LOST.value)
+
+
+def _stores_errors(task: Any, context: Context) -> bool:
+    if task is None:
+        return True
+    # Each publication may say it, as in Celery's own Request.
+    ignored = context.get("ignore_result")
+    ignored = task.ignore_result if ignored is None else ignored
+    return not ignored or bool(task.store_errors_even_if_ignored)
+
+
+def _tell_failure(task: Any, task_id: str, error: Exception, context: Context) -> None:
+    """Send Celery's own signal, with the request where receivers look for it."""
+    task.request_stack.push(context)
+    try:
+        celery_signals.task_failure.send(
+            sender=task,
+            task_id=task_id,
+            exception=error,
+            args=context.args,
+            kwargs=context.kwargs,
+            traceback=None,
+            einfo=None,
+        )
+    finally:
+        task.request_stack.pop()
 
 
 def _context_of(app: Celery, message: str) -> Context:

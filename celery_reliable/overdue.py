@@ -70,7 +70,7 @@ class Overdue:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
             self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
-            self.losses.announce(due.task_id)
+            self.losses.announce(due.task_id, due.due_ms)
         elif record.state is State.WAITING:
             # Ended by a task of another base, or by nobody: a canvas that failed on the way.
             is_over = now_ms - record.published_ms > _LONGEST_WAITING_MS
@@ -81,7 +81,8 @@ class Overdue:
         elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
             self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
         elif record.state is State.QUEUED and self.losses.has_ended_elsewhere(record):
-            self.ledger.cancel(due.task_id, epoch=record.epoch)
+            if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
+                self.losses.free_lock_of(record)
         else:
             self._send(due, report)
 

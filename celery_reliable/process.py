@@ -7,14 +7,31 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
+import signal
 import struct
+import sys
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from celery_reliable.envelope import Envelope
 from celery_reliable.model import Claim
 
-__all__ = ["RunningAttempt", "WorkerProcess", "current_worker", "running", "set_current_worker"]
+__all__ = [
+    "RunningAttempt",
+    "WorkerProcess",
+    "current_worker",
+    "end_child",
+    "is_running_child",
+    "running",
+    "set_current_worker",
+]
+
+#: As long as billiard waits between SIGTERM and SIGKILL.
+_TERM_SECONDS = 0.1
+#: A killed process is gone within milliseconds, unless it hangs in the kernel.
+_KILL_SECONDS = 1.0
+_LOOK_SECONDS = 0.005
 
 _LAYOUT = struct.Struct("=I?d")
 
@@ -106,3 +123,31 @@ def set_current_worker(worker: WorkerProcess | None) -> None:
     """Make this process, and the children it forks from now on, part of *worker*."""
     global _worker
     _worker = worker
+
+
+def is_running_child(pid: int | None) -> bool:
+    """Whether *pid* is a child process of this one that has not ended.
+
+    False for what other pools call a pid: this process, or the number of a greenlet.
+    """
+    if pid is None or pid <= 0 or pid == os.getpid():
+        return False
+    try:
+        if sys.platform == "darwin":
+            # Before Python 3.13 it has no `waitid`; an ended child counts until it is waited for.
+            return os.getpgid(pid) in (pid, os.getpgrp())
+        # Its end is left for the pool to be noticed.
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except (OSError, OverflowError):
+        return False
+
+
+def end_child(pid: int | None) -> None:
+    """Stop a child process, as billiard does: SIGTERM, and shortly after it SIGKILL."""
+    for number, seconds in ((signal.SIGTERM, _TERM_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
+        if pid is None or not is_running_child(pid):
+            return
+        os.kill(pid, number)
+        deadline = time.monotonic() + seconds
+        while is_running_child(pid) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)

@@ -8,12 +8,13 @@ Celery calls `on_failure` of a custom request for everything but success, and `o
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
-from billiard.exceptions import TimeLimitExceeded, WorkerLostError
-from celery import signals as celery_signals
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from celery.exceptions import InvalidTaskError
 from celery.worker import state
 from celery.worker.request import Request
 
@@ -24,10 +25,10 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
-from celery_reliable.process import current_worker
+from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
-__all__ = ["ReliableRequest", "as_sent"]
+__all__ = ["ReliableRequest", "as_sent", "is_ending"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,23 +36,40 @@ logger = logging.getLogger(__name__)
 #: heartbeat's look at claims.
 _PATIENCE_SECONDS = 1.0
 
+#: How a child's end looks that was stopped on purpose.
+_STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
+
+#: The tokens of attempts that are over and whose end is being told.
+_ending: set[str] = set()
+
+
+def is_ending(token: str) -> bool:
+    """Whether the main process is about to end an attempt; Celery has forgotten its request."""
+    return token in _ending
+
 
 class ReliableRequest(Request):
     """One delivery of a reliable task's message, in the main process."""
 
     #: The claim was taken from this worker and its process is being stopped.
     reliable_is_taken = False
-    #: A cold shutdown is stopping the attempt; its claim will be released.
+    #: The attempt is being stopped to run again; its claim will be released.
     reliable_is_cancelled = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(message, *args, **kwargs)
+        try:
+            super().__init__(message, *args, **kwargs)
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            # Anything else that is raised here ends the worker, and then the next one.
+            raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         self.reliable_token = secrets.token_hex(8)
         if not is_reliable(self.task):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         if HEADER not in (message.headers or {}):
-            properties[MESSAGE] = as_sent(message).to_text()
+            text = _text_as_sent(message)
+            if text:
+                properties[MESSAGE] = text
         self._request_dict["properties"] = properties
 
     # -- outcomes that only the main process sees
@@ -68,8 +86,12 @@ class ReliableRequest(Request):
             state.task_ready(self)
             self.acknowledge()
             return
-        if not is_reliable(self.task) or self._already_cancelled or self._already_revoked:
+        if not is_reliable(self.task):
             super().on_failure(exc_info, send_failed_event, return_ok)
+            return
+        if (self._already_cancelled or self._already_revoked) and isinstance(exc, _STOPPED):
+            state.task_ready(self)
+            self._end_stopped()
             return
         if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
             exc = self._worker_lost_info(exc).exception
@@ -79,18 +101,37 @@ class ReliableRequest(Request):
             try:
                 self._child_lost(exc)
             except (LedgerUnavailable, LedgerRefused) as error:
-                # The message stays in our hash and the claim in the ledger: a claim without a
-                # process is found later.
+                # The claim stays in the ledger, and is found later: it has no process.  The message
+                # must not stay with us, or it would look as if this worker still held the task; if
+                # it comes back too early it is refused, and the record is sent again.
                 state.task_ready(self)
+                self.reject(requeue=True)
                 logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
             return
-        super().on_failure(exc_info, send_failed_event, return_ok)
         if isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
-            self._end(Reason.TIME_LIMIT, exc)
-        return
+            self._over_limit(exc_info, exc, send_failed_event, return_ok)
+            return
+        super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def _over_limit(
+        self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
+    ) -> None:
+        """Store the failure of an attempt whose process is stopped, and then bury it."""
+        # billiard stops it only when hooks and receivers have returned, and Celery forgets the
+        # request before it calls them.
+        end_child(self.worker_pid)
+        _ending.add(self.reliable_token)
+        try:
+            super().on_failure(exc_info, send_failed_event, return_ok)
+            if self._already_revoked:
+                self._end_stopped()
+            else:
+                self._end(Reason.TIME_LIMIT, exc)
+        finally:
+            _ending.discard(self.reliable_token)
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
-        """Stop the attempt at a cold shutdown."""
+        """Stop the attempt at a cold shutdown, or as its connection was lost."""
         self.reliable_is_cancelled = True
         super().cancel(pool, signal, emit_retry)
 
@@ -101,22 +142,56 @@ class ReliableRequest(Request):
             return
         try:
             ledger = reliable_of(self.app).ledger
+            record = None
+            if self.task.object_id is not None:
+                # An attempt that was lost or released may have left its lock to the next one.
+                record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
             answer = ledger.cancel(
                 self.id,
                 epoch=Stamp.of(self._request_dict).epoch,
                 patience_seconds=_PATIENCE_SECONDS,
             )
-            if answer.reply is Reply.RUNNING:
-                claim = self._claim()
-                if claim is not None:
-                    ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
-                    Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
+            if answer.reply is Reply.CANCELLED and record is not None:
+                Losses(self.app, ledger).free_lock_of(record)
+            # A signal is no end: the task may still run, and take its time or not mind at all.
+            # Until its process is gone, or it has ended by itself, the claim and the lock are its.
+            if answer.reply is Reply.RUNNING and not is_running_child(self.worker_pid):
+                self._settle_claim()
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error(
                 "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
             )
 
     # -- helpers
+
+    def _end_stopped(self) -> None:
+        """End what was revoked, or release what is to run again, now that its process is gone."""
+        if state.should_terminate and not self._already_revoked:
+            # Released with all others.
+            return
+        try:
+            if self._already_revoked:
+                self._settle_claim()
+                return
+            claim = self._claim()
+            if claim is not None:
+                reliable = reliable_of(self.app)
+                reliable.ledger.release(
+                    claim,
+                    due_in_ms=reliable.config.sweep_ms,
+                    patience_seconds=_PATIENCE_SECONDS,
+                )
+        except (LedgerUnavailable, LedgerRefused) as error:
+            logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
+
+    def _settle_claim(self) -> None:
+        """Settle the claim of this delivery, if it is still running, and free its lock."""
+        claim = self._claim()
+        if claim is None:
+            return
+        ledger = reliable_of(self.app).ledger
+        ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+        Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
 
     def _claim(self) -> Claim | None:
         """Return the claim that this very delivery made, if it is still running."""
@@ -146,6 +221,7 @@ class ReliableRequest(Request):
             ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()
+            losses.free_lock(claim, self.task, self.args, self.kwargs)
             return
         answer = ledger.lose(
             claim,
@@ -156,35 +232,33 @@ class ReliableRequest(Request):
         )
         state.task_ready(self)
         if answer.reply is Reply.QUEUED:
-            logger.warning(
-                "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
-                self.name,
-                self.id,
-                claim.attempt,
-                answer.values[0],
-                exc,
-            )
             self.reject(requeue=True)
-            signals.task_lost.send(
-                sender=self.task.name,
-                task_id=self.id,
-                attempt=claim.attempt,
-                losses=int(answer.values[0]),
-                cause=Cause.CHILD_LOST.value,
-            )
+            self._tell_lost(claim, int(answer.values[0]), exc)
         elif answer.reply is Reply.BURIED:
-            logger.error(
-                "task_buried name=%s id=%s losses=%d reason=lost error=%s",
-                self.name,
-                self.id,
-                answer.values[0],
-                exc,
-            )
-            self._announce_buried(exc)
-            losses.free_lock(claim, self.task, self.args, self.kwargs)
+            # Before anybody else is told: the result backend may be away.
             self.acknowledge()
+            losses.free_lock(claim, self.task, self.args, self.kwargs)
+            self._tell_lost(claim, int(answer.values[0]), exc)
+            losses.try_to_announce(self.id)
         else:
             self.acknowledge()
+
+    def _tell_lost(self, claim: Claim, losses: int, exc: WorkerLostError) -> None:
+        logger.warning(
+            "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
+            self.name,
+            self.id,
+            claim.attempt,
+            losses,
+            exc,
+        )
+        signals.task_lost.send(
+            sender=self.task.name,
+            task_id=self.id,
+            attempt=claim.attempt,
+            losses=losses,
+            cause=Cause.CHILD_LOST.value,
+        )
 
     def _claim_for_lost_child(self) -> Claim | None:
         """Claim in the name of a child that died before it could.
@@ -204,38 +278,17 @@ class ReliableRequest(Request):
             worker=worker.id,
             token=self.reliable_token,
             pid=self.worker_pid,
-            message=str(properties.get(MESSAGE) or as_sent(self.message).to_text()),
+            message=str(properties.get(MESSAGE) or _text_as_sent(self.message)),
             patience_seconds=_PATIENCE_SECONDS,
         )
+        if answer.reply is Reply.NO_LEASE:
+            # What this worker held belongs to the sweeper now.
+            self.reject(requeue=True)
         if answer.reply is not Reply.CLAIMED:
             return None
         return Claim(
             self.id, int(answer.values[0]), worker.id, self.reliable_token, int(answer.values[1])
         )
-
-    def _announce_buried(self, exc: Exception) -> None:
-        """Pay what the burial owes Celery: FAILURE, errbacks, chord, signal."""
-        ledger = reliable_of(self.app).ledger
-        self.task.backend.mark_as_failure(
-            self.id, exc, request=self._context, store_result=self.store_errors
-        )
-        self.task.request_stack.push(self._context)
-        try:
-            celery_signals.task_failure.send(
-                sender=self.task,
-                task_id=self.id,
-                exception=exc,
-                args=self.args,
-                kwargs=self.kwargs,
-                traceback=None,
-                einfo=None,
-            )
-        finally:
-            self.task.request_stack.pop()
-        letter = ledger.dead_letter(self.id)
-        if letter is not None:
-            ledger.announced(self.id, letter.buried_ms)
-        signals.task_buried.send(sender=self.task.name, task_id=self.id, reason=Reason.LOST.value)
 
     def _end(self, reason: Reason, exc: Exception) -> None:
         """End the attempt whose outcome the main process has stored."""
@@ -262,6 +315,18 @@ class ReliableRequest(Request):
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
 
 
+def _text_as_sent(message: Any) -> str:
+    """Return a delivered message as stored text; empty when it cannot be told.
+
+    Others publish too: what a message contains must not end the worker that receives it.
+    """
+    try:
+        return as_sent(message).to_text()
+    except Exception as exc:
+        logger.warning("message_not_kept_as_sent error=%r", exc)
+        return ""
+
+
 def as_sent(message: Any) -> Envelope:
     """Return the envelope of a delivered message."""
     delivery = message.delivery_info or {}
@@ -272,7 +337,9 @@ def as_sent(message: Any) -> Envelope:
     }
     if "expiration" in properties:
         # Stored in milliseconds as text; publishing takes seconds.
-        properties["expiration"] = int(properties["expiration"]) / 1000
+        seconds = _seconds_of(properties.pop("expiration"))
+        if seconds is not None:
+            properties["expiration"] = seconds
     body = message.body
     headers = dict(message.headers or {})
     return Envelope(
@@ -284,3 +351,12 @@ def as_sent(message: Any) -> Envelope:
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
     )
+
+
+def _seconds_of(milliseconds: Any) -> float | None:
+    """Return a message's expiration in seconds; None for what is no time."""
+    try:
+        seconds = float(milliseconds) / 1000
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) else None

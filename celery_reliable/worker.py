@@ -23,8 +23,10 @@ from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
+from celery_reliable.losses import Losses
 from celery_reliable.model import Claim, Reason, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
+from celery_reliable.request import is_ending
 from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
 from celery_reliable.unprocessable import Unprocessable
@@ -221,6 +223,8 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
+        if is_ending(claim.token):
+            return True
         for request in list(state.requests.values()):
             if getattr(request, "reliable_token", None) == claim.token:
                 return True
@@ -289,7 +293,9 @@ def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             record = reliable.ledger.find(one, patience_seconds=1.0)
             if record is not None and record.state in (State.PARKED, State.QUEUED):
-                reliable.ledger.cancel(one, patience_seconds=1.0)
+                cancelled = reliable.ledger.cancel(one, patience_seconds=1.0)
+                if cancelled.reply is Reply.CANCELLED:
+                    Losses(state_.app, reliable.ledger).free_lock_of(record)
         except ReliableError as exc:
             logger.warning("revocation_not_recorded id=%s error=%s", one, exc)
     return answer

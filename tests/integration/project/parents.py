@@ -1,0 +1,110 @@
+"""The project's app with tasks whose end the main process has to see to."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from celery.signals import task_failure
+
+from celery_reliable import ReliableTask
+
+__all__ = ["HOOK_SECONDS", "add_tasks"]
+
+TICK_SECONDS = 0.05
+#: Longer than two looks at the claims.
+HOOK_SECONDS = 6.0
+
+
+class SlowToReturn(ReliableTask):
+    """Takes its time when its result has been stored."""
+
+    abstract = True
+
+    def on_success(self, *_: Any) -> None:
+        time.sleep(60)
+
+
+class SlowToFail(ReliableTask):
+    """Takes its time to say that it failed."""
+
+    abstract = True
+
+    def on_failure(self, *_: Any) -> None:
+        time.sleep(HOOK_SECONDS / 3)
+
+
+def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
+    """Give an app of `create_app` the tasks of this module."""
+
+    def task(**options: Any) -> Any:
+        options = {"base": ReliableTask, **options}
+        return lambda body: to.task(
+            body, bind=True, shared=False, name=f"project.{body.__name__}", **options
+        )
+
+    def tick(run: Any, seconds: float, is_stubborn: bool) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                time.sleep(TICK_SECONDS)
+                run.tick()
+            except SystemExit:
+                if not is_stubborn:
+                    raise
+
+    @task(base=SlowToFail, object_id="object_id", time_limit=2)
+    def limited_object(self: Any, object_id: str) -> None:
+        """Outlive the hard time limit, with an object to itself."""
+        with to.effects.run(self, object_id) as run:
+            tick(run, 30, is_stubborn=True)
+
+    @task(object_id="object_id", on_conflict="retry")
+    def stubborn_object(self: Any, object_id: str, seconds: float) -> str:
+        """Take so long with an object to itself, whatever anybody says."""
+        with to.effects.run(self, object_id) as run:
+            tick(run, seconds, is_stubborn=True)
+        return object_id
+
+    @task(object_id="object_id", on_conflict="retry")
+    def unwinding_object(self: Any, object_id: str, seconds: float) -> str:
+        """The same, but when told to stop, only clean up for so long."""
+        with to.effects.run(self, object_id) as run:
+            try:
+                tick(run, seconds, is_stubborn=False)
+            except SystemExit:
+                tick(run, seconds, is_stubborn=True)
+                raise
+        return object_id
+
+    @task(base=SlowToReturn, object_id="object_id")
+    def kept_object(self: Any, object_id: str) -> None:
+        """Succeed, and keep the object for as long as the test wants."""
+        with to.effects.run(self, object_id):
+            pass
+
+    @task(time_limit=1)
+    def limited_slowly(self: Any) -> None:
+        """Outlive the hard time limit; a receiver of the failure takes its time."""
+        with to.effects.run(self) as run:
+            tick(run, 30, is_stubborn=False)
+
+    def receive_slowly(sender: Any, **_: Any) -> None:
+        if sender.name == "project.limited_slowly":
+            sender.app.effects.client.incr("failures-told")
+            time.sleep(HOOK_SECONDS)
+
+    task_failure.connect(receive_slowly, weak=False)
+
+    def count_failures(sender: Any, task_id: str, **_: Any) -> None:
+        sender.app.effects.client.incr(f"task_failure:{task_id}")
+
+    task_failure.connect(count_failures, weak=False)
+
+
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)
