@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from redis.retry import Retry
 from celery_reliable.rooms import Room
 from tests.support.proxy import RedisProxy
 
+SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
+#: All that they may do: with the room, with lists, and with the list of rooms.
+COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HSET", "RPOP", "RPUSH", "SREM"}
 QUEUES = ["one", "two"]
 LISTS = ["one", "two", "one:3", "two:3"]
 
@@ -41,6 +46,23 @@ class Queues:
 def room_on(client: redis.Redis, prefix: str = "") -> Room:
     """A room on the server of a client."""
     return Room("unacked:me", client.connection_pool, prefix)
+
+
+@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: file.name)
+def test_header_and_body_agree(file: Any) -> None:
+    match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", file.read_text("utf-8"), re.DOTALL)
+    assert match
+    header, body = match.groups()
+    assert header.startswith(f"{file.name.removesuffix('.lua')}: ")
+    assert all(re.search(rf"^{title} +\S", header, re.MULTILINE) for title in ("Returns", "Cost"))
+    for kind in ("KEYS", "ARGV"):
+        listed = [int(n) for n in re.findall(rf"^{kind}\[(\d+)[\].]", header, re.MULTILINE)]
+        used = {int(n) for n in re.findall(rf"\b{kind}\[(\d+)\]", body)}
+        assert listed == list(range(1, len(listed) + 1))
+        # The last may stand for many, and is counted to.
+        assert used <= set(listed)
+        assert len(listed) - len(used) <= ("[5..]" in header)
+    assert set(re.findall(r"redis\.call\('(\w+)'", body)) <= COMMANDS
 
 
 def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis.Redis) -> None:
@@ -72,6 +94,15 @@ def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.R
     taken = room.take(QUEUES, LISTS, 5, ("one", "one", message("popped")))
     assert names(taken.deliveries) == ["popped", "behind"]
     assert shared_redis.hlen("app1:unacked:me") == 2
+
+
+def test_what_was_popped_before_the_last_queue_was_cancelled_is_filed(
+    shared_redis: redis.Redis,
+) -> None:
+    room = room_on(shared_redis)
+    taken = room.take([], [], 0, ("one", "one", message("popped")))
+    assert (names(taken.deliveries), taken.is_more) == (["popped"], False)
+    assert names(room.entries()) == ["popped"]
 
 
 @pytest.mark.parametrize("is_filed", [False, True])

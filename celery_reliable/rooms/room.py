@@ -13,6 +13,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import redis
@@ -41,69 +43,6 @@ _RETURNS = "reliable_returns"
 
 #: The names of all rooms in which something may be, so that nobody has to search the keys.
 _ROOMS = "celery-reliable.rooms"
-
-#: Files what was popped, if anything was, and pops and files more in the same step: nothing can
-#: come between.  An entry is "<ms> <queue>\n<message as it was in the queue>".
-#:
-#: KEYS: the room; the lists, the first to be popped first, those of one priority side by side.
-#: ARGV: how many to pop; what the tags begin with; the time in ms; how many queues; their names;
-#: then, if something was popped, its queue's name and the message.
-#: Returns whether more waits, then queue and message of each that was popped; the tags end in 0 for
-#: the one that was given, in 1 and so on for the others.
-_TAKE = """
-local room, prefix, filed, queues = KEYS[1], ARGV[2], ARGV[3] .. ' ', tonumber(ARGV[4])
-local given = 5 + queues
--- What is moved needs no memory, but a full Redis knows that only of scripts that have written.
-redis.call('HDEL', room, '')
-if ARGV[given] then
-  redis.call('HSET', room, prefix .. '0', filed .. ARGV[given] .. '\\n' .. ARGV[given + 1])
-end
-local limit, taken, reply = tonumber(ARGV[1]), 0, {0}
-for first = 2, #KEYS, queues do
-  local is_empty = false
-  while taken < limit and not is_empty do
-    is_empty = true
-    for n = 0, queues - 1 do
-      local item = taken < limit and redis.call('RPOP', KEYS[first + n])
-      if item then
-        is_empty, taken = false, taken + 1
-        redis.call('HSET', room, prefix .. taken, filed .. ARGV[5 + n] .. '\\n' .. item)
-        reply[#reply + 1] = ARGV[5 + n]
-        reply[#reply + 1] = item
-      end
-    end
-  end
-end
--- Who took less than he could has seen the end of every list.
-local n = taken < limit and #KEYS or 1
-while reply[1] == 0 and n < #KEYS do
-  n = n + 1
-  reply[1] = redis.call('EXISTS', KEYS[n])
-end
-return reply
-"""
-
-#: Moves one message out of a room into its queue; nothing happens when it is not there any more.
-_GIVE_BACK = """
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call(ARGV[2], KEYS[2], ARGV[3])
-return 1
-"""
-
-#: Returns to its queue what was popped and perhaps not filed; if it was filed, it is in the room.
-_PUT_BACK = """
-redis.call('HDEL', KEYS[1], '')
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
-redis.call('RPUSH', KEYS[2], ARGV[2])
-return 1
-"""
-
-#: Strikes a room off the list once it is empty.
-_STRIKE_OFF = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-return redis.call('SREM', KEYS[2], ARGV[1])
-"""
-
 
 @dataclass(frozen=True)
 class Delivery:
@@ -163,10 +102,10 @@ class Room:
         self._key = prefix + name
         self._prefix = prefix
         self._client = redis.Redis(connection_pool=pool)
-        self._take = self._client.register_script(_TAKE)
-        self._give_back = self._client.register_script(_GIVE_BACK)
-        self._put_back = self._client.register_script(_PUT_BACK)
-        self._strike_off = self._client.register_script(_STRIKE_OFF)
+        self._take = self._client.register_script(_script("take"))
+        self._give_back = self._client.register_script(_script("give_back"))
+        self._put_back = self._client.register_script(_script("put_back"))
+        self._strike_off = self._client.register_script(_script("strike_off"))
         self._unremoved: set[str] = set()
         self._unfiled: list[tuple[str, Delivery]] = []
         self._lock = threading.Lock()
@@ -327,6 +266,11 @@ def _entry(tag: str, value: Any) -> Entry:
     if not is_message:
         payload = None
     return Entry(tag, bytes_to_str(queue), raw, payload, int(filed_ms))
+
+
+@cache
+def _script(name: str) -> str:
+    return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
 
 
 def _nothing() -> None:

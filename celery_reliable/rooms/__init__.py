@@ -1,0 +1,26 @@
+"""What workers were delivered and have not acknowledged: a room of its own for each."""
+from __future__ import annotations
+
+from celery_reliable.rooms.room import (
+    ROOM_PREFIX,
+    Delivery,
+    Entry,
+    Room,
+    Taken,
+    opened_room,
+    room_names,
+    room_of,
+    task_id_of,
+)
+
+__all__ = [
+    "ROOM_PREFIX",
+    "Delivery",
+    "Entry",
+    "Room",
+    "Taken",
+    "opened_room",
+    "room_names",
+    "room_of",
+    "task_id_of",
+]
