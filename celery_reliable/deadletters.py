@@ -149,7 +149,7 @@ class DeadLetters:
         """
         letter = self.get(task_id)
         envelope = _afresh(letter)
-        if not is_reliable(self.app.tasks.get(envelope.task_name)):
+        if not self._is_ours(letter, envelope):
             return self._replay_plain(letter, envelope)
         epoch = new_epoch(letter.attempts)
         ledger = self._ledger
@@ -179,11 +179,15 @@ class DeadLetters:
         logger.info("dead_letter_replayed name=%s id=%s", letter.name, task_id)
         return Replayed(task_id, letter.attempts + 1, problem)
 
+    def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
+        """Whether who runs the task will claim it; the task itself may not be known here."""
+        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
+        return has_record or is_reliable(self.app.tasks.get(envelope.task_name))
+
     def _replay_plain(self, letter: DeadLetter, envelope: Envelope) -> Replayed:
         """Send the message of a task that nobody would settle, and forget it.
 
-        One whose task is not known here may still be of ours: it gets its record when it is
-        claimed.
+        One that is of ours all the same gets its record when it is claimed.
         """
         headers = {**envelope.headers, "retries": 0, "eta": None}
         headers.pop(HEADER, None)

@@ -96,8 +96,12 @@ class _Execution:
             return self.tracer(self.id, self.args, self.kwargs, self.request)
         try:
             answer, claim = self._claim()
-        except (LedgerUnavailable, LedgerRefused) as exc:
+        except LedgerUnavailable as exc:
             return self._unprotected(exc)
+        except LedgerRefused as exc:
+            # Its record, if it has one, is looked at again.
+            logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
+            return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if claim is None:
             return self._without_attempt(answer)
         attempt = RunningAttempt(claim)

@@ -95,8 +95,8 @@ class Losses:
         if has_message:
             return self.config.queued_ms
         if cause is Cause.STUCK:
-            # Its worker lives, and is to stop it first and say so; by then, or when its lease has
-            # lapsed, it is sent from the record.
+            # Its worker lives, and is to stop it first and say so; then, or when it is declared
+            # dead, it is sent from the record.
             return self.config.lease_ms
         # This very pass sends it from the record.
         return 0

@@ -225,7 +225,8 @@ class WorkerStep(bootsteps.StartStopStep):
         """Whether a request or a job of the pool stands behind a claim."""
         if is_ending(claim.token):
             return True
-        for request in list(state.requests.values()):
+        # The first is by id: a copy of the message takes the place of what runs.
+        for request in [*state.requests.values(), *state.active_requests]:
             if getattr(request, "reliable_token", None) == claim.token:
                 return True
         # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
