@@ -224,6 +224,21 @@ def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
     assert len(effects.runs(first.id)) == 1
 
 
+def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start()
+    result = project.send("limited_object", "object")
+    run = run_of(effects, result.id)
+    result.revoke(terminate=True)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
+    assert client.zcard("{reliable:0}:dead") == 0
+    # It did not mind the signal: the limit ended it, and only then it was over.
+    assert effects.runs(result.id)[0].alive_at - run.started_at > 1.5
+
+
 def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
