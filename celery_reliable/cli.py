@@ -21,6 +21,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters, full_view, short_view
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.purging import purge
 from celery_reliable.releasing import release
 from celery_reliable.sweeper import Sweeper
 
@@ -227,6 +228,29 @@ def workers(ctx: click.Context, as_json: bool) -> None:
             fixed=(1, 2, 3),
         )
     click.echo(f"{len(rows)} workers")
+
+
+@reliable.command("purge", cls=CeleryCommand)
+@click.option("-Q", "--queues", default="", help="Only these, with commas between. Default: all.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@_as_json
+@click.pass_context
+def purge_(ctx: click.Context, queues: str, force: bool, as_json: bool) -> None:
+    """Empty queues for good: without it, what `celery purge` removed would be sent again.
+
+    What workers have fetched already still runs, and parked tasks stay parked: revoke those.
+    """
+    with _errors_told(ctx):
+        app = _app(ctx)
+        names = [name.strip() for name in queues.split(",") if name.strip()]
+        names = names or sorted(app.amqp.queues)
+        if not force and not as_json:
+            click.confirm(f"Remove all messages of {', '.join(names)}?", abort=True)
+        done = dataclasses.asdict(purge(app, names))
+    if as_json:
+        _print_json(done)
+        return
+    click.echo(f"{done['messages']} messages removed, {done['records']} tasks cancelled")
 
 
 def _worker_rows(ledger: Ledger) -> list[dict[str, Any]]:

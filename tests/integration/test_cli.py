@@ -211,11 +211,37 @@ def test_workers_and_passes(
     result.get(timeout=10)
 
 
+def test_what_is_purged_is_not_sent_again(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    run: Callable[..., Ran],
+    redis_server: RedisServer,
+) -> None:
+    soon = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    hasty = project.with_settings(reliable=soon)
+    kept = hasty.send("work", 0, queue="kept")
+    gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
+    client = redis_server.client()
+    asked = run("purge", "-Q", "celery", project=hasty)
+    assert (asked.code, client.llen("celery")) == (1, 3)
+    done = run("purge", "-Q", "celery,other", "--json", project=hasty)
+    assert (done.code, done.json) == (0, {"messages": 3, "records": 2})
+    assert client.llen("celery") == 0
+    assert not client.keys("unacked*")
+    assert client.keys("{reliable:0}:task:*") == [b"{reliable:0}:task:" + kept.id.encode()]
+    again = run("purge", "--force", "-Q", "celery", project=hasty)
+    assert again.out == "0 messages removed, 0 tasks cancelled\n"
+    start_worker("one", project=hasty, options=(*QUICK, "-Q", "celery,kept"))
+    assert kept.get(timeout=10) == "worked"
+    assert not any(effects.runs(result.id) for result in gone)
+
+
 def test_help_names_every_command(run: Callable[..., Ran]) -> None:
     ran = run("--help")
 
     assert ran.code == 0
-    assert all(name in ran.out for name in ("dead-letters", "sweep", "workers"))
+    assert all(name in ran.out for name in ("dead-letters", "purge", "release", "sweep"))
 
 
 def test_json_is_the_same_for_every_locale(project: Project, run: Callable[..., Ran]) -> None:
