@@ -167,10 +167,7 @@ class Channel(kombu_redis.Channel):
         """File what was popped, pop and file more as far as the prefetch count allows, and deliver
         it all.
         """
-        may_hold = self.qos.can_consume_max_estimate()
-        limit = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
-        if popped is not None:
-            limit -= 1
+        limit = self._may_take() - (popped is not None)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
         taken = self.qos.room.take(queues, lists, 0 if self._is_closing else max(limit, 0), popped)
@@ -179,6 +176,16 @@ class Channel(kombu_redis.Channel):
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
             self._deliver(delivery)
+
+    def _may_take(self) -> int:
+        """Return how many messages the worker may be delivered now."""
+        if not self.qos.can_consume():
+            return 0
+        if "can_consume" in vars(self.qos):
+            # `worker_disable_prefetch`: Celery wants to be asked before each.
+            return 1
+        may_hold = self.qos.can_consume_max_estimate()
+        return _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
 
     def _deliver(self, delivery: Delivery) -> None:
         room = self.qos.room

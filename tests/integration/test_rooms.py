@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Callable
 
 import psutil
@@ -181,6 +182,63 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
     assert len(effects.runs(result.id)) == 2
     assert project.app.conf.task_acks_late is False
     wait_for(lambda: not client.keys("unacked:*"), 10, "no room is left")
+
+
+def test_a_worker_that_shall_not_prefetch_does_not(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    project = project.with_settings(celery={"worker_disable_prefetch": True})
+    gated = [project.send("gate", "gate") for _ in range(2)]
+    waiting = [project.send("work", 0) for _ in range(6)]
+    start_worker("one", project=project, options=QUICK)
+    for result in gated:
+        runs_again(effects, result.id)
+    client = redis_server.client()
+    (room,) = client.keys("unacked:*")
+    assert (client.hlen(room), client.llen("celery")) == (2, 6)
+    effects.open_gate("gate")
+    for result in [*gated, *waiting]:
+        result.get(timeout=10)
+
+
+def test_several_queues_and_priorities_are_drained_in_order(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    urgent, later = 0, 9
+    sent = [
+        project.send("work", 0, queue=queue, priority=priority)
+        for priority in (later, urgent)
+        for _ in range(10)
+        for queue in ("a", "b")
+    ]
+    worker = start_worker("one", project=project, concurrency=1, options=(*QUICK, "-Q", "a,b"))
+    for result in sent:
+        result.get(timeout=20)
+    order = [run.task_id for run in effects.runs()]
+    # All that is urgent first, though it was sent last; and the queues take turns.
+    assert set(order[:20]) == {result.id for result in sent[20:]}
+    of_a = {result.id for result in sent[::2]}
+    for part in (order[:20], order[20:]):
+        assert 3 <= sum(task_id in of_a for task_id in part[:10]) <= 7
+    project.app.control.cancel_consumer("b", destination=[f"one@{socket.gethostname()}"])
+    wait_for(lambda: "b" not in consumed(project), 10, "b is not consumed")
+    kept = project.send("work", 0, queue="b")
+    assert project.send("work", 0, queue="a").get(timeout=10) == "worked"
+    project.app.control.add_consumer("b", destination=[f"one@{socket.gethostname()}"])
+    assert kept.get(timeout=10) == "worked"
+    assert worker.stop() == 0
+
+
+def consumed(project: Project) -> set[str]:
+    """The queues that workers consume from."""
+    answers = project.app.control.inspect(timeout=2).active_queues() or {"": [{"name": "b"}]}
+    return {queue["name"] for queues in answers.values() for queue in queues}
 
 
 def test_workers_come_and_go_and_leave_no_connections(
