@@ -47,6 +47,17 @@ def run_of(effects: Effects, task_id: str, number: int = 1, seconds: float = 15)
     return effects.runs(task_id)[number - 1]
 
 
+def ticking_run_of(effects: Effects, task_id: str) -> Run:
+    """The first run, once it has given a sign of life from within its body."""
+    run_of(effects, task_id)
+
+    def ticking() -> Run | None:
+        first = effects.runs(task_id)[0]
+        return first if first.alive_at > first.started_at else None
+
+    return wait_for(ticking, 5, "a sign of life")  # type: ignore[return-value]
+
+
 def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     """The task's record as it stands in Redis."""
     raw = redis_server.client().hgetall(RECORD + task_id)
@@ -197,7 +208,7 @@ def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
 ) -> None:
     start()
     first = project.send(name, "object", 4.0)
-    run_of(effects, first.id)
+    ticking_run_of(effects, first.id)
     first.revoke(terminate=True)
     wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
     second = project.send(name, "object", 0.01)
@@ -215,7 +226,7 @@ def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
 ) -> None:
     start()
     first = project.send("stubborn_object", "object", 60.0)
-    run_of(effects, first.id)
+    ticking_run_of(effects, first.id)
     first.revoke(terminate=True, signal="SIGKILL")
     client = redis_server.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 5, "the record gone")
@@ -229,7 +240,7 @@ def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
 ) -> None:
     start()
     result = project.send("limited_object", "object")
-    run = run_of(effects, result.id)
+    run = ticking_run_of(effects, result.id)
     result.revoke(terminate=True)
     client = redis_server.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")

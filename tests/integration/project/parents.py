@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery.signals import task_failure
 
 from celery_reliable import ReliableTask
 
-__all__ = ["HOOK_SECONDS", "add_tasks"]
+__all__ = ["add_tasks"]
 
 TICK_SECONDS = 0.05
 #: Longer than two looks at the claims.
 HOOK_SECONDS = 6.0
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore SIGTERM."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class SlowToReturn(ReliableTask):
@@ -44,27 +57,23 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             body, bind=True, shared=False, name=f"project.{body.__name__}", **options
         )
 
-    def tick(run: Any, seconds: float, is_stubborn: bool) -> None:
+    def tick(run: Any, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            try:
-                time.sleep(TICK_SECONDS)
-                run.tick()
-            except SystemExit:
-                if not is_stubborn:
-                    raise
+            time.sleep(TICK_SECONDS)
+            run.tick()
 
     @task(base=SlowToFail, object_id="object_id", time_limit=2)
     def limited_object(self: Any, object_id: str) -> None:
         """Outlive the hard time limit, with an object to itself."""
-        with to.effects.run(self, object_id) as run:
-            tick(run, 30, is_stubborn=True)
+        with deaf(), to.effects.run(self, object_id) as run:
+            tick(run, 30)
 
     @task(object_id="object_id", on_conflict="retry")
     def stubborn_object(self: Any, object_id: str, seconds: float) -> str:
         """Take so long with an object to itself, whatever anybody says."""
-        with to.effects.run(self, object_id) as run:
-            tick(run, seconds, is_stubborn=True)
+        with deaf(), to.effects.run(self, object_id) as run:
+            tick(run, seconds)
         return object_id
 
     @task(object_id="object_id", on_conflict="retry")
@@ -72,9 +81,10 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """The same, but when told to stop, only clean up for so long."""
         with to.effects.run(self, object_id) as run:
             try:
-                tick(run, seconds, is_stubborn=False)
+                tick(run, seconds)
             except SystemExit:
-                tick(run, seconds, is_stubborn=True)
+                with deaf():
+                    tick(run, seconds)
                 raise
         return object_id
 
@@ -88,7 +98,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def limited_slowly(self: Any) -> None:
         """Outlive the hard time limit; a receiver of the failure takes its time."""
         with to.effects.run(self) as run:
-            tick(run, 30, is_stubborn=False)
+            tick(run, 30)
 
     def receive_slowly(sender: Any, **_: Any) -> None:
         if sender.name == "project.limited_slowly":
