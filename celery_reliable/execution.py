@@ -244,8 +244,8 @@ class _Execution:
         is_child = worker is not None and os.getpid() != worker.pid
         # Exit codes, 0 among them, once a shutdown has begun.
         signs = (worker_state.should_stop, worker_state.should_terminate)
-        request = worker_state.requests.get(self.id)
-        if getattr(request, "reliable_is_cancelled", False):
+        requests = [worker_state.requests.get(self.id), *worker_state.active_requests]
+        if any(getattr(r, "reliable_is_cancelled", False) and r.id == self.id for r in requests):
             return True
         return is_child or any(sign is not None and sign is not False for sign in signs)
 
