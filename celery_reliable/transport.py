@@ -112,9 +112,9 @@ class QoS(kombu_redis.QoS):
 class Channel(kombu_redis.Channel):
     """kombu's Redis channel with a room, and without a new client object for every operation.
 
-    While messages wait they are popped and filed in one step, as many as the worker may hold.  Only
-    when there were none does it wait as kombu does (BRPOP): the one message that ends the wait is
-    filed in a second step, together with what has come behind it.
+    What the worker can begin at once is popped and filed in one step.  For the rest it waits as
+    kombu does (BRPOP), message by message, so that idle workers get their share: the one that ends
+    the wait is filed in a second step, together with what can be begun beside it.
     """
 
     QoS = QoS
@@ -137,7 +137,7 @@ class Channel(kombu_redis.Channel):
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        if self.reliable_room and self._is_backlog:
+        if self.reliable_room and self._is_backlog and self._may_take() > 0:
             self._take(None)
             if not self.qos.can_consume():
                 return
@@ -178,14 +178,15 @@ class Channel(kombu_redis.Channel):
             self._deliver(delivery)
 
     def _may_take(self) -> int:
-        """Return how many messages the worker may be delivered now."""
+        """Return how many messages the worker may be delivered and can begin now."""
         if not self.qos.can_consume():
             return 0
         if "can_consume" in vars(self.qos):
             # `worker_disable_prefetch`: Celery wants to be asked before each.
             return 1
+        idle: int = self.qos.room.idle_slots()
         may_hold = self.qos.can_consume_max_estimate()
-        return _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
+        return min(idle, _MOST_AT_ONCE if may_hold is None else may_hold, _MOST_AT_ONCE)
 
     def _deliver(self, delivery: Delivery) -> None:
         room = self.qos.room

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 import uuid
+from functools import partial
 from typing import Any
 
 from billiard import get_start_method
@@ -331,6 +332,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             room.open()
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
+            room.idle_slots = partial(_idle_slots, c.pool)
             room.before_leaving = step.release_claims
             room.on_unreadable = step.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
@@ -379,6 +381,10 @@ def _let_run() -> None:
     that moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
     logger.warning("tasks_run_to_their_end count=%d", len(state.active_requests))
+
+
+def _idle_slots(pool: Any) -> int:
+    return max(0, int(pool.num_processes) - len(state.reserved_requests))
 
 
 def _running_tags() -> set[str]:

@@ -153,8 +153,9 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
     start(project=project, concurrency=1, options=ONE_EACH)
     poison = project.send("poison")
     wait_for(lambda: poison.state == "FAILURE", 15, "FAILURE")
-    told = effects.client.get(f"task_failure:{poison.id}")
-    assert told == b"1"
+    # The result comes first.
+    told = f"task_failure:{poison.id}"
+    assert wait_for(lambda: effects.client.get(told), 5, "the signal") == b"1"
     results.kill()
     poison = project.app.send_task("project.poison", ignore_result=False)
     wait_for(lambda: record(redis_server, poison.id).get("state") == "dead", 20, "buried")

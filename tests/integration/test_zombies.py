@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.conftest import Project
-from tests.support.effects import Effects
+from tests.integration.figures import is_alive
+from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -37,6 +38,11 @@ def taken_over(workers: dict[str, Worker], effects: Effects, task_id: str) -> tu
     return workers[name], other
 
 
+def is_over(run: Run) -> bool:
+    """Whether the run has come to its end, or was stopped by its own worker just before."""
+    return run.ended_at is not None or not is_alive(run.pid)
+
+
 def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -51,7 +57,7 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     fresh = [project.send("work", 0.01) for _ in range(4)]
     for one in fresh:
         one.get(timeout=15)
-    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    wait_for(lambda: is_over(effects.runs(result.id)[0]), 10, "the zombie's body is over")
     assert not result.ready()
     assert client.hgetall("{reliable:0}:task:" + result.id) == record
     assert not effects.runs("the-callback")
@@ -71,7 +77,7 @@ def test_a_zombies_success_is_not_its_successors(
     zombie, other = taken_over(workers, effects, result.id)
     effects.open_gate("a")
     zombie.thaw()
-    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    wait_for(lambda: is_over(effects.runs(result.id)[0]), 10, "the zombie's body is over")
     other.kill_group()
     wait_for(lambda: len(effects.runs(result.id)) == 3, 20, "the third run")
     assert result.get(timeout=10) == "run 3"

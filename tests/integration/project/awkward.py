@@ -84,7 +84,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 return
             raise Reject("no", requeue=False)
 
-    @task(base=ReliableTask)
+    @task(base=ReliableTask, max_losses=1)
     def rejecting_always(self: Any) -> None:
         with to.effects.run(self):
             raise Reject("again and again", requeue=True)
