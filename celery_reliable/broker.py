@@ -76,8 +76,8 @@ class BrokerView:
         return Room(name, channel.pool, channel.global_keyprefix)
 
     def room_names(self) -> list[str]:
-        """Return the names of all rooms in which something may be, whoever they belong to."""
-        return room_names(self.channel)
+        """Return the names of our rooms in which something may be, whoever they belong to."""
+        return room_names(self.channel, reliable_of(self._app).config.namespace)
 
     def task_ids_in(self, rooms: Iterable[str]) -> set[str]:
         """Return the ids of the tasks whose messages are in *rooms*, or in the shared hash that
@@ -88,7 +88,7 @@ class BrokerView:
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
             for _, value in client.hscan_iter(shared, count=500):
-                found.add(task_id_of(loads(bytes_to_str(value))[0]))
+                found.add(_task_id_of_unacked(value))
         return found - {""}
 
     def waiting(self, envelope: Envelope) -> int:
@@ -125,8 +125,16 @@ class BrokerView:
         return heads
 
 
+def _task_id_of_unacked(value: bytes) -> str:
+    try:
+        return task_id_of(loads(bytes_to_str(value))[0])
+    except Exception:
+        return ""
+
+
 def _task_id(item: bytes) -> str:
     try:
         return task_id_of(loads(bytes_to_str(item)))
-    except (ValueError, AttributeError):
+    except Exception:
+        # No message of a task, whatever decoding it raises.
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,15 @@ from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
 from kombu.utils.json import dumps, loads
 
-__all__ = ["HEADER", "Envelope", "Stamp", "from_request", "new_epoch", "seconds_until"]
+__all__ = [
+    "HEADER",
+    "Envelope",
+    "Stamp",
+    "expiration_seconds",
+    "from_request",
+    "new_epoch",
+    "seconds_until",
+]
 
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
@@ -104,6 +113,9 @@ class Envelope:
             body = base64.b64decode(body)
         for name in ("delivery_tag", "delivery_info", "delivery_mode"):
             properties.pop(name, None)
+        expiration = expiration_seconds(properties.pop("expiration", None))
+        if expiration is not None:
+            properties["expiration"] = expiration
         return cls(
             body,
             payload.get("content-type") or "application/data",
@@ -208,3 +220,14 @@ def seconds_until(eta: object) -> float:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())
+
+
+def expiration_seconds(milliseconds: Any) -> float | None:
+    """Return the seconds that publishing takes, of the milliseconds that a message carries as text;
+    None for what is no time.
+    """
+    try:
+        seconds = float(milliseconds) / 1000
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) else None

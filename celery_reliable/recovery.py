@@ -64,7 +64,7 @@ class Recovery:
             worker = current_worker()
             is_own = worker is not None and lease.worker.startswith(f"{worker.base}.")
             if is_forgotten and room is not None and not is_own and not lease.is_thawed:
-                room.strike_off()
+                room.strike_off(self.config.namespace)
 
     def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Return what is in rooms that no lease has named for as long as a lease lasts: of a worker
@@ -83,7 +83,7 @@ class Recovery:
             entries = room.entries(self.config.sweep_batch)
             if entries:
                 self._give_back(room, "", entries, set(), report)
-            room.strike_off()
+            room.strike_off(self.config.namespace)
 
     def _give_back(
         self,

@@ -88,7 +88,7 @@ class _Release:
             # The newest first, as each goes in front of the others.
             for entry in sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True):
                 self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)
-            room.strike_off()
+            room.strike_off(reliable_of(self.app).config.namespace)
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.

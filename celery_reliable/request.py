@@ -8,7 +8,6 @@ Celery calls `on_failure` of a custom request for everything but success, and `o
 from __future__ import annotations
 
 import logging
-import math
 import secrets
 from typing import Any
 
@@ -20,7 +19,7 @@ from celery.worker.request import Request
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import HEADER, Envelope, Stamp
+from celery_reliable.envelope import HEADER, Envelope, Stamp, expiration_seconds
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
 from celery_reliable.losses import Losses
@@ -337,7 +336,7 @@ def as_sent(message: Any) -> Envelope:
     }
     if "expiration" in properties:
         # Stored in milliseconds as text; publishing takes seconds.
-        seconds = _seconds_of(properties.pop("expiration"))
+        seconds = expiration_seconds(properties.pop("expiration"))
         if seconds is not None:
             properties["expiration"] = seconds
     body = message.body
@@ -351,12 +350,3 @@ def as_sent(message: Any) -> Envelope:
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
     )
-
-
-def _seconds_of(milliseconds: Any) -> float | None:
-    """Return a message's expiration in seconds; None for what is no time."""
-    try:
-        seconds = float(milliseconds) / 1000
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return seconds if math.isfinite(seconds) else None

@@ -15,7 +15,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.guarding import is_current, tell_fenced
 from celery_reliable.process import running
 
-__all__ = ["PatientBackend"]
+__all__ = ["PatientBackend", "before_retry"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +24,16 @@ _LONGEST_PAUSE_SECONDS = 5.0
 
 #: What the drivers of databases raise when they have lost the server (PEP 249).
 _LOST_DATABASE = frozenset({"InterfaceError", "OperationalError"})
+
+
+#: What is done before an outcome is stored once more.
+_before_retry: list[Callable[[], None]] = []
+
+
+def before_retry(prepare: Callable[[], None]) -> None:
+    """Let *prepare* be called before an outcome is stored once more, to drop lost connections."""
+    if prepare not in _before_retry:
+        _before_retry.append(prepare)
 
 
 class PatientBackend:
@@ -38,15 +48,43 @@ class PatientBackend:
         self._backend = backend
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return getattr(self._backend, name)
+
+    def __reduce__(self) -> Any:
+        # A result that is passed on carries its backend.
+        return self._backend.__reduce__()
 
     def mark_as_done(self, *args: Any, **kwargs: Any) -> Any:
         """Store a success."""
         return self._store(self._backend.mark_as_done, *args, **kwargs)
 
-    def mark_as_failure(self, *args: Any, **kwargs: Any) -> Any:
-        """Store a failure."""
-        return self._store(self._backend.mark_as_failure, *args, **kwargs)
+    def mark_as_failure(
+        self,
+        task_id: str,
+        exc: Any,
+        traceback: Any = None,
+        request: Any = None,
+        store_result: bool = True,
+        call_errbacks: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Store a failure, then call the errbacks: once, whatever they raise."""
+        attempt = running.get()
+        self._store(
+            self._backend.mark_as_failure,
+            task_id,
+            exc,
+            traceback=traceback,
+            request=request,
+            store_result=store_result,
+            call_errbacks=False,
+            **kwargs,
+        )
+        is_ours = attempt is None or not attempt.is_closed
+        if call_errbacks and is_ours and request is not None and request.errbacks:
+            self._backend._call_task_errbacks(request, exc, traceback)
 
     def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         pause = _FIRST_PAUSE_SECONDS
@@ -67,6 +105,8 @@ class PatientBackend:
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            for prepare in _before_retry:
+                prepare()
             if not is_current(reliable_of(self._task.app).ledger, claim):
                 # Its successor's outcome is the one to store.
                 attempt.is_closed = True
@@ -78,9 +118,10 @@ class PatientBackend:
             return False
         names = {cls.__name__ for cls in type(exc).__mro__}
         return (
-            isinstance(exc, OSError)
+            # First: some backends mend their connection when they are asked.
+            self._backend.exception_safe_to_retry(exc)
+            or isinstance(exc, OSError)
             or bool(names & _LOST_DATABASE)
-            or self._backend.exception_safe_to_retry(exc)
             # Celery's own retries end in an error of Celery's, with the driver's as its cause.
             or self._may_pass(exc.__cause__)
         )

@@ -128,6 +128,16 @@ class Channel(kombu_redis.Channel):
     _is_backlog = False
     _is_closing = False
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: The queues whose messages nobody acknowledges.
+        self._unacknowledged: set[str] = set()
+        super().__init__(*args, **kwargs)
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consume from a queue."""
+        (self._unacknowledged.add if no_ack else self._unacknowledged.discard)(queue)
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
     def _create_client(self, asynchronous: bool = False) -> Any:
         if asynchronous:
             return super()._create_client(asynchronous=True)
@@ -158,7 +168,8 @@ class Channel(kombu_redis.Channel):
         if not popped:
             raise kombu_redis.Empty()
         key, raw = popped
-        key = bytes_to_str(key).removeprefix(self.global_keyprefix)
+        # kombu's client has taken its prefix away.
+        key = bytes_to_str(key)
         queue = key.rsplit(self.sep, 1)[0]
         self._take((key, queue, raw))
         return True
@@ -202,6 +213,8 @@ class Channel(kombu_redis.Channel):
             return
         if delivery.queue in self.connection._callbacks and not self._is_closing:
             self.connection._deliver(message, delivery.queue)
+            if delivery.queue in self._unacknowledged:
+                room.discard(delivery.tag)
         else:
             # Nobody consumes from there any more.
             room.give_back(self, delivery.tag, is_last=False)

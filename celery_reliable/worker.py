@@ -176,7 +176,7 @@ class WorkerStep(bootsteps.StartStopStep):
             if not ledger.workers.deregister(self.process.id, in_room=held):
                 logger.warning("worker_left_something worker=%s messages=%d", self.process.id, held)
             elif room is not None:
-                room.strike_off()
+                room.strike_off(self.reliable.config.namespace)
         except Exception as exc:
             # The sweeper finds out; a worker that cannot say good-bye must still end.
             logger.warning("worker_not_deregistered worker=%s error=%r", self.process.id, exc)
@@ -329,10 +329,12 @@ class ConsumerStep(bootsteps.StartStopStep):
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
             room = room_of(step.room_name, c.task_consumer.channel)
-            room.open()
+            room.open(step.reliable.config.namespace)
             room.is_leaving = step.is_leaving
             room.running_tags = _running_tags
-            room.idle_slots = partial(_idle_slots, c.pool)
+            if c.hub is not None:
+                # Without an event loop nobody would look again when what was taken has ended.
+                room.idle_slots = partial(_idle_slots, c.pool)
             room.before_leaving = step.release_claims
             room.on_unreadable = step.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))

@@ -20,6 +20,8 @@ from typing import Any
 import redis
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 __all__ = [
     "ROOM_PREFIX",
@@ -41,8 +43,8 @@ ROOM_PREFIX = "unacked:"
 #: The property that counts a message's returns from dead workers.
 _RETURNS = "reliable_returns"
 
-#: The names of all rooms in which something may be, so that nobody has to search the keys.
-_ROOMS = "celery-reliable.rooms"
+#: The names of a namespace's rooms in which something may be, so that nobody searches the keys.
+_ROOMS = "celery-reliable.rooms:"
 
 @dataclass(frozen=True)
 class Delivery:
@@ -125,13 +127,14 @@ class Room:
         """Free the lock that another thread may have held at the fork."""
         self._lock = threading.Lock()
 
-    def open(self) -> None:
-        """Put the room on the list of rooms, before anything is filed."""
-        self._client.sadd(self._prefix + _ROOMS, self.name)
+    def open(self, namespace: str) -> None:
+        """Put the room on the list of the namespace's rooms, before anything is filed."""
+        self._client.sadd(f"{self._prefix}{_ROOMS}{namespace}", self.name)
 
-    def strike_off(self) -> None:
-        """Strike the room off the list of rooms, if nothing is in it."""
-        self._strike_off(keys=[self._key, self._prefix + _ROOMS], args=[self.name])
+    def strike_off(self, namespace: str) -> None:
+        """Strike the room off the list of the namespace's rooms, if nothing is in it."""
+        keys = [self._key, f"{self._prefix}{_ROOMS}{namespace}"]
+        self._strike_off(keys=keys, args=[self.name])
 
     # -- deliveries
 
@@ -263,7 +266,8 @@ def _entry(tag: str, value: Any) -> Entry:
         payload = loads(bytes_to_str(raw))
         properties = payload["properties"]
         is_message = isinstance(properties.get("delivery_info", {}), dict)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except Exception:
+        # Whatever decoding raises: what nobody can read must not keep anybody from the rest.
         is_message = False
     if not is_message:
         payload = None
@@ -311,7 +315,12 @@ def room_of(name: str, channel: Any) -> Room:
     with _rooms_lock:
         room = _rooms.get(name)
         if room is None:
-            room = _rooms[name] = Room(name, channel._get_pool(), channel.global_keyprefix)
+            pool = channel._get_pool()
+            # What redis-py would send again by itself could not be told from what is sent once.
+            pool.connection_kwargs.update(
+                retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
+            )
+            room = _rooms[name] = Room(name, pool, channel.global_keyprefix)
         return room
 
 
@@ -320,9 +329,9 @@ def opened_room(name: str | None) -> Room | None:
     return _rooms.get(name) if name else None
 
 
-def room_names(channel: Any) -> list[str]:
-    """Return the names of all rooms in which something may be, whoever they belong to."""
+def room_names(channel: Any, namespace: str) -> list[str]:
+    """Return the names of a namespace's rooms in which something may be, whoever uses them."""
     with channel.conn_or_acquire() as client:
         # A command that kombu's prefixing client does not know: the prefix is ours to add.
-        names = client.smembers(channel.global_keyprefix + _ROOMS)
+        names = client.smembers(f"{channel.global_keyprefix}{_ROOMS}{namespace}")
     return sorted(bytes_to_str(name) for name in names)

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
 AWKWARD = "tests.integration.project.awkward"
-ROOMS = "celery-reliable.rooms"
+ROOMS = "celery-reliable.rooms:reliable"
 UNROUTABLE = (
     b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
     b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}'
@@ -232,6 +232,40 @@ def test_several_queues_and_priorities_are_drained_in_order(
     assert project.send("work", 0, queue="a").get(timeout=10) == "worked"
     project.app.control.add_consumer("b", destination=[f"one@{socket.gethostname()}"])
     assert kept.get(timeout=10) == "worked"
+    assert worker.stop() == 0
+
+
+def test_a_prefix_of_all_keys_may_begin_like_a_queue(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    options = {"global_keyprefix": "shop"}
+    project = project.with_settings(celery={"broker_transport_options": options})
+    start_worker("one", project=project, options=(*QUICK, "-Q", "shop_mail"))
+    results = [project.send("work", 0, queue="shop_mail") for _ in range(8)]
+    for result in results:
+        assert result.get(timeout=10) == "worked"
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("shopunacked:*"), 10, "the room is empty")
+
+
+def test_what_nobody_acknowledges_is_in_no_room(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    worker = start_worker("one", app="tests.integration.project.unacknowledged", options=QUICK)
+    client = redis_server.client()
+    # Longer than a room is looked at twice.
+    waiting = [project.send(name, 0, countdown=14) for name in ("work", "plain_work")]
+    wait_for(lambda: client.llen("celery") == 0, 10, "fetched")
+    wait_for(lambda: not client.keys("unacked:*"), 5, "no room")
+    for result in waiting:
+        result.get(timeout=25)
+        assert len(effects.runs(result.id)) == 1
     assert worker.stop() == 0
 
 

@@ -12,6 +12,7 @@ from celery_reliable.model import Reason
 from tests.integration.conftest import Project
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
+from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -262,3 +263,14 @@ def test_who_rejects_itself_into_its_queue_does_not_do_so_for_ever(
     wait_for(lambda: record(redis_server, result.id).get(b"state") == b"dead", 15, "buried")
     assert len(effects.runs(result.id)) == 2
     assert record(redis_server, result.id)[b"reason"] == b"lost"
+
+
+def test_what_ended_without_an_outcome_does_not_wait_for_an_empty_queue(
+    awkward: Project, worker: Worker, effects: Effects
+) -> None:
+    blocker = [awkward.send("plain_work", 0.2) for _ in range(25)]
+    result = awkward.send("rejecting", True)
+    # As many come as are worked off: there is always something in the queue.
+    with Load(lambda: awkward.send("plain_work", 0.2, ignore_result=True).id, per_second=9):
+        wait_for(lambda: len(effects.runs(result.id)) == 2, 30, "the second run")
+    assert blocker[0].get(timeout=5) == "worked"

@@ -143,7 +143,32 @@ def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
     assert shared_redis.llen("one") == 1
 
 
-@pytest.mark.parametrize("raw", [b"\xff\n no json", b"[1]", b'{"properties": 3}', b"7"])
+def test_a_take_that_is_asked_for_again_takes_nothing_more(
+    shared_redis: redis.Redis, proxy: RedisProxy
+) -> None:
+    with redis.Redis(
+        port=proxy.port, retry=Retry(NoBackoff(), 1), retry_on_error=[redis.ConnectionError]
+    ) as client:
+        client.lpush("one", *[message(str(n)) for n in range(6)])
+        room = room_on(client)
+        room.take(QUEUES, LISTS, 0)
+        proxy.drop_reply("EVALSHA")
+        assert room.take(QUEUES, LISTS, 2).deliveries == []
+        assert (client.llen("one"), len(room)) == (4, 2)
+        assert sorted(names(room.entries())) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" * 100_000,
+        b'{"__type__": "decimal", "__value__": "abc"}',
+        b"\xff\n no json",
+        b"[1]",
+        b'{"properties": 3}',
+        b"7",
+    ],
+)
 def test_what_is_no_message_goes_back_as_it_was(shared_redis: redis.Redis, raw: bytes) -> None:
     shared_redis.lpush("one", raw)
     room = room_on(shared_redis)
@@ -171,11 +196,11 @@ def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> 
 
 def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
     room = room_on(shared_redis)
-    room.open()
+    room.open("ours")
     room.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
-    room.strike_off()
-    assert shared_redis.smembers("celery-reliable.rooms") == {b"unacked:me"}
+    room.strike_off("ours")
+    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
     (entry,) = room.entries()
     room.discard(entry.tag)
-    room.strike_off()
-    assert not shared_redis.exists("celery-reliable.rooms")
+    room.strike_off("ours")
+    assert not shared_redis.exists("celery-reliable.rooms:ours")

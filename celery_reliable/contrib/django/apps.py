@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
+from django.db import connections
 
-from celery_reliable import application
+from celery_reliable import application, storing
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import check_cache, check_settings
 
@@ -27,8 +28,16 @@ class CeleryReliableConfig(AppConfig):
         """Tell the package where its settings and caches are, and register the checks."""
         application.set_config_source(_settings)
         application.set_cache_resolver(caches.connector_of)
+        storing.before_retry(_drop_lost_connections)
         checks.register(check_settings)
         checks.register(check_cache, checks.Tags.caches)
+
+
+def _drop_lost_connections() -> None:
+    """Let the database that holds the results be connected anew, as Celery does between tasks."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 def _settings() -> Mapping[str, object] | None:

@@ -19,6 +19,10 @@ if ARGV[given] then
   redis.call('HSET', room, prefix .. '0', filed .. ARGV[given] .. '\n' .. ARGV[given + 1])
 end
 local limit, taken, reply = tonumber(ARGV[1]), 0, {0}
+if redis.call('HEXISTS', room, prefix .. '1') == 1 then
+  -- Asked again, as the reply was lost: what was taken then is in the room, and nobody holds it.
+  limit = 0
+end
 -- Without a queue there is no list, and a step of 0 would never end.
 for first = 2, #KEYS, math.max(queues, 1) do
   local is_empty = false

@@ -1,0 +1,41 @@
+"""A result backend that waits: what it is to those who do not know of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_reliable.storing import PatientBackend
+
+
+@pytest.fixture
+def backend() -> Any:
+    """The backend of an app's results."""
+    app = Celery("it", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    yield app.backend
+    app.close()
+
+
+def test_what_passes_it_on_passes_on_the_backend_itself(backend: Any) -> None:
+    patient = PatientBackend(object(), backend)
+    for other in (pickle.loads(pickle.dumps(patient)), copy.copy(patient)):
+        assert type(other) is type(backend)
+    assert patient.as_uri() == backend.as_uri()
+
+
+def test_outside_of_attempts_an_error_is_raised_at_once(backend: Any) -> None:
+    patient = PatientBackend(object(), backend)
+    calls = []
+
+    def failing(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        raise ConnectionError
+
+    backend.mark_as_done = failing
+    with pytest.raises(ConnectionError):
+        patient.mark_as_done("id", 1)
+    assert len(calls) == 1
