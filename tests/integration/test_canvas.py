@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks
+from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
@@ -29,6 +31,14 @@ Task = Callable[[str], Any]
 
 
 @pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """Messages that a worker popped when it was killed are missed soon."""
+    times = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    # Many are killed, and some of them often: that is no poison.
+    return replace(project_settings, reliable={**times, "MAX_LOSSES": 50})
+
+
+@pytest.fixture
 def task(project: Project) -> Task:
     """The project's tasks by name, those of canvases among them."""
     add_tasks(project.app)
@@ -39,8 +49,10 @@ def task(project: Project) -> Task:
 def start(task: Task, start_worker: Start) -> Start:
     """Start a worker that knows them; in a storm, without waiting for it."""
 
-    def one(name: str, *, wait: bool = True, **environ: str) -> Worker:
-        return start_worker(name, app=APP, options=QUICK, wait=wait, environ=environ)
+    def one(name: str, *, wait: bool = True, concurrency: int = 2, **environ: str) -> Worker:
+        return start_worker(
+            name, app=APP, options=QUICK, concurrency=concurrency, wait=wait, environ=environ
+        )
 
     return one
 
@@ -196,11 +208,11 @@ def test_a_chord_whose_last_member_is_killed(
     """Its result is stored by then, and whether its chord knows of it is another matter."""
     trap = f"{who} {point}"
     for name in NAMES:
-        start(name, TRAP=trap)
+        start(name, concurrency=1, TRAP=trap)
     header = [task("step").s(n, 0) for n in range(3)]
     result = chord(header, task("gather").s(0.0)).apply_async()
     assert result.get(timeout=60) == 3
-    assert effects.client.exists(f"died:{trap}")
+    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
     wait_until_settled(redis_server, 20)
     assert len(effects.finished(result.id)) == 1
     # Its result is there: there is no reason to do the work again.

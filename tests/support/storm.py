@@ -53,7 +53,10 @@ class Storm:
         return kill
 
     def rage(
-        self, is_over: Callable[[], bool], pause_seconds: tuple[float, float], timeout_seconds: float
+        self,
+        is_over: Callable[[], bool],
+        pause_seconds: tuple[float, float],
+        timeout_seconds: float,
     ) -> None:
         """Kill one after each pause, whose length is drawn from that range, until `is_over`.
 
