@@ -153,11 +153,11 @@ class TestStorm:
         scale: Scale,
     ) -> None:
         storm = brew(42)
-        width = scale.of(full=100, small=20)
+        width = scale.of(full=100, small=40)
         took = []
         results = []
         for _ in range(scale.of(full=10, small=1)):
-            header = [task("step").s(n, 0, 0.1) for n in range(width)]
+            header = [task("step").s(n, 0, 0.3) for n in range(width)]
             published_at = effects.now()
             result = chord(header, task("gather").s()).apply_async()
             results.append(result)
@@ -182,11 +182,11 @@ class TestStorm:
         scale: Scale,
     ) -> None:
         storm = brew(43)
-        width = scale.of(full=1000, small=40)
+        width = scale.of(full=1000, small=60)
         result = chord(
-            [task("step").s(n, 0, 0.01) for n in range(width)], task("gather").s()
+            [task("step").s(n, 0, 0.1) for n in range(width)], task("gather").s()
         ).apply_async()
-        storm.rage(result.ready, (1.0, 4.0), 300)
+        storm.rage(result.ready, (0.5, 3.0), 300)
         assert result.get(timeout=20) == sum(range(width))
         wait_until_settled(redis_server, 30)
         assert_each_settled_once(storm, effects, [result], redis_server)
@@ -248,9 +248,7 @@ def test_stamps_survive_a_loss_and_reach_what_follows(
     task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     start("one")
-    canvas = chord(
-        [task("stamped_step").s(1), task("stamped_step").s(2)], task("gather").s()
-    )
+    canvas = chord([task("stamped_step").s(1), task("stamped_step").s(2)], task("gather").s())
     canvas.stamp(StampedBy())
     result = canvas.apply_async()
     assert result.get(timeout=30) == 3

@@ -37,14 +37,14 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             to.effects.client.sadd("stamped", f"{request.id} {name} {value}")
 
     @task
-    def step(self: Any, number: int, plus: int, seconds: float = 0.05) -> int:
+    def step(self: Any, number: int, plus: int, seconds: float = 0.2) -> int:
         """A member of anything: add to a number."""
         with to.effects.run(self) as run:
             take(run, seconds)
         return number + plus
 
     @task
-    def gather(self: Any, numbers: Sequence[int], seconds: float = 0.05) -> int:
+    def gather(self: Any, numbers: Sequence[int], seconds: float = 0.2) -> int:
         """The body of a chord."""
         with to.effects.run(self) as run:
             keep_stamps(self.request)
@@ -69,7 +69,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def host(self: Any, numbers: Sequence[int]) -> None:
         """Replace itself by a chain that adds the numbers up."""
         with to.effects.run(self) as run:
-            take(run, 0.05)
+            take(run, 0.2)
             first, second, *rest = numbers
             raise self.replace(chain(step.s(first, second), *[step.s(number) for number in rest]))
 
