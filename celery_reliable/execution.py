@@ -108,7 +108,7 @@ class _Execution:
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if claim is None:
             return self._without_attempt(answer)
-        attempt = RunningAttempt(claim)
+        attempt = RunningAttempt(claim, Stamp.of(self.request))
         token = running.set(attempt)
         try:
             return self._attempted(attempt)
