@@ -171,7 +171,12 @@ class _RecordingProducer:
                 ) from exc
             if answer.reply is Reply.GENERATION:
                 ledger.generation = answer.text(0)
-            elif claim and answer.reply is Reply.FENCED and is_forgotten(ledger, self._attempt):
+            elif (
+                claim is not None
+                and self._attempt is not None
+                and answer.reply is Reply.FENCED
+                and is_forgotten(ledger, self._attempt)
+            ):
                 # The server lost the record of the attempt that publishes: it begins a new one.
                 claim = None
             else:

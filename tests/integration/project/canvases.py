@@ -83,7 +83,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         return number
 
     @task
-    def at_flag(self: Any, flag: str, number: int = 0, *_: Any) -> int:
+    def at_flag(self: Any, flag: str, number: int) -> int:
         """Kill its process, or fail, as long as nobody has opened the gate `flag`."""
         with to.effects.run(self):
             if not to.effects.is_open(flag):
@@ -91,6 +91,14 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise Broken("not open")
         return number
+
+    @task
+    def gather_at_flag(self: Any, numbers: Sequence[int], flag: str) -> int:
+        """The body of a chord that fails as long as nobody has opened the gate."""
+        with to.effects.run(self):
+            if not to.effects.is_open(flag):
+                raise Broken("not open")
+        return sum(numbers)
 
     @task
     def on_error(self: Any, failed_id: str) -> str:
