@@ -153,11 +153,11 @@ class TestStorm:
         scale: Scale,
     ) -> None:
         storm = brew(42)
-        width = scale.of(full=100, small=40)
+        width, seconds = scale.of(full=100, small=40), scale.of(full=0.1, small=0.2)
         took = []
         results = []
         for _ in range(scale.of(full=10, small=1)):
-            header = [task("step").s(n, 0, 0.3) for n in range(width)]
+            header = [task("step").s(n, 0, seconds) for n in range(width)]
             published_at = effects.now()
             result = chord(header, task("gather").s()).apply_async()
             results.append(result)
