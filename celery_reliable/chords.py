@@ -7,12 +7,20 @@ that nobody would tell any more, and that waits for ever.
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import Any
 
 from celery import states
 from celery.app.task import Context
 
-__all__ = ["tell"]
+__all__ = ["tell", "tell_patiently"]
+
+logger = logging.getLogger(__name__)
+
+#: A claim to send a chord's body lasts for a few attempts to connect to the broker.
+_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.5
 
 
 def tell(backend: Any, request: Context, state: str, result: Any) -> bool:
@@ -40,3 +48,21 @@ def tell(backend: Any, request: Context, state: str, result: Any) -> bool:
         return True
     n_counted = client.zcard(counted_key) if is_ordered else client.llen(counted_key)
     return bool(n_counted < int(size) + int(client.get(added_key) or 0))
+
+
+def tell_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:
+    """`tell` until the chord needs nothing more; whatever goes wrong is only logged.
+
+    For the process in which Celery has just told the same, and whose chord an earlier attempt may
+    have left half told: this is not worth doing the work again.
+    """
+    context = Context(request, called_directly=False)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while not tell(backend, context, state, result):
+            if time.monotonic() > deadline:
+                logger.error("chord_not_told id=%s", context.id)
+                return
+            time.sleep(_POLL_SECONDS)
+    except Exception as exc:
+        logger.warning("chord_not_told id=%s error=%r", context.id, exc)

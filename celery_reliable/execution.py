@@ -23,15 +23,10 @@ from celery.worker import state as worker_state
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
-from celery_reliable.chords import tell
+from celery_reliable.chords import tell_patiently
 from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
 from celery_reliable.envelope import Envelope, Stamp, from_request
-from celery_reliable.exceptions import (
-    LedgerRefused,
-    LedgerUnavailable,
-    ObjectBusy,
-    ObjectIdError,
-)
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ObjectBusy, ObjectIdError
 from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
@@ -52,9 +47,6 @@ MESSAGE = "reliable_message"
 _LEASE_PATIENCE_SECONDS = 30.0
 _LEASE_POLL_SECONDS = 0.1
 _LONGEST_CONFLICT_WAIT_SECONDS = 30.0
-#: A claim to send a chord's body lasts for a few attempts to connect to the broker.
-_CHORD_PATIENCE_SECONDS = 60.0
-_CHORD_POLL_SECONDS = 0.5
 #: The pause after an attempt without an outcome doubles so often.
 _MOST_DOUBLINGS = 5
 
@@ -274,9 +266,9 @@ class _Execution:
             return result
         claim, info = attempt.claim, result.info
         state = states.SUCCESS if info is None else info.state
-        retval = None if info is None else info.retval
+        retval = result.retval if info is None else info.retval
         if claim.attempt > 1 and state in (states.SUCCESS, states.FAILURE):
-            self._tell_chord(state, result.retval if info is None else retval)
+            tell_patiently(self.task.backend, {**self.request, "id": self.id}, state, retval)
         if state == states.IGNORED and attempt.is_replaced:
             answer = self.ledger.replace(
                 claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
@@ -306,21 +298,6 @@ class _Execution:
         if is_refused and not attempt.is_replaced:
             tell_fenced(self.task, claim, answer.text(0) if answer.values else "gone")
         return result
-
-    def _tell_chord(self, state: str, result: Any) -> None:
-        """See to it that the chord goes on which an earlier attempt may have left half told."""
-        context = Context(self.request, args=self.args, kwargs=self.kwargs, called_directly=False)
-        context.id = self.id
-        deadline = time.monotonic() + _CHORD_PATIENCE_SECONDS
-        try:
-            while not tell(self.task.backend, context, state, result):
-                if time.monotonic() > deadline:
-                    logger.error("chord_not_told name=%s id=%s", self.task.name, self.id)
-                    return
-                time.sleep(_CHORD_POLL_SECONDS)
-        except Exception as exc:
-            # Celery has told it once already: here it is not worth doing the work again.
-            logger.warning("chord_not_told name=%s id=%s error=%r", self.task.name, self.id, exc)
 
     def _released(self, attempt: RunningAttempt) -> trace_ok_t:
         if attempt.is_closed:

@@ -219,6 +219,22 @@ def test_a_chord_whose_last_member_is_killed(
     assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
 
 
+@pytest.mark.parametrize("who", ["child", "worker"])
+def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer, who: str
+) -> None:
+    """The next is sent again; while it lives, that is one task all the same."""
+    trap = f"{who} after the next is sent"
+    for name in NAMES:
+        start(name, concurrency=1, TRAP=trap)
+    result = chain(task("step").s(1, 1), task("slow_note").s()).apply_async()
+    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
+    wait_for(lambda: len(effects.finished(result.parent.id)) == 2, 20, "the first again")
+    result.get(timeout=20)
+    wait_until_settled(redis_server, 20)
+    assert len(effects.runs(result.id)) == 1
+
+
 def test_what_is_linked_runs_after_a_loss(
     task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -74,6 +74,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             raise self.replace(chain(step.s(first, second), *[step.s(number) for number in rest]))
 
     @task
+    def slow_note(self: Any, what: Any) -> None:
+        """The next of a chain, which takes longer than a recovery."""
+        with to.effects.run(self) as run:
+            take(run, 8)
+
+    @task
     def grow(self: Any, number: int) -> int:
         """A chord's member that is killed in its first run, then adds another to its chord."""
         with to.effects.run(self) as run:
@@ -142,7 +148,7 @@ def lay_trap(to: Any, where: str) -> None:
     else:
 
         def on_sent(sender: str, **_: Any) -> None:
-            if sender == "project.gather":
+            if sender in ("project.gather", "project.slow_note"):
                 die_once(to, where)
 
         after_task_publish.connect(on_sent, weak=False)
