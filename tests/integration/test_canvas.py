@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from celery import Signature, chain, chord, group
 from celery.canvas import StampingVisitor
-from celery.result import AsyncResult, GroupResult
+from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
@@ -79,18 +79,7 @@ def ids_of(result: Any) -> list[str]:
     return own + (ids_of(result.parent) if result.parent is not None else [])
 
 
-def forerunners(result: Any) -> dict[str, list[str]]:
-    """Who publishes each member of a canvas when it is done: one before it, or several."""
-    found: dict[str, list[str]] = {}
-    while isinstance(result, AsyncResult) and result.parent is not None:
-        found[result.id] = ids_of(result.parent)
-        result = result.parent
-    return found
-
-
-def assert_each_settled_once(
-    storm: Storm, effects: Effects, results: list[Any], redis_server: RedisServer
-) -> None:
+def assert_each_settled_once(storm: Storm, effects: Effects, results: list[Any]) -> None:
     """Every member ran to its end, and again only where a kill came before its settlement."""
     members = {member for result in results for member in ids_of(result)}
     finished = {run.task_id for run in effects.finished()}
@@ -137,7 +126,7 @@ class TestStorm:
         for result, value in zip(results, expected, strict=True):
             assert result.get(timeout=20) == value
         wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, results, redis_server)
+        assert_each_settled_once(storm, effects, results)
         print(
             f"{len(results)} canvases, {len(storm.kills)} kills: {len(effects.runs())} runs, "
             f"{len(effects.finished())} finished, of "
@@ -153,7 +142,7 @@ class TestStorm:
         scale: Scale,
     ) -> None:
         storm = brew(42)
-        width, seconds = scale.of(full=100, small=40), scale.of(full=0.1, small=0.2)
+        width, seconds = scale.of(full=100, small=20), scale.of(full=0.1, small=0.3)
         took = []
         results = []
         for _ in range(scale.of(full=10, small=1)):
@@ -161,11 +150,11 @@ class TestStorm:
             published_at = effects.now()
             result = chord(header, task("gather").s()).apply_async()
             results.append(result)
-            storm.rage(result.ready, (1.0, 1.0), 240)
+            storm.rage(result.ready, (1.0, 1.0), 400)
             assert result.get(timeout=20) == sum(range(width))
             took.append(effects.now() - published_at)
         wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, results, redis_server)
+        assert_each_settled_once(storm, effects, results)
         # More often only where a kill came between a body's end and its settlement.
         bodies = [len(effects.finished(result.id)) for result in results]
         print(
@@ -189,24 +178,24 @@ class TestStorm:
         storm.rage(result.ready, (0.5, 3.0), 300)
         assert result.get(timeout=20) == sum(range(width))
         wait_until_settled(redis_server, 30)
-        assert_each_settled_once(storm, effects, [result], redis_server)
+        assert_each_settled_once(storm, effects, [result])
         print(f"a chord of {width}: {len(storm.kills)} kills, {len(effects.runs())} runs")
 
 
-@pytest.mark.parametrize("who", ["child", "worker"])
 @pytest.mark.parametrize(
-    "point", ["before it is counted", "before the body is sent", "after the body is sent"]
+    "trap",
+    [
+        "child before it is counted",
+        "worker before it is counted",
+        "child before the body is sent",
+        "worker before the body is sent",
+        "worker after the body is sent",
+    ],
 )
-def test_a_chord_whose_last_member_is_killed(
-    task: Task,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    who: str,
-    point: str,
+def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer, trap: str
 ) -> None:
-    """Its result is stored by then, and whether its chord knows of it is another matter."""
-    trap = f"{who} {point}"
+    """Whether its chord knows of it is another matter."""
     for name in NAMES:
         start(name, concurrency=1, TRAP=trap)
     header = [task("step").s(n, 0) for n in range(3)]
@@ -219,20 +208,21 @@ def test_a_chord_whose_last_member_is_killed(
     assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
 
 
-@pytest.mark.parametrize("who", ["child", "worker"])
 def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
-    task: Task, start: Start, effects: Effects, redis_server: RedisServer, who: str
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     """The next is sent again; while it lives, that is one task all the same."""
-    trap = f"{who} after the next is sent"
+    trap = "worker after the next is sent"
     for name in NAMES:
-        start(name, concurrency=1, TRAP=trap)
+        start(name, TRAP=trap)
     result = chain(task("step").s(1, 1), task("slow_note").s()).apply_async()
     wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
     wait_for(lambda: len(effects.finished(result.parent.id)) == 2, 20, "the first again")
     result.get(timeout=20)
     wait_until_settled(redis_server, 20)
-    assert len(effects.runs(result.id)) == 1
+    # It may have been in the killed worker as well.
+    assert len(effects.finished(result.id)) == 1
+    assert effects.overlaps() == []
 
 
 def test_what_is_linked_runs_after_a_loss(

@@ -77,14 +77,19 @@ class Storm:
     def unexplained(self) -> list[Run]:
         """The finished runs that another finished run of the same task followed for no reason.
 
-        The one reason is that the worker was killed right after the run, before it could be
-        settled. Whatever was settled must not run again.
+        One reason is that the worker was killed right after the run, before it could be settled.
+        The other is that the same befell the task that had published it: when that runs again it
+        publishes its canvas's next again. Whatever else was settled must not run again.
         """
         by_task = defaultdict(list)
         for run in self._effects.finished():
             by_task[run.task_id].append(run)
         earlier = [run for runs in by_task.values() for run in runs[:-1]]
-        return [run for run in earlier if not self._is_cut_off(run)]
+        return [
+            run
+            for run in earlier
+            if not self._is_cut_off(run) and len(by_task.get(run.parent_id or "", ())) < 2
+        ]
 
     def _is_cut_off(self, run: Run) -> bool:
         assert run.ended_at is not None

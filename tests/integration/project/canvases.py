@@ -77,7 +77,7 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def slow_note(self: Any, what: Any) -> None:
         """The next of a chain, which takes longer than a recovery."""
         with to.effects.run(self) as run:
-            take(run, 8)
+            take(run, 6)
 
     @task
     def grow(self: Any, number: int) -> int:
