@@ -23,14 +23,10 @@ from celery.worker import state as worker_state
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.chords import tell_patiently
 from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
 from celery_reliable.envelope import Envelope, Stamp, from_request
-from celery_reliable.exceptions import (
-    LedgerRefused,
-    LedgerUnavailable,
-    ObjectBusy,
-    ObjectIdError,
-)
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ObjectBusy, ObjectIdError
 from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
@@ -104,7 +100,7 @@ class _Execution:
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if claim is None:
             return self._without_attempt(answer)
-        attempt = RunningAttempt(claim)
+        attempt = RunningAttempt(claim, Stamp.of(self.request))
         token = running.set(attempt)
         try:
             return self._attempted(attempt)
@@ -270,7 +266,9 @@ class _Execution:
             return result
         claim, info = attempt.claim, result.info
         state = states.SUCCESS if info is None else info.state
-        retval = None if info is None else info.retval
+        retval = result.retval if info is None else info.retval
+        if claim.attempt > 1 and state in (states.SUCCESS, states.FAILURE):
+            tell_patiently(self.task.backend, {**self.request, "id": self.id}, state, retval)
         if state == states.IGNORED and attempt.is_replaced:
             answer = self.ledger.replace(
                 claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER

@@ -21,6 +21,7 @@ from celery.exceptions import Ignore, Retry
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Claim, State
@@ -77,19 +78,24 @@ def _raise_if_taken(cause: Exception | None) -> None:
     from celery import current_task
 
     claim = attempt.claim
-    if is_current(reliable_of(current_task.app).ledger, claim):
+    if is_current(reliable_of(current_task.app).ledger, attempt):
         return
     tell_fenced(current_task, claim, "taken")
     attempt.is_closed = True
     raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
 
 
-def is_current(ledger: Ledger, claim: Claim) -> bool:
-    """Ask the ledger whether the attempt is the current one; waits for it as long as it takes."""
+def is_current(ledger: Ledger, attempt: RunningAttempt) -> bool:
+    """Ask the ledger whether the attempt is the current one; waits for it as long as it takes.
+
+    So is one whose record the server has lost: nobody else would store its outcome.
+    """
+    claim = attempt.claim
     record = ledger.find(claim.task_id, patience_seconds=FOREVER)
+    if record is None:
+        return is_forgotten(ledger, attempt)
     return (
-        record is not None
-        and record.state is State.RUNNING
+        record.state is State.RUNNING
         and record.attempt == claim.attempt
         and record.token == claim.token
     )

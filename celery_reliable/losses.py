@@ -15,6 +15,7 @@ from celery.app.task import Context
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.chords import tell
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.identity import object_key, resolve_object_id
@@ -53,6 +54,9 @@ class Losses:
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
         if record is not None and is_current and not due_ms and self.has_succeeded(record):
+            if not self._is_chord_told(record):
+                # The claim stays, and whoever found it will find it again.
+                return 0
             self.ledger.settle(claim)
             self.free_lock_of(record)
             return 0
@@ -115,6 +119,25 @@ class Losses:
         clock that is behind costs a run, never a task.
         """
         return bool(self._stored_since(record, record.claimed_ms) == celery_states.SUCCESS)
+
+    def is_in_chord(self, record: Record) -> bool:
+        """Whether somebody else may wait for the task, who is told only after it is stored."""
+        return bool(_context_of(self.app, record.message).chord)
+
+    def _is_chord_told(self, record: Record) -> bool:
+        """Whether no chord waits for a task whose SUCCESS is stored; tells it so."""
+        context = _context_of(self.app, record.message)
+        if not context.chord:
+            return True
+        task = self.app.tasks.get(record.name)
+        backend = task.backend if task is not None else self.app.backend
+        try:
+            result = backend.get_task_meta(record.task_id, cache=False).get("result")
+            return tell(backend, context, celery_states.SUCCESS, result)
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            logger.warning("chord_not_told id=%s error=%r", record.task_id, exc)
+            return False
 
     def has_ended_elsewhere(self, record: Record) -> bool:
         """Whether a worker without the package has run a queued task since it was last sent.

@@ -12,9 +12,9 @@ import struct
 import sys
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from celery_reliable.envelope import Envelope
+from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.model import Claim
 
 __all__ = [
@@ -98,6 +98,8 @@ class RunningAttempt:
     """The attempt that this process runs, with what happened to it on the way."""
 
     claim: Claim
+    #: What its message carried.
+    stamp: Stamp = field(default_factory=Stamp)
     #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
     is_closed: bool = False
     #: What it published under its own id, to be sent when its body has unwound.

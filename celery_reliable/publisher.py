@@ -18,6 +18,7 @@ from kombu.serialization import dumps as serialize
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown
+from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Reply, State, TaskRef
 from celery_reliable.process import running
@@ -148,6 +149,7 @@ class _RecordingProducer:
         self, wire: _Wire, options: dict[str, Any], state: State, look_seconds: float
     ) -> tuple[Answer, Envelope]:
         ledger = self._reliable.ledger
+        claim = self._attempt.claim if self._attempt else None
         while True:
             self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
             envelope = _envelope(wire, options)
@@ -158,7 +160,7 @@ class _RecordingProducer:
                     state=state,
                     due_in_ms=int(look_seconds * 1000),
                     message=envelope.to_text(),
-                    claim=self._attempt.claim if self._attempt else None,
+                    claim=claim,
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                 )
@@ -167,9 +169,18 @@ class _RecordingProducer:
                     f"Task {self._ref.name}[{self._ref.id}] could not be recorded: {exc}",
                     task_id=self._ref.id,
                 ) from exc
-            if answer.reply is not Reply.GENERATION:
+            if answer.reply is Reply.GENERATION:
+                ledger.generation = answer.text(0)
+            elif (
+                claim is not None
+                and self._attempt is not None
+                and answer.reply is Reply.FENCED
+                and is_forgotten(ledger, self._attempt)
+            ):
+                # The server lost the record of the attempt that publishes: it begins a new one.
+                claim = None
+            else:
                 return answer, envelope
-            ledger.generation = answer.text(0)
 
     def _may_send(self, answer: Answer) -> bool:
         if answer.reply is Reply.RECORDED:

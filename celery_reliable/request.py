@@ -217,6 +217,11 @@ class ReliableRequest(Request):
             return
         record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
         if record is not None and losses.has_succeeded(record):
+            if losses.is_in_chord(record):
+                # Telling a chord may take long; the claim has no process now, and is found so.
+                state.task_ready(self)
+                self.acknowledge()
+                return
             ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()

@@ -107,7 +107,7 @@ class PatientBackend:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             for prepare in _before_retry:
                 prepare()
-            if not is_current(reliable_of(self._task.app).ledger, claim):
+            if not is_current(reliable_of(self._task.app).ledger, attempt):
                 # Its successor's outcome is the one to store.
                 attempt.is_closed = True
                 tell_fenced(self._task, claim, "taken")

@@ -1,4 +1,5 @@
 """What workers were delivered and have not acknowledged: a room of its own for each."""
+
 from __future__ import annotations
 
 from celery_reliable.rooms.room import (

@@ -46,6 +46,7 @@ _RETURNS = "reliable_returns"
 #: The names of a namespace's rooms in which something may be, so that nobody searches the keys.
 _ROOMS = "celery-reliable.rooms:"
 
+
 @dataclass(frozen=True)
 class Delivery:
     """A message as it came from its queue, and the tag under which it is filed."""
@@ -198,9 +199,7 @@ class Room:
                 self._unremoved |= tags
                 self._unfiled = unfiled + self._unfiled
 
-    def give_back(
-        self, channel: Any, tag: str, *, is_last: bool, is_counted: bool = False
-    ) -> bool:
+    def give_back(self, channel: Any, tag: str, *, is_last: bool, is_counted: bool = False) -> bool:
         """Return a message to its queue, its tag fresh and itself marked as redelivered.
 
         *is_last*: behind everything that waits there, else before it.  *is_counted*: as one more of

@@ -5,49 +5,95 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import pytest
+
+from tests.conftest import Scale
 from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
+from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
+from tests.support.storm import Storm
 from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
+NAMES = ("one", "two")
+# 3 000 in the minute of the full scale.
+PER_SECOND = 50
+SEEDS = (1, 2, 3, 4, 5)
+
+Brew = Callable[[int], Storm]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", SEEDS if metafunc.config.getoption("full") else SEEDS[:1])
+
+
+@pytest.fixture
+def brew(project: Project, start_worker: Callable[..., Worker], effects: Effects) -> Brew:
+    """Make a storm over two workers, from a seed."""
+
+    def start(name: str) -> Worker:
+        return start_worker(name, options=QUICK, wait=False)
+
+    return lambda seed: Storm(start, NAMES, effects, seed)
+
+
+def assert_nothing_lost_or_doubled(
+    effects: Effects, redis_server: RedisServer, storm: Storm, task_ids: list[str]
+) -> None:
+    """Each task is settled once: what ran again did so as its worker died before that."""
+    assert len(set(task_ids)) == len(task_ids)
+    finished = effects.finished()
+    assert {run.task_id for run in finished} ^ set(task_ids) == set(), "lost"
+    assert effects.overlaps() == []
+    assert storm.unexplained() == []
+    with redis_server.client(db=1) as results:
+        stored = results.mget([f"celery-task-meta-{task_id}" for task_id in task_ids])
+    assert all(found is not None and b'"SUCCESS"' in found for found in stored)
+    print(
+        f"{len(task_ids)} tasks, {len(storm.kills)} kills: {len(effects.runs())} runs, of which "
+        f"{len(finished)} finished; 0 lost, 0 overlaps, 0 ran again after their settlement"
+    )
 
 
 def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, brew: Brew, effects: Effects, redis_server: RedisServer
 ) -> None:
-    names = ["one", "two"]
-    workers = {name: start_worker(name, options=QUICK, wait=False) for name in names}
-    for worker in workers.values():
-        worker.wait_until_ready()
+    storm = brew(7)
     started_at = effects.now()
-    results = []
-    kills = 0
-    dice = random.Random(7)
+    task_ids: list[str] = []
     for turn in range(15):
         wait_for(lambda t=turn: effects.now() - started_at >= 2 * t, 10, "the next kill")
-        fresh = [project.send("work", 0.05) for _ in range(20)]
-        results += fresh
+        fresh = [project.send("work", 0.05).id for _ in range(20)]
+        task_ids += fresh
         # In the middle of them, not when all are done.
-        wait_for(lambda f=fresh: any(effects.runs(r.id) for r in f), 30, "some of them run")
-        name = dice.choice(names)
-        workers[name].kill_group()
-        kills += 1
-        # Under the same name: a stranger to its predecessor's claims all the same.
-        workers[name] = start_worker(name, options=QUICK, wait=False)
-    assert len(results) == 300
-    client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 60, "all settled")
-    finished = {run.task_id for run in effects.finished()}
-    assert finished == {r.id for r in results}
-    assert not effects.overlaps()
-    assert all(r.get(timeout=5) == "worked" for r in results)
-    # A task whose worker died between its effect and its settlement runs again; no settled one
-    # does.
-    settled_twice = [r.id for r in results if len(effects.finished(r.id)) > 2]
-    assert not settled_twice
-    print("kills:", kills, "runs:", len(effects.runs()), "for", len(results), "tasks")
+        wait_for(lambda f=fresh: any(effects.runs(i) for i in f), 30, "some of them run")
+        storm.kill_one()
+    assert len(task_ids) == 300
+    wait_until_settled(redis_server, 120)
+    assert_nothing_lost_or_doubled(effects, redis_server, storm, task_ids)
+
+
+def test_a_storm_over_short_tasks(
+    project: Project,
+    brew: Brew,
+    effects: Effects,
+    redis_server: RedisServer,
+    scale: Scale,
+    seed: int,
+) -> None:
+    storm = brew(seed)
+    dice = random.Random(seed)
+    publish = project.task("work").apply_async
+    seconds = scale.of(full=60, small=8)
+    with Load(lambda: publish((dice.uniform(0.002, 0.010),)).id, PER_SECOND) as load:
+        started_at = effects.now()
+        for turn in range(1, seconds + 1):
+            wait_for(lambda t=turn: effects.now() - started_at >= t, 10, "the next kill")
+            storm.kill_one()
+        wait_for(lambda: len(load.ids) >= seconds * PER_SECOND, 30, "all published")
+    wait_until_settled(redis_server, scale.of(full=240, small=120))
+    assert_nothing_lost_or_doubled(effects, redis_server, storm, load.ids)

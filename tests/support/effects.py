@@ -51,6 +51,7 @@ class Run:
     alive_at: float
     ended_at: float | None
     outcome: str | None
+    parent_id: str | None = None
 
     @property
     def last_seen_at(self) -> float:
@@ -99,6 +100,7 @@ class Effects:
             "redelivered": bool((request.delivery_info or {}).get("redelivered")),
             "worker": request.hostname,
             "pid": os.getpid(),
+            "parent_id": request.parent_id,
         }
         self.client.eval(APPEND_ROW, 1, ROWS_KEY, json.dumps(row))
         number = int(self.client.incr(f"runs:{request.id}"))
@@ -203,4 +205,5 @@ def _run(start: dict[str, Any], end: dict[str, Any] | None, alive_us: bytes | No
         alive_at=started_at if alive_us is None else int(alive_us) / 1e6,
         ended_at=None if end is None else end["at_us"] / 1e6,
         outcome=None if end is None else end["outcome"],
+        parent_id=start["parent_id"],
     )

@@ -67,6 +67,11 @@ class CeleryProcess:
     def is_running(self) -> bool:
         return self.exit_code is None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said that it is up, and has not ended since."""
+        return self.is_running and self._is_ready()
+
     def wait_until_ready(self, timeout_seconds: float = READY_SECONDS) -> None:
         """Wait until it has said that it is up; fail at once if it ended instead."""
         wait_for(self._ready_or_raise, timeout_seconds, f"{self.name} to be ready")

@@ -83,7 +83,8 @@ def follow(
 ) -> str:
     """Do in run n what step n says, the last step from then on.
 
-    A step is `kill`, `retry`, `fail`, `finish`, or `gate:NAME` (wait there, then finish).
+    A step is `kill`, `retry`, `fail`, `finish`, or `gate:NAME` (wait there, then finish) or
+    `retry:NAME` (wait there, then retry).
     """
     with self.app.effects.run(self) as run:
         step = steps[min(run.number, len(steps)) - 1]
@@ -93,6 +94,9 @@ def follow(
             raise self.retry(countdown=countdown, max_retries=max_retries)
         elif step == "fail":
             raise Broken(f"in run {run.number}")
+        elif step.startswith("retry:"):
+            _wait_at_gate(self, run, step.removeprefix("retry:"))
+            raise self.retry(countdown=countdown, max_retries=max_retries)
         elif step.startswith("gate:"):
             _wait_at_gate(self, run, step.removeprefix("gate:"))
         elif step != "finish":

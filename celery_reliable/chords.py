@@ -1,0 +1,68 @@
+"""Chords: telling one of a member whose process died around its end.
+
+Celery stores a member's result, then counts the member in its chord, and who is counted last claims
+for some seconds to be the one who sends the body.  A process that dies in between leaves a chord
+that nobody would tell any more, and that waits for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from celery import states
+from celery.app.task import Context
+
+__all__ = ["tell", "tell_patiently"]
+
+logger = logging.getLogger(__name__)
+
+#: A claim to send a chord's body lasts for a few attempts to connect to the broker.
+_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+
+
+def tell(backend: Any, request: Context, state: str, result: Any) -> bool:
+    """Count a member in its chord; return whether the chord needs nothing more of it.
+
+    Celery counts each member once, so this may be repeated.  While it is False, all members are
+    counted and the body is not sent: whoever claimed to send it is about to, or is dead, and then
+    the claim runs out.  Raises what the backend's driver raises.
+    """
+    # Elsewhere a chord is not told by its members, or cannot be told twice.
+    is_ordered = getattr(backend, "_chord_zset", None)
+    if not request.chord or not request.group or is_ordered is None:
+        return True
+    body_id = (request.chord.get("options") or {}).get("task_id")
+    if body_id and backend.get_state(body_id) in states.READY_STATES:
+        # It was sent, and only what the chord had counted was not cleared away.
+        return True
+    backend.on_chord_part_return(request, state, result)
+    counted_key, size_key, added_key = (
+        backend.get_key_for_group(request.group, suffix) for suffix in (".j", ".s", ".t")
+    )
+    client = backend.client
+    size = client.get(size_key)
+    if size is None:
+        return True
+    n_counted = client.zcard(counted_key) if is_ordered else client.llen(counted_key)
+    return bool(n_counted < int(size) + int(client.get(added_key) or 0))
+
+
+def tell_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:
+    """`tell` until the chord needs nothing more; whatever goes wrong is only logged.
+
+    For the process in which Celery has just told the same, and whose chord an earlier attempt may
+    have left half told: this is not worth doing the work again.
+    """
+    context = Context(request, called_directly=False)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while not tell(backend, context, state, result):
+            if time.monotonic() > deadline:
+                logger.error("chord_not_told id=%s", context.id)
+                return
+            time.sleep(_POLL_SECONDS)
+    except Exception as exc:
+        logger.warning("chord_not_told id=%s error=%r", context.id, exc)

@@ -1,0 +1,46 @@
+"""Attempts that the ledger has forgotten, because its server lost records while they ran.
+
+Such an attempt was taken by nobody, and nobody else would run it: its message is its worker's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.model import Reply, TaskRef
+from celery_reliable.process import RunningAttempt, current_worker
+
+__all__ = ["is_forgotten"]
+
+#: How long to wait for the worker, which the server may have forgotten too, to register again.
+_LEASE_PATIENCE_SECONDS = 30.0
+_LEASE_POLL_SECONDS = 0.1
+
+
+def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
+    """Whether an attempt has no record since the server lost it, and not because the task ended.
+
+    That is what a claim without the message answers.  It cannot be told of a message that carries
+    no generation: then False.  Waits for the ledger as long as it takes.
+    """
+    worker, claim, stamp = current_worker(), attempt.claim, attempt.stamp
+    if worker is None or not stamp.generation:
+        return False
+    deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
+    while ledger.find(claim.task_id, patience_seconds=FOREVER) is None:
+        answer = ledger.claim(
+            TaskRef(claim.task_id, ""),
+            epoch=stamp.epoch,
+            generation=stamp.generation,
+            worker=worker.id,
+            token=claim.token,
+            pid=os.getpid(),
+            patience_seconds=FOREVER,
+        )
+        if answer.reply is not Reply.NO_LEASE or time.monotonic() > deadline:
+            return answer.reply is Reply.UNRECORDED
+        time.sleep(_LEASE_POLL_SECONDS)
+    return False

@@ -1,0 +1,264 @@
+"""Canvases are completed while workers are killed: at random, and at the points that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from celery import Signature, chain, chord, group
+from celery.canvas import StampingVisitor
+from celery.result import GroupResult
+
+from tests.conftest import Scale
+from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
+from tests.integration.project.canvases import add_tasks
+from tests.integration.project.factory import Settings
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.storm import Storm
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+APP = "tests.integration.project.canvases"
+NAMES = ("one", "two")
+
+Start = Callable[..., Worker]
+Task = Callable[[str], Any]
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings) -> Settings:
+    """Messages that a worker popped when it was killed are missed soon."""
+    times = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    # Many are killed, and some of them often: that is no poison.
+    return replace(project_settings, reliable={**times, "MAX_LOSSES": 50})
+
+
+@pytest.fixture
+def task(project: Project) -> Task:
+    """The project's tasks by name, those of canvases among them."""
+    add_tasks(project.app)
+    return project.task
+
+
+@pytest.fixture
+def start(task: Task, start_worker: Start) -> Start:
+    """Start a worker that knows them; in a storm, without waiting for it."""
+
+    def one(name: str, *, wait: bool = True, concurrency: int = 2, **environ: str) -> Worker:
+        return start_worker(
+            name, app=APP, options=QUICK, concurrency=concurrency, wait=wait, environ=environ
+        )
+
+    return one
+
+
+@pytest.fixture
+def brew(start: Start, effects: Effects) -> Callable[[int], Storm]:
+    """Make a storm over two workers, from a seed."""
+    return lambda seed: Storm(lambda name: start(name, wait=False), NAMES, effects, seed)
+
+
+class StampedBy(StampingVisitor):  # type: ignore[misc]
+    """Stamps every member with who sent it."""
+
+    def on_signature(self, sig: Signature, **headers: Any) -> dict[str, Any]:
+        return {"by": "a test"}
+
+
+def ids_of(result: Any) -> list[str]:
+    """The ids of all members that a canvas's result leads back to."""
+    if isinstance(result, GroupResult):
+        own = [found for one in result.results for found in ids_of(one)]
+    else:
+        own = [result.id]
+    return own + (ids_of(result.parent) if result.parent is not None else [])
+
+
+def assert_each_settled_once(storm: Storm, effects: Effects, results: list[Any]) -> None:
+    """Every member ran to its end, and again only where a kill came before its settlement."""
+    members = {member for result in results for member in ids_of(result)}
+    finished = {run.task_id for run in effects.finished()}
+    assert members - finished == set(), "lost"
+    assert effects.overlaps() == []
+    assert storm.unexplained() == []
+
+
+class TestStorm:
+    """Worker groups are killed at random moments and started again under the same name."""
+
+    def test_canvases_of_every_shape(
+        self,
+        task: Task,
+        brew: Callable[[int], Storm],
+        effects: Effects,
+        redis_server: RedisServer,
+        scale: Scale,
+    ) -> None:
+        step, gather = task("step"), task("gather")
+        storm = brew(41)
+        results: list[Any] = []
+        expected: list[Any] = []
+
+        def publish(canvas: Any, value: Any) -> None:
+            results.append(canvas.apply_async())
+            expected.append(value)
+
+        for _ in range(scale.of(full=10, small=1)):
+            publish(chain(step.s(0, 1), *[step.s(n) for n in range(2, 7)]), 21)
+            publish(group(step.s(n, n) for n in range(10)), [2 * n for n in range(10)])
+            publish(chord((step.s(n, 1) for n in range(10)), gather.s()), 55)
+            # A group in a chain is a chord, and so is what follows it.
+            publish(chain(step.s(1, 1), group(step.s(n) for n in range(4)), gather.s()), 14)
+            publish(task("host").s([1, 2, 3, 4]), 10)
+            began = len(storm.kills)
+            storm.rage(
+                lambda r=results, b=began: (
+                    len(storm.kills) - b >= 3 and all(result.ready() for result in r)
+                ),
+                (0.2, 1.2),
+                240,
+            )
+        for result, value in zip(results, expected, strict=True):
+            assert result.get(timeout=20) == value
+        wait_until_settled(redis_server, 30)
+        assert_each_settled_once(storm, effects, results)
+        print(
+            f"{len(results)} canvases, {len(storm.kills)} kills: {len(effects.runs())} runs, "
+            f"{len(effects.finished())} finished, of "
+            f"{len({run.task_id for run in effects.runs()})} tasks"
+        )
+
+    def test_chords_whose_body_runs_once(
+        self,
+        task: Task,
+        brew: Callable[[int], Storm],
+        effects: Effects,
+        redis_server: RedisServer,
+        scale: Scale,
+    ) -> None:
+        storm = brew(42)
+        width, seconds = scale.of(full=100, small=20), scale.of(full=0.1, small=0.3)
+        took = []
+        results = []
+        for _ in range(scale.of(full=10, small=1)):
+            header = [task("step").s(n, 0, seconds) for n in range(width)]
+            published_at = effects.now()
+            result = chord(header, task("gather").s()).apply_async()
+            results.append(result)
+            storm.rage(result.ready, (1.0, 1.0), 400)
+            assert result.get(timeout=20) == sum(range(width))
+            took.append(effects.now() - published_at)
+        wait_until_settled(redis_server, 30)
+        assert_each_settled_once(storm, effects, results)
+        # More often only where a kill came between a body's end and its settlement.
+        bodies = [len(effects.finished(result.id)) for result in results]
+        print(
+            f"chords of {width} with a kill each second ({len(storm.kills)} kills): done in "
+            f"{min(took):.1f} s to {max(took):.1f} s; bodies finished {bodies} times"
+        )
+
+    def test_a_wide_chord(
+        self,
+        task: Task,
+        brew: Callable[[int], Storm],
+        effects: Effects,
+        redis_server: RedisServer,
+        scale: Scale,
+    ) -> None:
+        storm = brew(43)
+        width = scale.of(full=1000, small=60)
+        result = chord(
+            [task("step").s(n, 0, 0.1) for n in range(width)], task("gather").s()
+        ).apply_async()
+        storm.rage(result.ready, (0.5, 3.0), 300)
+        assert result.get(timeout=20) == sum(range(width))
+        wait_until_settled(redis_server, 30)
+        assert_each_settled_once(storm, effects, [result])
+        print(f"a chord of {width}: {len(storm.kills)} kills, {len(effects.runs())} runs")
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "child before it is counted",
+        "worker before it is counted",
+        "child before the body is sent",
+        "worker before the body is sent",
+        "worker after the body is sent",
+    ],
+)
+def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer, trap: str
+) -> None:
+    """Whether its chord knows of it is another matter."""
+    for name in NAMES:
+        start(name, concurrency=1, TRAP=trap)
+    header = [task("step").s(n, 0) for n in range(3)]
+    result = chord(header, task("gather").s(0.0)).apply_async()
+    assert result.get(timeout=60) == 3
+    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
+    wait_until_settled(redis_server, 20)
+    assert len(effects.finished(result.id)) == 1
+    # Its result is there: there is no reason to do the work again.
+    assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
+
+
+def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    """The next is sent again; while it lives, that is one task all the same."""
+    trap = "worker after the next is sent"
+    for name in NAMES:
+        start(name, TRAP=trap)
+    result = chain(task("step").s(1, 1), task("slow_note").s()).apply_async()
+    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
+    wait_for(lambda: len(effects.finished(result.parent.id)) == 2, 20, "the first again")
+    result.get(timeout=20)
+    wait_until_settled(redis_server, 20)
+    # It may have been in the killed worker as well.
+    assert len(effects.finished(result.id)) == 1
+    assert effects.overlaps() == []
+
+
+def test_what_is_linked_runs_after_a_loss(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start("one")
+    done = task("follow").apply_async((["kill", "finish"],), link=task("note").s())
+    assert done.get(timeout=20) == "run 2"
+    failed = task("follow").apply_async((["kill", "fail"],), link_error=task("on_error").s())
+    with pytest.raises(Exception, match="in run 2"):
+        failed.get(timeout=20)
+    wait_for(lambda: effects.client.llen("errbacks"), 10, "the errback")
+    wait_for(lambda: effects.client.llen("notes"), 10, "the callback")
+    assert effects.client.lrange("notes", 0, -1) == [b"run 2"]
+    assert effects.client.lrange("errbacks", 0, -1) == [failed.id.encode()]
+
+
+def test_a_member_that_adds_to_its_chord_runs_after_a_loss(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start("one")
+    result = chord([task("grow").s(1), task("step").s(2, 0)], task("gather").s()).apply_async()
+    assert result.get(timeout=30) == 4
+    wait_until_settled(redis_server, 15)
+    assert len(effects.finished(result.id)) == 1
+
+
+def test_stamps_survive_a_loss_and_reach_what_follows(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start("one")
+    canvas = chord([task("stamped_step").s(1), task("stamped_step").s(2)], task("gather").s())
+    canvas.stamp(StampedBy())
+    result = canvas.apply_async()
+    assert result.get(timeout=30) == 3
+    wait_until_settled(redis_server, 15)
+    assert len(effects.runs()) == 5
+    stamped = {line.decode() for line in effects.client.smembers("stamped")}
+    assert stamped == {f"{member} by a test" for member in ids_of(result)}

@@ -1,0 +1,152 @@
+"""What a publisher is told, and what becomes of its task, while broker or ledger are away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from celery_reliable import PublishUnknown
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD, wait_until_settled
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+# The least that the other settings allow.
+TIMES = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+# A publisher that gives up soon, so that its caller learns of it soon.
+HASTY = {
+    "broker_transport_options": {"socket_timeout": 2, "socket_connect_timeout": 1},
+    "broker_connection_timeout": 1,
+    "task_publish_retry": False,
+}
+
+Start = Callable[..., Worker]
+Make = Callable[[bool], Project]
+
+
+@pytest.fixture
+def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """A Redis for the ledger alone; `redis_server` is the broker."""
+    return start_redis()
+
+
+@pytest.fixture
+def make(project: Project, ledger: RedisServer, start_redis: Callable[..., RedisServer]) -> Make:
+    """Make the project, its broker, ledger and results apart from each other; with an outbox or
+    not.
+    """
+    results = start_redis()
+
+    def one(outbox: bool) -> Project:
+        return project.with_settings(
+            result_url=results.url(),
+            reliable={**TIMES, "REDIS_URL": ledger.url(), "OUTBOX": outbox},
+            celery=HASTY,
+        )
+
+    return one
+
+
+def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
+    make: Make,
+    ledger: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(True)
+    worker = start_worker("one", project=apart, options=QUICK)
+    redis_server.stop()
+    began_at = effects.now()
+    results = [apart.send("work", 0.01) for _ in range(2)]
+    took = effects.now() - began_at
+    with ledger.client() as client:
+        assert all(client.exists(RECORD + result.id) for result in results)
+    redis_server.start()
+    back_at = effects.now()
+    for result in results:
+        assert result.get(timeout=40) == "worked"
+    waited = effects.now() - back_at
+    wait_until_settled(ledger, 15)
+    # Nothing comes late: no second message is anywhere.
+    later = apart.send("work", 0.01)
+    assert later.get(timeout=20) == "worked"
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+    assert [len(effects.runs(result.id)) for result in results] == [1, 1]
+    assert worker.is_running
+    print(f"outbox: 2 published in {took:.1f} s, done {waited:.1f} s after the broker came back")
+
+
+def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
+    make: Make,
+    ledger: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(False)
+    redis_server.stop()
+    with pytest.raises(OperationalError):
+        apart.send("work", 0.01, task_id="not-sent")
+    with ledger.client() as client:
+        assert not client.keys(RECORD + "*")
+        assert client.zcard("{reliable:0}:due") == 0
+    redis_server.start()
+    start_worker("one", project=apart, options=QUICK)
+    later = apart.send("work", 0.01)
+    assert later.get(timeout=20) == "worked"
+    wait_until_settled(ledger, 15)
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+    assert {run.task_id for run in effects.runs()} == {later.id}
+
+
+def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
+    make: Make,
+    ledger: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(False)
+    records = ledger.client()
+    redis_server.freeze()
+    with ThreadPoolExecutor(1) as publisher:
+        sent = publisher.submit(apart.send, "work", 0.01, task_id="unknown")
+        wait_for(lambda: records.exists(RECORD + "unknown"), 10, "it is recorded")
+        # The broker does not answer yet.
+        records.close()
+        ledger.kill()
+        with pytest.raises(PublishUnknown, match="may run or not") as caught:
+            sent.result(60)
+    assert caught.value.task_id == "unknown"
+    redis_server.thaw()
+    ledger.start()
+    # The record was not withdrawn, so the task is still one that may not be lost.
+    start_worker("one", project=apart, options=QUICK)
+    wait_for(lambda: effects.finished("unknown"), 40, "it runs")
+    wait_until_settled(ledger, 15)
+    assert len(effects.runs("unknown")) == 1
+
+
+def test_while_the_ledger_is_away_nothing_is_sent(
+    make: Make, ledger: RedisServer, effects: Effects, redis_server: RedisServer
+) -> None:
+    projects = [make(True), make(False)]
+    ledger.stop()
+    began_at = effects.now()
+    # An outbox is in the ledger: it does not help here.  Each waits for it for a while.
+    with ThreadPoolExecutor(2) as publishers:
+        for sent in [publishers.submit(one.send, "work", 0.01) for one in projects]:
+            with pytest.raises(PublishUnknown, match="could not be recorded"):
+                sent.result(60)
+    print(f"ledger away: the caller was told after {effects.now() - began_at:.1f} s")
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
