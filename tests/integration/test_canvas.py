@@ -63,7 +63,7 @@ def brew(start: Start, effects: Effects) -> Callable[[int], Storm]:
     return lambda seed: Storm(lambda name: start(name, wait=False), NAMES, effects, seed)
 
 
-class StampedBy(StampingVisitor):  # type: ignore[misc]
+class StampedBy(StampingVisitor):
     """Stamps every member with who sent it."""
 
     def on_signature(self, sig: Signature, **headers: Any) -> dict[str, Any]:

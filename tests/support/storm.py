@@ -18,7 +18,10 @@ FOREVER_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Kill:
-    """One SIGKILL to a worker's whole group; seconds of the effects server's clock."""
+    """One SIGKILL to a worker's whole group, and when all of it was gone.
+
+    Seconds of the effects server's clock.
+    """
 
     worker: str
     at: float
@@ -46,8 +49,9 @@ class Storm:
         """Kill the group of a worker of those that are up, if any is, and start its successor."""
         up = [name for name, worker in self.workers.items() if worker.is_ready]
         name = self._dice.choice(up or list(self.workers))
-        kill = Kill(name, self._effects.now())
         self.workers[name].kill_group()
+        # Afterwards: until the signal, which is not sent at once, its runs went on.
+        kill = Kill(name, self._effects.now())
         self.workers[name] = self._start(name)
         self.kills.append(kill)
         return kill
