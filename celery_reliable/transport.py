@@ -181,7 +181,7 @@ class Channel(kombu_redis.Channel):
         limit = self._may_take() - (popped is not None)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
-        taken = self.qos.room.take(queues, lists, 0 if self._is_closing else max(limit, 0), popped)
+        taken = self.qos.room.take(queues, lists, max(limit, 0), popped)
         self._is_backlog = taken.is_more
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
@@ -190,7 +190,8 @@ class Channel(kombu_redis.Channel):
 
     def _may_take(self) -> int:
         """Return how many messages the worker may be delivered and can begin now."""
-        if not self.qos.can_consume():
+        # While it closes, its worker has no pool any more.
+        if self._is_closing or not self.qos.can_consume():
             return 0
         if "can_consume" in vars(self.qos):
             # `worker_disable_prefetch`: Celery wants to be asked before each.
