@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
+from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.load import Load
 from tests.support.processes import Worker
@@ -29,6 +31,13 @@ Brew = Callable[[int], Storm]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         metafunc.parametrize("seed", SEEDS if metafunc.config.getoption("full") else SEEDS[:1])
+
+
+@pytest.fixture
+def project_settings(project_settings: Settings, scale: Scale) -> Settings:
+    """The defaults; at small scale what a killed worker had popped is missed sooner."""
+    times = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    return replace(project_settings, reliable=scale.of(full={}, small=times))
 
 
 @pytest.fixture
