@@ -140,9 +140,11 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
         runs_again(effects, result.id)
     client = redis_server.client()
     client.execute_command("ACL", "SETUSER", "default", "-hdel")
-    one.signal_main(signal.SIGTERM)
     effects.open_gate("a")
     results[0].get(timeout=10)
+    # While it works on: what ends during the stop is acknowledged at its very end.
+    wait_for(lambda: client.execute_command("ACL", "LOG"), 10, "an acknowledgement is refused")
+    one.signal_main(signal.SIGTERM)
     client.execute_command("ACL", "SETUSER", "default", "+hdel")
     effects.open_gate("b")
     assert one.wait_until_ended() == 0
