@@ -15,6 +15,7 @@ from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
+from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.rooms import Delivery, Room, opened_room, room_of
 
 __all__ = ["Channel", "QoS", "SentinelTransport", "Transport", "transport_for"]
@@ -30,7 +31,7 @@ def transport_for(scheme: str) -> str | None:
     """Return our transport's import path for a broker URL's scheme; None when there is none."""
     if scheme == "sentinel":
         return "celery_reliable.transport:SentinelTransport"
-    if scheme in ("redis", "rediss", "redis+socket", "rediss+socket", "unix"):
+    if scheme in REDIS_SCHEMES:
         return "celery_reliable.transport:Transport"
     return None
 

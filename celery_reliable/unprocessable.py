@@ -21,7 +21,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Reason
 from celery_reliable.request import as_sent
 
-__all__ = ["Unprocessable", "nameless_id"]
+__all__ = ["Unprocessable"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 1.0
 
 
-def nameless_id() -> str:
+def _nameless_id() -> str:
     """Return an id for a message that tells none."""
     return f"unreadable-{os.urandom(8).hex()}"
 
@@ -98,7 +98,7 @@ class Unprocessable:
     def _bury(self, message: Any, error: Exception, drop: Callable[[], None]) -> None:
         """Put a message among the dead letters, then let Celery *drop* it."""
         told = _told(message)
-        task_id, name = str(told.get("id") or nameless_id()), str(told.get("task") or "")
+        task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
         try:
             self._reliable.ledger.bury_message(
                 task_id,
