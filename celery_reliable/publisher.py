@@ -104,9 +104,12 @@ class _RecordingProducer:
         self._ref = task_ref(task, str(headers["id"]))
         self._headers = headers
         attempt = running.get()
-        self._attempt = (
-            attempt if attempt is not None and attempt.claim.task_id == self._ref.id else None
+        is_own = (
+            attempt is not None
+            and attempt.claim.task_id == self._ref.id
+            and not attempt.is_settled
         )
+        self._attempt = attempt if is_own else None
         self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
 
     def __getattr__(self, name: str) -> Any:

@@ -16,10 +16,13 @@ from celery_reliable.model import (
     Reason,
     Reply,
     State,
+    StoredResult,
     TaskRef,
 )
 
 __all__ = ["Ledger"]
+
+_NO_RESULT = StoredResult("", "", "", 0, 0)
 
 
 class Ledger(Reads):
@@ -155,12 +158,35 @@ class Ledger(Reads):
             patience_seconds,
         )
 
-    def settle(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
-        """Report that the attempt has an outcome which Celery has stored."""
+    def settle(
+        self,
+        claim: Claim,
+        result: StoredResult | None = None,
+        *,
+        patience_seconds: float | None = None,
+    ) -> Answer:
+        """Report that the attempt has an outcome: which Celery has stored, or *result*, which is
+        stored in the same step.
+        """
+        result = result or _NO_RESULT
         return self._caller.call(
             "settle",
-            [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, claim.token],
+            [
+                self.keys.record(claim.task_id),
+                self.keys.due,
+                self.keys.claims(claim.worker),
+                result.key,
+            ],
+            [
+                claim.task_id,
+                claim.attempt,
+                claim.token,
+                result.value,
+                result.final,
+                result.expires_seconds,
+                "" if result.db == self.connector.db else result.db,
+                self.connector.db,
+            ],
             patience_seconds,
         )
 
