@@ -20,6 +20,9 @@ __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
 
+#: What the setting broker_transport may be where messages are sent to lists of a Redis.
+_PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
+
 #: Where an app keeps what it has of ours, so that the two go together.
 _ATTRIBUTE = "_celery_reliable"
 _made: WeakSet[Reliable] = WeakSet()
@@ -110,6 +113,27 @@ class Reliable:
     def is_redis_broker(self) -> bool:
         """Whether the broker is one that our transport can serve."""
         return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
+
+    @property
+    def is_on_broker(self) -> bool:
+        """Whether the ledger is in the very database that messages are sent to, so that a message
+        and its record can be written in one step.  Raises ConfigurationError.
+        """
+        conf = self.app.conf
+        url = conf.broker_write_url
+        if (
+            not isinstance(url, str)
+            or ";" in url
+            or (conf.broker_transport or "redis") not in _PLAIN
+        ):
+            return False
+        if url.split("://", 1)[0] not in REDIS_SCHEMES:
+            return False
+        there = connect(
+            url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl
+        )
+        ledger = self.connector()
+        return ledger.server is not None and (there.server, there.db) == (ledger.server, ledger.db)
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing

@@ -109,7 +109,10 @@ class PatientBackend:
         if server is None or server != reliable_of(self._task.app).ledger.connector.server:
             return None
         meta = backend._get_result_meta(
-            result=backend.encode_result(result, state), state=state, traceback=None, request=request
+            result=backend.encode_result(result, state),
+            state=state,
+            traceback=None,
+            request=request,
         )
         value = backend.encode({**meta, "task_id": task_id})
         if len(value) > backend._MAX_STR_VALUE_SIZE:

@@ -104,7 +104,6 @@ def connect(
     if options.get("credential_provider") is not None:
         auth = {"credential_provider": options["credential_provider"]}
     if first.is_socket:
-
         there: dict[str, Any] = {"path": first.path, "db": first.db or 0, **auth}
 
         def make_unix(**extra: Any) -> redis.ConnectionPool:

@@ -68,10 +68,11 @@ class Ledger(Reads):
         due_in_ms: int,
         message: str,
         claim: Claim | None = None,
+        queue: str = "",
         patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
-        publishes its own id.
+        publishes its own id, *queue* the list on this server to send it to in the same step.
         """
         return self._caller.call(
             "record",
@@ -81,6 +82,7 @@ class Ledger(Reads):
                 self.keys.meta,
                 self.keys.claims(claim.worker if claim else ""),
                 self.keys.dead,
+                queue,
             ],
             [
                 task.id,
