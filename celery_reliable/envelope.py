@@ -80,9 +80,13 @@ class Envelope:
             "exchange": self.exchange,
             "routing_key": self.routing_key,
         }
-        properties["body_encoding"] = "base64"
+        try:
+            body = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            body = base64.b64encode(self.body).decode("ascii")
+            properties["body_encoding"] = "base64"
         fields = {
-            "body": base64.b64encode(self.body).decode("ascii"),
+            "body": body,
             "content-type": self.content_type,
             "content-encoding": self.content_encoding,
             "headers": dict(self.headers),
