@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -114,10 +115,10 @@ class Reliable:
         """Whether the broker is one that our transport can serve."""
         return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
 
-    @property
-    def is_on_broker(self) -> bool:
-        """Whether the ledger is in the very database that messages are sent to, so that a message
-        and its record can be written in one step.  Raises ConfigurationError.
+    @cached_property
+    def queues_at(self) -> str:
+        """Where messages are sent to, if the ledger is in that very database, so that a message and
+        its record can be written in one step; else empty.  Raises ConfigurationError.
         """
         conf = self.app.conf
         url = conf.broker_write_url
@@ -126,14 +127,16 @@ class Reliable:
             or ";" in url
             or (conf.broker_transport or "redis") not in _PLAIN
         ):
-            return False
+            return ""
         if url.split("://", 1)[0] not in REDIS_SCHEMES:
-            return False
+            return ""
         there = connect(
             url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl
         )
         ledger = self.connector()
-        return ledger.server is not None and (there.server, there.db) == (ledger.server, ledger.db)
+        if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
+            return ""
+        return there.shown
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing

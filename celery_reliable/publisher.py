@@ -30,6 +30,8 @@ __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "res
 
 logger = logging.getLogger(__name__)
 
+#: The transport option that tells where a producer of ours sends to.
+_PLACE = "reliable_queues_at"
 #: Once more at once, for a connection that went stale in the pool; who resends tries again later.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 #: A sender outside of workers asks again only so long before it tells its caller.
@@ -57,8 +59,12 @@ class RecordingAMQP(AMQP):
     @property
     def producer_pool(self) -> Any:
         """The producers of the app."""
-        if self._producer_pool is None and _sends_with_record(self.app):
-            pool = pools.producers[self.app.connection_for_write(transport=SENDING_TRANSPORT)]
+        place = _queues_of(self.app) if self._producer_pool is None else ""
+        if place:
+            connection = self.app.connection_for_write(
+                transport=SENDING_TRANSPORT, transport_options={_PLACE: place}
+            )
+            pool = pools.producers[connection]
             pool.limit = self.app.pool.limit
             self._producer_pool = pool
         return super().producer_pool
@@ -69,12 +75,12 @@ class RecordingAMQP(AMQP):
         return _recording(self.app, super()._create_task_sender())
 
 
-def _sends_with_record(app: Celery) -> bool:
+def _queues_of(app: Celery) -> str:
     try:
-        return reliable_of(app).is_on_broker
+        return reliable_of(app).queues_at
     except ReliableError:
         # Wrong settings are told of by who publishes a task of ours; this may be anybody.
-        return False
+        return ""
 
 
 def install_everywhere() -> None:
@@ -178,8 +184,9 @@ class _RecordingProducer:
         exchange = options.get("exchange")
         if getattr(exchange, "name", exchange):
             return False
-        connection = self._producer.connection
-        return getattr(connection, "transport_cls", None) == SENDING_TRANSPORT
+        given = getattr(self._producer.connection, "transport_options", None) or {}
+        # Not of another app's producer, which somebody may pass.
+        return bool(given.get(_PLACE)) and given[_PLACE] == self._reliable.queues_at
 
     def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
         """Let kombu make the message, and record it with the sending."""

@@ -11,7 +11,6 @@ import pytest
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -46,7 +45,6 @@ def test_steps_are_one_where_they_can_be(
     project: Project,
     proxy: RedisProxy,
     start_worker: Callable[..., Worker],
-    effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     url = proxy.url()
@@ -64,10 +62,12 @@ def test_steps_are_one_where_they_can_be(
     start_worker("one", project=chosen, options=QUICK, concurrency=1)
     for result in results:
         assert result.get(timeout=20) == "worked"
-    running = watched(proxy)
-    results = [chosen.send("work", 0) for _ in range(TASKS)]
     keys = redis_server.client(3 if apart == "queue" else 0)
-    wait_for(lambda: not keys.keys("*task:*"), 20, "settled")
+    wait_for(lambda: not keys.keys("*task:*"), 20, "the first are settled")
+    running = watched(proxy)
+    for _ in range(TASKS):
+        chosen.send("work", 0)
+    wait_for(lambda: not keys.keys("*task:*"), 20, "the others are settled")
     found = counts(running)
     # These were asked for by who published, just now.
     for name in published:
