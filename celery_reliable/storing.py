@@ -92,6 +92,8 @@ class PatientBackend:
             and not attempt.is_replaced
             and attempt.claim.task_id == task_id
             and request is not None
+            # Its lock has to go first.
+            and self._task.object_id is None
             # It is told of the result afterwards, and must not wait for ever.
             and not request.chord
             and not request.ignore_result

@@ -380,6 +380,13 @@ class Ledger(Reads):
             [due.task_id, due.due_ms, due_in_ms, worker],
         )
 
+    def has_ended(self, task_id: str, generation: str) -> bool:
+        """Whether the task of a message of *generation* is proved to have ended."""
+        answer = self._caller.call(
+            "ended", [self.keys.record(task_id), self.keys.meta], [generation]
+        )
+        return answer.reply is Reply.ENDED
+
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> Answer:
         """Look again later; *is_unsent*: the resend that gave this time was not sent."""
         return self._caller.call(
