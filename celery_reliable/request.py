@@ -110,10 +110,10 @@ class ReliableRequest(Request):
         try:
             super().on_failure(exc_info, send_failed_event, return_ok)
         except MemoryError:
-            # How Celery ends a worker.
+            # How Celery ends a worker; one of threads lives on.
+            self.acknowledge()
             raise
         except Exception as error:
-            # Backends raise what their drivers raise.
             logger.error("failure_not_stored name=%s id=%s error=%r", self.name, self.id, error)
             return False
         return True
