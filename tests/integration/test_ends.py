@@ -82,10 +82,12 @@ ENDS = {
     "retry with an error": Case(End("failed", "FAILURE", 2)),
     "autoretry": Case(End("failed", "FAILURE", 3), "autoretried"),
     "sleep": Case(End("time_limit", "FAILURE"), options={"time_limit": 1}, needs_process=True),
+    "sleep too long": Case(
+        End("failed", "FAILURE"), options={"soft_time_limit": 1}, needs_process=True
+    ),
     "catch the soft limit": Case(
         End(GONE, "SUCCESS"), options={"soft_time_limit": 1}, needs_process=True
     ),
-    "slow hook": Case(End(GONE, "SUCCESS"), options={"soft_time_limit": 1}, needs_process=True),
     "sys.exit": Case(End("lost", "FAILURE", 2, 2)),
     "sys.exit with a text": Case(End("lost", "FAILURE", 2, 2)),
     "KeyboardInterrupt": Case(End("lost", "FAILURE", 2, 2)),
@@ -163,16 +165,20 @@ def test_each_end_is_the_right_one_and_the_last(
     assert_none_comes_back(ending, start, worker, redis_server, ends)
 
 
-def test_a_task_without_memory_fails_though_it_ends_its_worker(
-    ending: Project, start: Start, redis_server: RedisServer
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_task_without_memory_fails_though_it_may_end_its_worker(
+    ending: Project, start: Start, redis_server: RedisServer, pool: str
 ) -> None:
-    worker = start()
+    worker = start(pool=pool)
     result = ending.send("ending", "memory")
     ends = {result.id: End("failed", "FAILURE")}
     wait_for_ends(ending, ends)
 
-    worker.wait_until_ended()
+    if pool == "prefork":
+        worker.wait_until_ended()
 
+    # Nor does it keep a place in a worker that lives on.
+    wait_until_only_ends_are_left(redis_server, 1)
     assert_none_comes_back(ending, start, worker, redis_server, ends)
 
 
@@ -267,11 +273,18 @@ def test_what_has_expired_never_runs_wherever_it_waited(
     assert_none_comes_back(ending, start, worker, redis_server, ends)
 
 
-@pytest.mark.parametrize("how", ["is retried far away", "is lost"])
+@pytest.mark.parametrize(
+    ("pool", "how"),
+    [
+        ("prefork", "is retried far away"),
+        ("threads", "is retried far away"),
+        ("prefork", "is lost"),
+    ],
+)
 def test_what_is_revoked_while_it_runs_does_not_run_again(
-    ending: Project, start: Start, redis_server: RedisServer, how: str
+    ending: Project, start: Start, redis_server: RedisServer, pool: str, how: str
 ) -> None:
-    worker = start(concurrency=1, options=(*QUICK, "--prefetch-multiplier", "1"))
+    worker = start(concurrency=1, pool=pool, options=(*QUICK, "--prefetch-multiplier", "1"))
     result = ending.send("follow", ["retry:gate", "finish"], 600)
     run = run_begins(ending, result)
     # What is lost goes behind this one.
@@ -353,4 +366,25 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     letter = DeadLetters(apart.app).get(rejected.id)
     assert letter.reason is Reason.REJECTED
     ends |= {rejected.id: End("rejected", rejected.state), stopped.id: End(GONE, stopped.state)}
+    assert_none_comes_back(apart, start, worker, redis_server, ends)
+
+
+def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
+    apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
+) -> None:
+    worker = start(project=apart)
+    result = apart.send("locked_gate", "object", "gate", soft_time_limit=4)
+    began_at = run_begins(apart, result).started_at
+    results.stop()
+    apart.effects.open_gate("gate")
+    wait_for(lambda: apart.effects.finished(result.id), 10, "the end of its body")
+    assert apart.effects.now() - began_at < 4
+
+    # It comes while the outcome waits for the result backend.
+    wait_for(lambda: apart.effects.now() - began_at > 5, 10, "the limit")
+    results.start()
+
+    ends = {result.id: End(GONE, "SUCCESS")}
+    wait_for_ends(apart, ends)
+    wait_until_only_ends_are_left(redis_server, 0)
     assert_none_comes_back(apart, start, worker, redis_server, ends)

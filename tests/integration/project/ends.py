@@ -27,16 +27,6 @@ class Unpicklable(Exception):
         super().__init__(first + second)
 
 
-class Slow(ReliableTask):
-    """Takes its time in the hooks of the task that is told to."""
-
-    abstract = True
-
-    def on_success(self, retval: Any, *_: Any) -> None:
-        if retval == "slow hook":
-            time.sleep(2)
-
-
 def _ignore_with_a_state(task: Any) -> None:
     task.update_state(state="DONE_BY_HAND")
     raise Ignore()
@@ -74,8 +64,8 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "retry": lambda task: task.retry(countdown=0, max_retries=2),
     "retry with an error": lambda task: task.retry(countdown=0, max_retries=1, exc=Broken("told")),
     "sleep": lambda task: time.sleep(LONG_SECONDS),
+    "sleep too long": lambda task: time.sleep(LONG_SECONDS),
     "catch the soft limit": _catch_the_soft_limit,
-    "slow hook": lambda task: "slow hook",
     "sys.exit": lambda task: sys.exit(0),
     "sys.exit with a text": lambda task: sys.exit("out of here"),
     "KeyboardInterrupt": _raise(KeyboardInterrupt()),
@@ -100,7 +90,7 @@ def add_tasks(to: Any) -> None:
             body, bind=True, shared=False, name=f"project.{body.__name__}", **options
         )
 
-    @task(base=Slow, object_id="how", max_losses=1)
+    @task(object_id="how", max_losses=1)
     def ending(self: Any, how: str) -> Any:
         """End so, with an object to itself; the second loss is the last."""
         with to.effects.run(self, how):
