@@ -279,11 +279,12 @@ class Ledger(Reads):
         *,
         exception: str,
         traceback: str,
+        is_owed: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """End an attempt as a dead letter."""
+        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
         return self._bury(
-            claim.task_id, claim, reason, exception, traceback, "", "", patience_seconds
+            claim.task_id, claim, reason, exception, traceback, "", "", is_owed, patience_seconds
         )
 
     def bury_message(
@@ -299,7 +300,7 @@ class Ledger(Reads):
     ) -> Answer:
         """Dead-letter a message that no attempt was made of."""
         return self._bury(
-            task_id, None, reason, exception, traceback, message, name, patience_seconds
+            task_id, None, reason, exception, traceback, message, name, False, patience_seconds
         )
 
     def _bury(
@@ -311,6 +312,7 @@ class Ledger(Reads):
         traceback: str,
         message: str,
         name: str,
+        is_owed: bool,
         patience_seconds: float | None,
     ) -> Answer:
         worker = claim.worker if claim else ""
@@ -326,6 +328,7 @@ class Ledger(Reads):
                 message,
                 name,
                 claim.token if claim else "",
+                "1" if is_owed else "",
             ],
             patience_seconds,
         )
