@@ -21,6 +21,8 @@ __all__ = ["FULL", "SHORT", "Scale", "count_bytes", "count_scripted", "time_task
 #: What is timed has bodies of this size.
 BODY_BYTES = 100
 _PARKED_SECONDS = 3600.0
+#: As many are queued and parked while the bytes of one are counted.
+_WAITING = 300
 #: What is not gone by then counts as left.
 _SETTLE_SECONDS = 5.0
 
@@ -35,20 +37,23 @@ class Scale:
     idle_tasks: int
     #: How long half the drain rate is published.
     load_seconds: float
-    #: Of these sizes, tasks are kept while what they need is counted.
+    #: The sizes with which bytes are counted.
     bodies: tuple[int, ...]
-    kept_tasks: int
+    #: How many run at once while they are.
+    running_tasks: int
 
 
 #: Whether all of it works, in a minute and a half.
-SHORT = Scale(rounds=1, tasks=300, idle_tasks=20, load_seconds=0.5, bodies=(1_000,), kept_tasks=16)
+SHORT = Scale(
+    rounds=1, tasks=300, idle_tasks=20, load_seconds=0.5, bodies=(1_000,), running_tasks=16
+)
 FULL = Scale(
     rounds=5,
     tasks=5_000,
     idle_tasks=300,
     load_seconds=5.0,
     bodies=(100, 1_000, 10_000),
-    kept_tasks=64,
+    running_tasks=64,
 )
 
 
@@ -154,46 +159,55 @@ def count_bytes(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float
     """
     rig.reset()
     figures: dict[str, float] = {}
-    kept = scale.kept_tasks
+    count = scale.running_tasks
     with rig.producer(contender) as producer:
-        with rig.worker(contender, pool="threads", concurrency=kept):
+        with rig.worker(contender, pool="threads", concurrency=count):
             # The first makes what is there once, such as a queue's binding.
-            _run_and_end(rig, producer, kept, scale.bodies[0])
+            _run_and_end(rig, producer, count, scale.bodies[0])
             for size in scale.bodies:
-                figures.update(_run_and_end(rig, producer, kept, size))
-        for size in scale.bodies:
-            for state, countdown in (("queued", None), ("parked", _PARKED_SECONDS)):
-                before = rig.held_bytes(BROKER_DB, LOCK_DB)
-                producer.ask("publish", count=kept, size=size, countdown_seconds=countdown)
-                grown = rig.held_bytes(BROKER_DB, LOCK_DB) - before
-                figures[f"{state}_{size}_bytes"] = grown / kept
+                figures.update(_run_and_end(rig, producer, count, size))
+        for state, countdown in (("queued", None), ("parked", _PARKED_SECONDS)):
+            figures.update(_wait_in_redis(rig, producer, scale, state, countdown))
     return figures
 
 
-def _run_and_end(rig: Rig, producer: Producer, kept: int, size: int) -> dict[str, float]:
+def _wait_in_redis(
+    rig: Rig, producer: Producer, scale: Scale, state: str, countdown_seconds: float | None
+) -> dict[str, float]:
+    figures = {}
+    # The first only makes indexes long: Redis keeps those of few tasks in another, smaller form.
+    for size in (scale.bodies[0], *scale.bodies):
+        before = rig.held_bytes(BROKER_DB, LOCK_DB)
+        producer.ask("publish", count=_WAITING, size=size, countdown_seconds=countdown_seconds)
+        grown = rig.held_bytes(BROKER_DB, LOCK_DB) - before
+        figures[f"{state}_{size}_bytes"] = grown / _WAITING
+    return figures
+
+
+def _run_and_end(rig: Rig, producer: Producer, count: int, size: int) -> dict[str, float]:
     before, results_before = rig.held_bytes(BROKER_DB, LOCK_DB), rig.held_bytes(RESULT_DB)
     ended = rig.results()
-    producer.ask("publish", task="hold", count=kept, size=size)
-    wait_for(lambda: len(rig.held_tasks()) == kept, WORK_SECONDS, f"{kept} tasks to run at once")
+    producer.ask("publish", task="hold", count=count, size=size)
+    wait_for(lambda: len(rig.held_tasks()) == count, WORK_SECONDS, f"{count} tasks to run at once")
     running = rig.held_bytes(BROKER_DB, LOCK_DB) - before
     for path in rig.held_tasks():
         path.unlink()
-    rig.wait_for_results(ended + kept)
+    rig.wait_for_results(ended + count)
     return {
-        f"running_{size}_bytes": running / kept,
-        f"settled_{size}_bytes": _left(rig, before, kept) / kept,
-        f"result_{size}_bytes": (rig.held_bytes(RESULT_DB) - results_before) / kept,
+        f"running_{size}_bytes": running / count,
+        f"settled_{size}_bytes": _left(rig, before, count) / count,
+        f"result_{size}_bytes": (rig.held_bytes(RESULT_DB) - results_before) / count,
     }
 
 
-def _left(rig: Rig, before: int, kept: int) -> int:
+def _left(rig: Rig, before: int, count: int) -> int:
     """Return what is left of tasks that have a result, once that is nothing, or stays."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
         left = rig.held_bytes(BROKER_DB, LOCK_DB) - before
         # A number that a worker counts has one digit more, some time.
-        if left < kept or time.monotonic() > deadline:
-            return left if left >= kept else 0
+        if left < count or time.monotonic() > deadline:
+            return left if left >= count else 0
 
 
 def count_scripted(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]:

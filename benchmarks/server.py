@@ -23,7 +23,8 @@ class ServerCounts:
     results: int
     cpu_seconds: float
     #: Times that the server read from a client: a command, or a pipeline that is sent as a whole,
-    #: is read at once as long as it is smaller than 16 kB.
+    #: is read at once as long as it is smaller than 16 kB.  Commands whose replies nobody waits for
+    #: (SUBSCRIBE) may be read together when the server is late.
     trips: int
     #: Executed, those inside MULTI and inside scripts among them.
     commands: int
