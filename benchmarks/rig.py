@@ -68,6 +68,7 @@ class Rig:
         self.client = server.client()
         self._results = server.client(RESULT_DB)
         self._polls = 0
+        self._worker: Worker | None = None
 
     def reset(self) -> None:
         """Empty the server, before the first process of a contender."""
@@ -110,17 +111,25 @@ class Rig:
         )
         try:
             worker.wait_until_ready()
+            self._worker = worker
             yield worker
-            if exit_code := worker.stop():
-                raise RuntimeError(
-                    f"the worker of {contender.name} ended with {exit_code}:\n{worker.log_text(40)}"
-                )
+            if worker.stop():
+                raise _ended(worker)
         finally:
+            self._worker = None
             worker.end()
 
     def wait_for_results(self, count: int) -> None:
-        """Wait until so many tasks have stored a result, since `reset`."""
-        wait_for(lambda: self.results() >= count, WORK_SECONDS, f"{count} results")
+        """Wait until so many tasks have stored a result, since `reset`.  Raises RuntimeError when
+        the worker ends instead.
+        """
+
+        def has_them() -> bool:
+            if self._worker is not None and not self._worker.is_running:
+                raise _ended(self._worker)
+            return self.results() >= count
+
+        wait_for(has_them, WORK_SECONDS, f"{count} results")
 
     def results(self) -> int:
         """How many tasks have stored a result, since `reset`."""
@@ -188,6 +197,12 @@ class Rig:
             "RESULT_URL": self.server.url(RESULT_DB),
             "LOCK_URL": self.server.url(LOCK_DB),
         }
+
+
+def _ended(worker: Worker) -> RuntimeError:
+    return RuntimeError(
+        f"the worker {worker.name} ended with {worker.exit_code}:\n{worker.log_text(40)}"
+    )
 
 
 def _cpu_seconds(pid: int) -> float:
