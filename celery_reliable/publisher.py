@@ -100,11 +100,12 @@ def install(app: Celery) -> None:
     imported.
     """
     amqp = app.amqp
-    if isinstance(amqp, RecordingAMQP) or getattr(amqp, "_reliable", False):
+    if isinstance(amqp, RecordingAMQP):
         return
-    amqp._reliable = True
-    create = amqp._create_task_sender
-    amqp._create_task_sender = lambda: _recording(app, create())
+    own = type(amqp)
+    amqp.__class__ = type(own.__name__, (RecordingAMQP, own), {})
+    # What it made already knows nothing of records.
+    amqp._producer_pool = None
     amqp.__dict__.pop("send_task_message", None)
 
 
