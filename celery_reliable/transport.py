@@ -141,9 +141,9 @@ class Channel(kombu_redis.Channel):
     """kombu's Redis channel with a room, and without a new client object for every operation.
 
     What the worker can begin at once is popped and filed in one step; while plenty waits, what it
-    may prefetch too, half of it at a time.  For the rest it waits as kombu does (BRPOP), message by
-    message, so that idle workers get their share: the one that ends the wait is filed in a second
-    step, together with what can be begun beside it.
+    may prefetch too, half of it at a time.  What else is prefetched is taken message by message, so
+    that idle workers get their share.  When nothing waits it waits as kombu does (BRPOP): the message
+    that ends the wait is filed in a second step, together with what can be begun beside it.
     """
 
     QoS = QoS
@@ -180,16 +180,16 @@ class Channel(kombu_redis.Channel):
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        if self.reliable_room and self._n_waiting:
+        # Without an event loop nobody would look again when something has ended.
+        while self._n_waiting and self.qos.room.idle_slots is not None:
             least, most = self._may_take()
-            is_plenty = self._n_waiting >= _PLENTY
-            if least > 0 or (is_plenty and 2 * most >= self.qos.prefetch_count):
-                self._take(None)
-                is_plenty = self._n_waiting >= _PLENTY
-            # What it holds is enough for now: it is asked again when some of it has ended.
-            if is_plenty or not self.qos.can_consume():
+            is_enough = self._n_waiting >= _PLENTY and 2 * most < self.qos.prefetch_count
+            if most <= 0 or (is_enough and not least):
+                # It is asked again when some of what it holds has ended.
                 return
-        super()._brpop_start(timeout)
+            self._take(None)
+        if not self.reliable_room or self.qos.can_consume():
+            super()._brpop_start(timeout)
 
     def _brpop_read(self, **options: Any) -> bool:
         if not self.reliable_room:
@@ -216,7 +216,11 @@ class Channel(kombu_redis.Channel):
         """File what was popped, pop and file more as far as the prefetch count allows, and deliver
         it all.
         """
-        least, most = (max(0, n - (popped is not None)) for n in self._may_take())
+        least, most = self._may_take()
+        if popped is None:
+            least = max(least, 1)
+        else:
+            least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
         taken = self.qos.room.take(queues, lists, least, popped, most=most, plenty=_PLENTY)
@@ -234,7 +238,8 @@ class Channel(kombu_redis.Channel):
         if "can_consume" in vars(self.qos):
             # `worker_disable_prefetch`: Celery wants to be asked before each.
             return 1, 1
-        idle: int = self.qos.room.idle_slots()
+        ask = self.qos.room.idle_slots
+        idle = 0 if ask is None else ask()
         may_hold = self.qos.can_consume_max_estimate()
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
         return min(idle, most), most

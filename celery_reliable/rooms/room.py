@@ -119,8 +119,9 @@ class Room:
         self._strangers: set[str] = set()
         #: Tells which delivery tags the worker still runs; the worker sets it.
         self.running_tags: Callable[[], set[str]] = set
-        #: Tells how many tasks the worker could begin at once; the worker sets it.
-        self.idle_slots: Callable[[], int] = int
+        #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
+        #: event loop.
+        self.idle_slots: Callable[[], int] | None = None
         #: Called before everything is given back at a shutdown; the worker sets it.
         self.before_leaving: Callable[[], None] = _nothing
         #: Keeps what is no message of kombu's for an operator; False when it cannot now.  The
