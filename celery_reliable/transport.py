@@ -141,9 +141,9 @@ class Channel(kombu_redis.Channel):
     """kombu's Redis channel with a room, and without a new client object for every operation.
 
     What the worker can begin at once is popped and filed in one step; while plenty waits, what it
-    may prefetch too, half of it at a time.  What else is prefetched is taken message by message, so
-    that idle workers get their share.  When nothing waits it waits as kombu does (BRPOP): the message
-    that ends the wait is filed in a second step, together with what can be begun beside it.
+    may prefetch too, half of it at a time.  What else it prefetches is taken message by message,
+    so that idle workers get their share.  Where nothing waits it waits as kombu does (BRPOP): the
+    message that ends the wait is filed in a second step, with what can be begun beside it.
     """
 
     QoS = QoS
