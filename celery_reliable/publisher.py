@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
@@ -17,10 +18,16 @@ from kombu.serialization import dumps as serialize
 
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown
+from celery_reliable.exceptions import (
+    LedgerRefused,
+    LedgerUnavailable,
+    PublishUnknown,
+    ReliableError,
+)
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger.caller import FOREVER, Answer
-from celery_reliable.model import Reply, State, TaskRef
+from celery_reliable.model import Claim, Reply, State, TaskRef
+from celery_reliable.objects import key_of, unique_call
 from celery_reliable.process import running
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
@@ -86,8 +93,9 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
-        task.check_publication(message.body)
-        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers)
+        # Whoever calls without the argument that names the object hears it here.
+        key = key_of(task, message.body[0], message.body[1])
+        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers, key)
         return send(recording, name, message, **options)
 
     return send_task_message
@@ -97,7 +105,12 @@ class _RecordingProducer:
     """Stands before a producer for one publication; what is not that publication passes through."""
 
     def __init__(
-        self, producer: Any, reliable: Reliable, task: Any, headers: dict[str, Any]
+        self,
+        producer: Any,
+        reliable: Reliable,
+        task: Any,
+        headers: dict[str, Any],
+        object_key: str | None,
     ) -> None:
         self._producer = producer
         self._reliable = reliable
@@ -108,6 +121,11 @@ class _RecordingProducer:
             attempt if attempt is not None and attempt.claim.task_id == self._ref.id else None
         )
         self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
+        call = unique_call.get()
+        is_unique = call is not None and call.task_id == self._ref.id and self._attempt is None
+        #: The call that is to have its object to itself, and the object.
+        self._unique = call if is_unique else None
+        self._object_key = object_key
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -120,7 +138,7 @@ class _RecordingProducer:
         wire, options = _prepared(self._producer, body, options)
         state, look_seconds = self._plan()
         answer, envelope = self._record(wire, options, state, look_seconds)
-        if not self._may_send(answer) or state is State.PARKED:
+        if not self._may_send(answer) or self._is_anothers() or state is State.PARKED:
             return None
         if self._attempt is not None:
             # Somebody else would run it beside what is left of this attempt.
@@ -130,6 +148,7 @@ class _RecordingProducer:
             return self._producer.publish(wire.body, **options)
         except Exception as exc:
             if self._is_send_given_up(exc):
+                self._free()
                 raise
             return None
 
@@ -199,22 +218,62 @@ class _RecordingProducer:
             self._attempt.is_closed = True
         return False
 
+    def _is_anothers(self) -> bool:
+        """Take the object of a unique task; True when nothing is to be sent, as another has it."""
+        if self._unique is None or self._object_key is None:
+            return False
+        try:
+            holder = self._reliable.locks.take(
+                self._object_key,
+                self._as_holder(),
+                patience_seconds=FOREVER if running.get() is not None else None,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            if self._is_withdrawn(exc):
+                raise
+            return True
+        if holder is None:
+            return False
+        if self._is_withdrawn(f"{holder} has its object"):
+            self._unique.holder = holder
+        return True
+
+    def _free(self) -> None:
+        """Free the object of what was withdrawn; unless freed, it is anybody's all the same."""
+        if self._unique is not None and self._object_key is not None:
+            with suppress(ReliableError):
+                self._reliable.locks.free(
+                    self._object_key,
+                    self._as_holder(),
+                    patience_seconds=_WITHDRAW_PATIENCE_SECONDS,
+                )
+
+    def _as_holder(self) -> Claim:
+        """What holds the object before any attempt was made."""
+        return Claim(self._ref.id, 0, "", "")
+
     def _is_send_given_up(self, exc: Exception) -> bool:
         """Decide what a send that raised means; True when the caller has to see the error."""
-        name, task_id = self._ref.name, self._ref.id
         if self._reliable.config.outbox:
-            logger.warning("send_left_to_sweeper name=%s id=%s error=%r", name, task_id, exc)
+            logger.warning(
+                "send_left_to_sweeper name=%s id=%s error=%r", self._ref.name, self._ref.id, exc
+            )
             return False
+        return self._is_withdrawn(exc)
+
+    def _is_withdrawn(self, why: object) -> bool:
+        """Take the publication back; False when somebody runs it already."""
+        name, task_id = self._ref.name, self._ref.id
         try:
             answer = self._reliable.ledger.withdraw(
                 task_id, self._epoch, patience_seconds=_WITHDRAW_PATIENCE_SECONDS
             )
         except LedgerUnavailable as unavailable:
             raise PublishUnknown(
-                f"Task {name}[{task_id}] could not be sent ({exc}), and its record could not be "
+                f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
                 f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,
-            ) from exc
+            ) from (why if isinstance(why, Exception) else unavailable)
         # Otherwise somebody claimed it meanwhile: the message had arrived after all.
         return answer.reply is Reply.WITHDRAWN or (
             answer.reply is Reply.GONE and answer.is_repeated

@@ -16,6 +16,7 @@ from celery import chain
 from tests.support.effects import RunRecorder
 
 TICK_SECONDS = 0.025
+ONCE_SECONDS = 4.0
 
 # A task that waits for a gate which no test opens must not outlive the test run.
 GATE_SECONDS = 180.0
@@ -128,6 +129,34 @@ def locked_gate(self: Any, object_id: str, name: str) -> str:
     return object_id
 
 
+def unique(
+    self: Any, object_id: str, steps: Sequence[str] = ("finish",), countdown: float = 0
+) -> str:
+    """`follow`, with the object to itself from its publication on."""
+    return follow(self, steps, countdown)
+
+
+def unique_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`unique`, but where it is published in any case, a conflict fails."""
+    return follow(self, steps)
+
+
+def once(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`unique`, and once in some seconds."""
+    return follow(self, steps)
+
+
+def once_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`follow` once in some seconds, with the object to itself while it runs; a conflict fails."""
+    return follow(self, steps)
+
+
+def call(self: Any, name: str, arguments: Sequence[Any]) -> str:
+    """Publish another task, and return the id of what was published."""
+    with self.app.effects.run(self):
+        return str(self.app.tasks[f"project.{name}"].apply_async(arguments).id)
+
+
 def add(self: Any, left: int, right: int) -> int:
     """A link of a chain, or a member of a group."""
     with self.app.effects.run(self):
@@ -162,6 +191,11 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),
     (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
     (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
+    (unique, {"object_id": "object_id", "unique": "queued"}),
+    (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
+    (once, {"object_id": "object_id", "unique": "queued", "once_for_seconds": ONCE_SECONDS}),
+    (once_fail, {"object_id": "object_id", "on_conflict": "fail", "once_for_seconds": 60}),
+    (call, {}),
     (add, {}),
     (total, {}),
     (replaced, {}),
