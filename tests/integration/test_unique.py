@@ -233,15 +233,23 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(
     assert [run.attempt for run in effects.runs()] == [1, 2]
 
 
-def test_a_retry_keeps_its_object(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+@pytest.mark.parametrize("step", ["retry", "reject"])
+def test_who_comes_again_keeps_its_object(
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    step: str,
 ) -> None:
     start_worker("one", options=QUICK)
     client = redis_server.client()
-    first = project.send("unique", "object", ["retry", "gate:gate"], 4)
-    wait_for(
-        lambda: client.hget(RECORD + first.id, "epoch").startswith(b"1-"), 10, "it was retried"
-    )
+    first = project.send("unique", "object", [step, "gate:gate"], 4)
+
+    def waits_for_its_second_turn() -> bool:
+        state, attempt = client.hmget(RECORD + first.id, "state", "attempt")
+        return (state, attempt) == (b"queued", b"1")
+
+    wait_for(waits_for_its_second_turn, 10, "it was queued again")
     assert project.send("unique", "object").id == first.id
     assert len(effects.runs()) == 1
     running(effects, first.id, 2)
@@ -252,7 +260,15 @@ def test_a_retry_keeps_its_object(
     assert len(effects.runs()) == 2
 
 
-@pytest.mark.parametrize(("step", "losses"), [("fail", 3), ("kill", 0)])
+def test_what_replaces_itself_leaves_its_object(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one", options=QUICK)
+    assert project.send("unique_replaced", "object").get(timeout=10) == 6
+    is_free(redis_server)
+
+
+@pytest.mark.parametrize(("step", "losses"), [("fail", 3), ("kill", 0), ("reject", 0)])
 def test_a_dead_letter_has_no_object(
     project: Project,
     start_worker: Start,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import chain
+from celery.exceptions import Reject
 
 from tests.support.effects import RunRecorder
 
@@ -84,8 +85,8 @@ def follow(
 ) -> str:
     """Do in run n what step n says, the last step from then on.
 
-    A step is `kill`, `retry`, `fail`, `finish`, or `gate:NAME` (wait there, then finish) or
-    `retry:NAME` (wait there, then retry).
+    A step is `kill`, `retry`, `reject` (into the queue), `fail`, `finish`, or `gate:NAME` (wait
+    there, then finish) or `retry:NAME` (wait there, then retry).
     """
     with self.app.effects.run(self) as run:
         step = steps[min(run.number, len(steps)) - 1]
@@ -93,6 +94,8 @@ def follow(
             _kill_own_process()
         elif step == "retry":
             raise self.retry(countdown=countdown, max_retries=max_retries)
+        elif step == "reject":
+            raise Reject("back into the queue", requeue=True)
         elif step == "fail":
             raise Broken(f"in run {run.number}")
         elif step.startswith("retry:"):
@@ -139,6 +142,13 @@ def unique(
 def unique_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
     """`unique`, but where it is published in any case, a conflict fails."""
     return follow(self, steps)
+
+
+def unique_replaced(self: Any, object_id: str) -> None:
+    """Replace itself by a chain."""
+    with self.app.effects.run(self):
+        add = self.app.tasks["project.add"]
+        raise self.replace(chain(add.s(1, 2), add.s(3)))
 
 
 def once(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
@@ -193,6 +203,7 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
+    (unique_replaced, {"object_id": "object_id", "unique": "queued"}),
     (once, {"object_id": "object_id", "unique": "queued", "once_for_seconds": ONCE_SECONDS}),
     (once_fail, {"object_id": "object_id", "on_conflict": "fail", "once_for_seconds": 60}),
     (call, {}),
