@@ -262,7 +262,9 @@ class _RecordingProducer:
         return self._is_withdrawn(exc)
 
     def _is_withdrawn(self, why: object) -> bool:
-        """Take the publication back; False when somebody runs it already."""
+        """Take the publication back; False when somebody runs it already, or another call was
+        answered with it: then the sweeper sends it.
+        """
         name, task_id = self._ref.name, self._ref.id
         try:
             answer = self._reliable.ledger.withdraw(
@@ -274,7 +276,8 @@ class _RecordingProducer:
                 f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,
             ) from (why if isinstance(why, Exception) else unavailable)
-        # Otherwise somebody claimed it meanwhile: the message had arrived after all.
+        # Otherwise somebody claimed it meanwhile: the message had arrived after all.  Or somebody
+        # relies on it.
         return answer.reply is Reply.WITHDRAWN or (
             answer.reply is Reply.GONE and answer.is_repeated
         )

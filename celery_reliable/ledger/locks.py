@@ -10,10 +10,6 @@ from celery_reliable.model import Claim, Reply, State
 
 __all__ = ["ObjectLocks"]
 
-#: A holder's record can end between our look at the lock and our look at the record; then it is
-#: another's turn.
-_TRIES = 5
-
 
 class ObjectLocks:
     """Takes, frees and keeps object locks on the ledger's Redis.
@@ -41,11 +37,11 @@ class ObjectLocks:
 
         Returns None when it is ours, else the id of the task that holds it: one whose record is
         running, queued, parked or waiting, or one for which it is kept.  A holder whose record is
-        gone or dead is taken over, by comparing.
+        gone or dead is taken over, by comparing.  What a publication is told of cannot be withdrawn
+        any more.
         """
         seen = ""
-        holder = ""
-        for _ in range(_TRIES):
+        while True:
             answer = self._caller.call(
                 "lock",
                 [self._keys.lock(object_key), self._keys.record(claim.task_id)],
@@ -58,10 +54,18 @@ class ObjectLocks:
             if answer.reply is Reply.KEPT:
                 return seen
             holder = seen.partition(":")[2]
-            record = self._ledger.find(holder, patience_seconds=patience_seconds)
-            if record is not None and record.state is not State.DEAD:
+            if claim.attempt:
+                record = self._ledger.find(holder, patience_seconds=patience_seconds)
+                is_held = record is not None and record.state is not State.DEAD
+            else:
+                is_held = self._rely(holder, patience_seconds)
+            if is_held:
                 return holder
-        return holder
+            # It ended between our looks at the lock and at its record: it may be another's turn.
+
+    def _rely(self, holder: str, patience_seconds: float | None) -> bool:
+        answer = self._caller.call("rely", [self._keys.record(holder)], [], patience_seconds)
+        return answer.reply is Reply.EXISTS
 
     def free(
         self,

@@ -371,6 +371,32 @@ def test_a_send_that_raised_frees_the_object(
     assert not redis_server.client().keys("{reliable:0}:*:*")
 
 
+def test_a_task_that_another_call_was_answered_with_is_sent_later(
+    soon: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind_proxy = soon.with_settings(
+        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": redis_server.url()}
+    )
+    client = redis_server.client()
+    proxy.stall()
+    with ThreadPoolExecutor(1) as caller:
+        sending = caller.submit(behind_proxy.send, "unique", "object", retry=False)
+        wait_for(lambda: client.keys(LOCKS), 10, "it has the object")
+        second = soon.send("unique", "object")
+        proxy.sever()
+        first = sending.result(30)
+    assert second.id == first.id
+    assert client.llen("celery") == 0
+    start_worker("one", project=soon, options=QUICK)
+    assert second.get(timeout=20) == "run 1"
+    is_free(redis_server)
+    assert len(effects.runs()) == 1
+
+
 def test_who_cannot_tell_whose_the_object_is_sends_nothing(
     project: Project, proxy: RedisProxy, redis_server: RedisServer
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply, State
-from tests.ledger.scene import LOOK_MS, Scene, attempt_zero, older
+from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
 
 THREADS = 8
 KEEP_MS = 60_000
@@ -226,6 +226,39 @@ def test_a_publication_that_was_withdrawn_holds_nothing(scene: Scene, locks: Obj
     assert publish(scene, locks, "other task") is None
     assert not locks.free("object", attempt_zero("holder"))
     assert locks.free("object", attempt_zero("other task"))
+
+
+def test_a_publication_that_somebody_relies_on_is_not_withdrawn(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    message = scene.publish("holder")
+    locks.take("object", attempt_zero("holder"))
+    # An attempt that comes to run decides by itself what becomes of it.
+    assert locks.take("object", start(scene, "attempt")) == "holder"
+    assert scene.record_of("holder").state is State.QUEUED
+    other = scene.publish("other task")
+    assert locks.take("object", attempt_zero("other task")) == "holder"
+
+    answer = scene.ledger.withdraw("holder", message.epoch)
+    assert (answer.reply, answer.text(0)) == (Reply.KEPT, "queued")
+    assert scene.ledger.withdraw("other task", other.epoch).reply is Reply.WITHDRAWN
+
+
+def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks) -> None:
+    dead, gone = start(scene, "dead"), start(scene, "gone")
+    locks.take("object", dead)
+    locks.take("another object", gone)
+    scene.bury(dead)
+    scene.ledger.settle(gone)
+    before = scene.snapshot()
+
+    scene.publish("task")
+    assert locks.take("object", attempt_zero("task")) is None
+    assert locks.take("another object", attempt_zero("task")) is None
+    # Nothing is left of the one, and nothing noted of the other.
+    after = scene.snapshot()
+    assert scene.state("gone") == ABSENT
+    assert after[scene.ledger.keys.record("dead")] == before[scene.ledger.keys.record("dead")]
 
 
 def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
