@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
+from celery.signals import before_task_publish
 
 from celery_reliable import LedgerUnavailable, ObjectBusy
 from celery_reliable.ledger.scripts import script
@@ -127,6 +128,24 @@ def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(
     assert set(backend.result_consumer.subscribed_to) == before
     # Asking for a result by its id is no call.
     assert project.task("unique").AsyncResult("withdrawn").id == "withdrawn"
+
+
+def test_what_is_published_beside_a_unique_call_is_no_part_of_it(
+    project: Project, redis_server: RedisServer
+) -> None:
+    def publish_another(sender: str, **_: object) -> None:
+        if sender == "project.unique":
+            project.send("locked", "object", 0.01)
+
+    before_task_publish.connect(publish_another)
+    try:
+        ids = {project.send("unique", "object").id for _ in range(2)}
+    finally:
+        before_task_publish.disconnect(publish_another)
+    client = redis_server.client()
+    assert len(ids) == 1
+    assert len(client.keys(RECORD + "*")) == 3
+    assert len(client.keys(LOCKS)) == 1
 
 
 def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(
@@ -260,11 +279,16 @@ def test_who_comes_again_keeps_its_object(
     assert len(effects.runs()) == 2
 
 
+@pytest.mark.parametrize("links", [1, 3])
 def test_what_replaces_itself_leaves_its_object(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    links: int,
 ) -> None:
     start_worker("one", options=QUICK)
-    assert project.send("unique_replaced", "object").get(timeout=10) == 6
+    assert project.send("unique_replaced", "object", links).get(timeout=10) == links + 1
     is_free(redis_server)
 
 
@@ -341,7 +365,10 @@ def test_for_whose_id_somebody_waits_is_published_in_any_case(
     running(effects, first.id)
     unique, add = project.task("unique_fail"), project.task("add")
     member = unique.si("object")
+    frozen = member.clone()
+    assert frozen.freeze().id != first.id
     waited_for = {
+        "frozen": frozen.apply_async(),
         "group": group(member, member).apply_async().results[0],
         "first": chain(member, add.si(1, 2)).apply_async().parent,
         "last": chain(add.si(1, 2), member).apply_async(),

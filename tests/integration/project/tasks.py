@@ -144,11 +144,11 @@ def unique_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -
     return follow(self, steps)
 
 
-def unique_replaced(self: Any, object_id: str) -> None:
-    """Replace itself by a chain."""
+def unique_replaced(self: Any, object_id: str, links: int) -> None:
+    """Replace itself by a task, or by a chain of so many."""
     with self.app.effects.run(self):
         add = self.app.tasks["project.add"]
-        raise self.replace(chain(add.s(1, 2), add.s(3)))
+        raise self.replace(chain(add.s(1, 1), *[add.s(1)] * (links - 1)))
 
 
 def once(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
