@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from kombu.compression import decompress
+from kombu.compression import compress, decompress
 from kombu.serialization import dumps as serialize
 from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
@@ -20,9 +20,12 @@ __all__ = [
     "HEADER",
     "Envelope",
     "Stamp",
+    "Wire",
+    "as_published",
     "expiration_seconds",
     "from_request",
     "new_epoch",
+    "prepared",
     "seconds_until",
 ]
 
@@ -72,46 +75,44 @@ class Envelope:
     routing_key: str
 
     def to_text(self) -> str:
-        """Return the message as JSON text."""
-        try:
-            body, coding = self.body.decode("utf-8"), ""
-        except UnicodeDecodeError:
-            body, coding = base64.b64encode(self.body).decode("ascii"), "base64"
-        fields = {
-            "body": body,
-            "coding": coding,
-            "type": self.content_type,
-            "encoding": self.content_encoding,
-            "headers": dict(self.headers),
-            "properties": dict(self.properties),
+        """Return the message as JSON text, as kombu's virtual transports write it into a queue."""
+        properties = dict(self.properties)
+        if "expiration" in properties:
+            properties["expiration"] = str(int(properties["expiration"] * 1000))
+        properties["delivery_info"] = {
             "exchange": self.exchange,
             "routing_key": self.routing_key,
+        }
+        try:
+            body = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            body = base64.b64encode(self.body).decode("ascii")
+            properties["body_encoding"] = "base64"
+        fields = {
+            "body": body,
+            "content-type": self.content_type,
+            "content-encoding": self.content_encoding,
+            "headers": dict(self.headers),
+            "properties": properties,
         }
         return str(dumps(fields))
 
     @classmethod
     def from_text(cls, text: str) -> Envelope:
         """Read what `to_text` wrote.  Raises ValueError or KeyError for anything else."""
-        got = loads(text)
-        body = base64.b64decode(got["body"]) if got["coding"] else got["body"].encode("utf-8")
-        return cls(
-            body,
-            got["type"],
-            got["encoding"],
-            got["headers"],
-            got["properties"],
-            got["exchange"],
-            got["routing_key"],
-        )
+        return cls.from_payload(loads(text))
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Any], queue: str) -> Envelope:
-        """Return the message that lay in *queue* as kombu's virtual transports keep it."""
+    def from_payload(cls, payload: Mapping[str, Any], queue: str | None = None) -> Envelope:
+        """Return a message as kombu's virtual transports keep it, sent to *queue* if it is given,
+        else to where it was sent.
+        """
         properties = dict(payload["properties"])
         body = payload["body"].encode("utf-8")
         if properties.pop("body_encoding", "") == "base64":
             body = base64.b64decode(body)
-        for name in ("delivery_tag", "delivery_info", "delivery_mode"):
+        delivery = properties.pop("delivery_info", None) or {}
+        for name in ("delivery_tag", "delivery_mode"):
             properties.pop(name, None)
         expiration = expiration_seconds(properties.pop("expiration", None))
         if expiration is not None:
@@ -122,8 +123,8 @@ class Envelope:
             payload.get("content-encoding") or "binary",
             payload.get("headers") or {},
             properties,
-            "",
-            queue,
+            (delivery.get("exchange") or "") if queue is None else "",
+            (delivery.get("routing_key") or "") if queue is None else queue,
         )
 
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
@@ -152,6 +153,67 @@ class Envelope:
     def task_name(self) -> str:
         """The task's name; empty when the message has none."""
         return str(self.headers.get("task") or "")
+
+
+class Wire:
+    """A body as it is sent."""
+
+    __slots__ = ("body", "content_encoding", "content_type")
+
+    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
+        self.body = body
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
+    """Serialize and compress once, so that what is stored is what is sent."""
+    options = dict(options)
+    content_type, content_encoding, data = serialize(
+        body, serializer=options.pop("serializer", None) or "json"
+    )
+    if isinstance(data, str):
+        data = data.encode(content_encoding if content_encoding != "binary" else "utf-8")
+    compression = options.pop("compression", None) or getattr(producer, "compression", None)
+    if compression:
+        data, options["headers"]["compression"] = compress(data, compression)
+    # An empty name keeps the producer from compressing a second time.
+    options.update(content_type=content_type, content_encoding=content_encoding, compression="")
+    return Wire(data, content_type, content_encoding), options
+
+
+#: Options of `Producer.publish` that are about the sending, not part of the message.
+_NOT_PROPERTIES = frozenset(
+    {
+        "content_type",
+        "content_encoding",
+        "compression",
+        "headers",
+        "exchange",
+        "routing_key",
+        "retry",
+        "retry_policy",
+        "declare",
+        "timeout",
+        "confirm_timeout",
+        "mandatory",
+        "immediate",
+    }
+)
+
+
+def as_published(wire: Wire, options: dict[str, Any]) -> Envelope:
+    """Return the message that `Producer.publish` would send with *options*."""
+    exchange = options.get("exchange") or ""
+    return Envelope(
+        body=wire.body,
+        content_type=wire.content_type,
+        content_encoding=wire.content_encoding,
+        headers=options["headers"],
+        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        exchange=getattr(exchange, "name", exchange),
+        routing_key=options.get("routing_key") or "",
+    )
 
 
 #: What Celery's protocol 2 keeps in a message's headers.

@@ -125,7 +125,10 @@ def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    publisher = project.with_settings(broker_url=proxy.url())
+    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
     rule = proxy.drop_reply("LPUSH")
     result = publisher.send("work", 0.01)
     rule.wait()
