@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from kombu.compression import decompress
+from kombu.compression import compress, decompress
 from kombu.serialization import dumps as serialize
 from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content
@@ -20,9 +20,12 @@ __all__ = [
     "HEADER",
     "Envelope",
     "Stamp",
+    "Wire",
+    "as_published",
     "expiration_seconds",
     "from_request",
     "new_epoch",
+    "prepared",
     "seconds_until",
 ]
 
@@ -150,6 +153,67 @@ class Envelope:
     def task_name(self) -> str:
         """The task's name; empty when the message has none."""
         return str(self.headers.get("task") or "")
+
+
+class Wire:
+    """A body as it is sent."""
+
+    __slots__ = ("body", "content_encoding", "content_type")
+
+    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
+        self.body = body
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
+    """Serialize and compress once, so that what is stored is what is sent."""
+    options = dict(options)
+    content_type, content_encoding, data = serialize(
+        body, serializer=options.pop("serializer", None) or "json"
+    )
+    if isinstance(data, str):
+        data = data.encode(content_encoding if content_encoding != "binary" else "utf-8")
+    compression = options.pop("compression", None) or getattr(producer, "compression", None)
+    if compression:
+        data, options["headers"]["compression"] = compress(data, compression)
+    # An empty name keeps the producer from compressing a second time.
+    options.update(content_type=content_type, content_encoding=content_encoding, compression="")
+    return Wire(data, content_type, content_encoding), options
+
+
+#: Options of `Producer.publish` that are about the sending, not part of the message.
+_NOT_PROPERTIES = frozenset(
+    {
+        "content_type",
+        "content_encoding",
+        "compression",
+        "headers",
+        "exchange",
+        "routing_key",
+        "retry",
+        "retry_policy",
+        "declare",
+        "timeout",
+        "confirm_timeout",
+        "mandatory",
+        "immediate",
+    }
+)
+
+
+def as_published(wire: Wire, options: dict[str, Any]) -> Envelope:
+    """Return the message that `Producer.publish` would send with *options*."""
+    exchange = options.get("exchange") or ""
+    return Envelope(
+        body=wire.body,
+        content_type=wire.content_type,
+        content_encoding=wire.content_encoding,
+        headers=options["headers"],
+        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        exchange=getattr(exchange, "name", exchange),
+        routing_key=options.get("routing_key") or "",
+    )
 
 
 #: What Celery's protocol 2 keeps in a message's headers.

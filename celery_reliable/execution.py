@@ -28,9 +28,9 @@ from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, r
 from celery_reliable.envelope import Envelope, Stamp, from_request
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ObjectBusy, ObjectIdError
 from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
-from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
+from celery_reliable.objects import free, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
 
@@ -194,17 +194,14 @@ class _Execution:
 
     def _attempted(self, attempt: RunningAttempt) -> trace_ok_t:
         try:
-            key = self._object_key()
+            holder = take(self.task, attempt, self.args, self.kwargs)
         except ObjectIdError as exc:
             return self._conclude(attempt, self._instead(raising(exc)))
-        if key is None:
-            return self._traced(attempt, None)
-        holder = self.reliable.locks.take(key, attempt.claim, patience_seconds=FOREVER)
         if holder is not None:
             return self._conflict(attempt, holder)
-        return self._traced(attempt, key)
+        return self._traced(attempt)
 
-    def _traced(self, attempt: RunningAttempt, key: str | None) -> trace_ok_t:
+    def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
         try:
             with time_to_run(self.task, attempt):
                 result = self.tracer(self.id, self.args, self.kwargs, self.request)
@@ -213,21 +210,19 @@ class _Execution:
             # ends.  Queued again, the task walks back into its own lock.
             if self._is_ended_by_worker():
                 raise
-            self._free(key, attempt)
+            leave(self.task, attempt)
             return self._no_outcome(attempt, exc)
         except BaseException as exc:
             # How a greenlet is stopped.  Celery takes the silence after it for a success.
             if type(exc).__name__ == "GreenletExit" and self._is_ended_by_worker():
                 return self._released(attempt)
             # Celery could not store an outcome: the attempt ends without one.
-            self._free(key, attempt)
+            leave(self.task, attempt)
             logger.warning(
                 "outcome_not_stored name=%s id=%s error=%r", self.task.name, self.id, exc
             )
             return self._no_outcome(attempt, exc)
-        # Before the record goes: a lock that outlived its record would stay until somebody else
-        # wants the object.
-        self._free(key, attempt)
+        leave(self.task, attempt, has_succeeded=result.info is None and not attempt.is_closed)
         return self._conclude(attempt, result)
 
     def _is_ended_by_worker(self) -> bool:
@@ -244,19 +239,6 @@ class _Execution:
         if any(getattr(r, "reliable_is_cancelled", False) and r.id == self.id for r in requests):
             return True
         return is_child or any(sign is not None and sign is not False for sign in signs)
-
-    def _free(self, key: str | None, attempt: RunningAttempt) -> None:
-        if key is not None:
-            self.reliable.locks.free(key, attempt.claim, patience_seconds=FOREVER)
-
-    def _object_key(self) -> str | None:
-        spec = self.task.object_id
-        if spec is None:
-            return None
-        value = resolve_object_id(
-            spec, self.task.object_signature, self.task.name, self.args, self.kwargs
-        )
-        return object_key(self.task.name, value)
 
     # -- how it ended
 
@@ -297,6 +279,8 @@ class _Execution:
         # A canvas that was quicker than its host has taken the id over already.
         if is_refused and not attempt.is_replaced:
             tell_fenced(self.task, claim, answer.text(0) if answer.values else "gone")
+        elif not is_refused:
+            free(self.task, attempt)
         return result
 
     def _released(self, attempt: RunningAttempt) -> trace_ok_t:
@@ -333,6 +317,8 @@ class _Execution:
             if not self.reliable.is_redis_broker:
                 # Such a broker's queues cannot be looked into: the message itself must come back.
                 return ended(Reject(f"no outcome: {exc!r}", requeue=True), states.REJECTED)
+        elif answer.reply is Reply.BURIED:
+            free(self.task, attempt)
         # It is sent from the record when its pause is over.
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
 

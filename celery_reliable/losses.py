@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,16 +17,13 @@ from celery_reliable.application import reliable_of
 from celery_reliable.chords import tell
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, DeadLetter, Due, Reason, Record, Reply, SweepReport
+from celery_reliable.objects import is_unique, keep_ms, key_of
 
 __all__ = ["Losses"]
 
 logger = logging.getLogger(__name__)
-
-#: How many attempts back a lock is looked for.
-_LOCK_ATTEMPTS = 3
 
 
 class Losses:
@@ -57,8 +53,8 @@ class Losses:
             if not self._is_chord_told(record):
                 # The claim stays, and whoever found it will find it again.
                 return 0
-            self.ledger.settle(claim)
-            self.free_lock_of(record)
+            task, context = self.app.tasks.get(record.name), _context_of(self.app, record.message)
+            self.settle_success(claim, task, context.args, context.kwargs)
             return 0
         answer = self.ledger.lose(
             claim,
@@ -173,10 +169,28 @@ class Losses:
             logger.info("result_not_read id=%s error=%r", task_id, exc)
             return {}
 
+    def settle_success(
+        self,
+        claim: Claim,
+        task: Any,
+        args: Any,
+        kwargs: Any,
+        patience_seconds: float | None = None,
+    ) -> None:
+        """Settle an attempt whose SUCCESS is stored, and keep or free its object."""
+        key = self._key_of(claim.task_id, task, args, kwargs)
+        if key is not None and keep_ms(task):
+            # Before the record goes, so that whoever is killed in between leaves it to be found.
+            reliable_of(self.app).locks.keep(
+                key, claim, keep_ms=keep_ms(task), patience_seconds=patience_seconds
+            )
+        self.ledger.settle(claim, patience_seconds=patience_seconds)
+        self.free_lock(claim, task, args, kwargs)
+
     def free_lock_of(self, record: Record) -> None:
-        """Free what the attempts of a task that is over have left locked, as its record said."""
+        """Free what a task that is over has left locked, as its record said."""
         task = self.app.tasks.get(record.name)
-        if record.attempt and getattr(task, "object_id", None) is not None:
+        if record.attempt or is_unique(task):
             context = _context_of(self.app, record.message)
             claim = Claim(record.task_id, record.attempt, record.owner, record.token)
             self.free_lock(claim, task, context.args, context.kwargs)
@@ -186,20 +200,24 @@ class Losses:
 
         A last attempt that ended before it came to the lock left it to one before.
         """
-        if getattr(task, "object_id", None) is None:
+        key = self._key_of(claim.task_id, task, args, kwargs)
+        if key is None:
             return
         try:
-            value = resolve_object_id(
-                task.object_id, task.object_signature, task.name, args or (), kwargs or {}
-            )
-            key = object_key(task.name, value)
-            for attempt in range(claim.attempt, max(claim.attempt - _LOCK_ATTEMPTS, 0), -1):
-                one = replace(claim, attempt=attempt)
-                if reliable_of(self.app).locks.free(key, one, patience_seconds=1.0):
-                    return
+            reliable_of(self.app).locks.free(key, claim, is_over=True, patience_seconds=1.0)
         except ReliableError as exc:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
+
+    def _key_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
+        if getattr(task, "object_id", None) is None:
+            return None
+        try:
+            return key_of(task, args, kwargs)
+        except ReliableError as exc:
+            # Then no attempt of it has taken a lock.
+            logger.info("object_not_told id=%s error=%s", task_id, exc)
+            return None
 
     def try_to_announce(self, task_id: str) -> None:
         """Announce a burial; when that is not possible now, it stays owed, and due."""

@@ -108,6 +108,8 @@ class RunningAttempt:
     unsent: Envelope | None = None
     #: The attempt was replaced by a canvas.
     is_replaced: bool = False
+    #: The object that it has locked.
+    object_key: str | None = None
     #: When its time to run is up, on this host's monotonic clock; None: it has no limit.
     deadline: float | None = None
 

@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import pools
-from kombu.compression import compress
-from kombu.serialization import dumps as serialize
 from kombu.utils.json import dumps
 
 from celery_reliable.application import Reliable, reliable_of
-from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown, ReliableError
+from celery_reliable.envelope import (
+    HEADER,
+    Envelope,
+    Stamp,
+    as_published,
+    new_epoch,
+    prepared,
+    seconds_until,
+)
+from celery_reliable.exceptions import (
+    LedgerRefused,
+    LedgerUnavailable,
+    PublishUnknown,
+    ReliableError,
+)
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger.caller import FOREVER, Answer
-from celery_reliable.model import Reply, State, TaskRef
+from celery_reliable.model import Claim, Reply, State, TaskRef
+from celery_reliable.objects import key_of, unique_call
 from celery_reliable.process import running
 from celery_reliable.transport import SENDING_TRANSPORT, sending_with
 
@@ -117,8 +130,9 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
-        task.check_publication(message.body)
-        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers)
+        # Whoever calls without the argument that names the object hears it here.
+        key = key_of(task, message.body[0], message.body[1])
+        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers, key)
         return send(recording, name, message, **options)
 
     return send_task_message
@@ -128,7 +142,12 @@ class _RecordingProducer:
     """Stands before a producer for one publication; what is not that publication passes through."""
 
     def __init__(
-        self, producer: Any, reliable: Reliable, task: Any, headers: dict[str, Any]
+        self,
+        producer: Any,
+        reliable: Reliable,
+        task: Any,
+        headers: dict[str, Any],
+        object_key: str | None,
     ) -> None:
         self._producer = producer
         self._reliable = reliable
@@ -140,6 +159,11 @@ class _RecordingProducer:
         )
         self._attempt = attempt if is_own else None
         self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
+        call = unique_call.get()
+        is_unique = call is not None and call.task_id == self._ref.id and self._attempt is None
+        #: The call that is to have its object to itself, and the object.
+        self._unique = call if is_unique else None
+        self._object_key = object_key
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -150,12 +174,14 @@ class _RecordingProducer:
         if options.get("headers") is not self._headers:
             return self._producer.publish(body, **options)
         state, look_seconds = self._plan()
-        if state is State.QUEUED and self._attempt is None and self._is_one_step(options):
+        # Who is to have the object to himself sends when he has it.
+        is_plain = self._attempt is None and self._unique is None
+        if is_plain and state is State.QUEUED and self._is_one_step(options):
             return self._publish_in_one_step(body, options, look_seconds)
-        wire, options = _prepared(self._producer, body, options)
-        envelope = _envelope(wire, options)
+        wire, options = prepared(self._producer, body, options)
+        envelope = as_published(wire, options)
         answer = self._record(envelope.to_text, state, look_seconds)
-        if not self._may_send(answer) or state is State.PARKED:
+        if not self._may_send(answer) or self._is_anothers() or state is State.PARKED:
             return None
         if self._attempt is not None:
             # Somebody else would run it beside what is left of this attempt.
@@ -165,6 +191,7 @@ class _RecordingProducer:
             return self._producer.publish(wire.body, **options)
         except Exception as exc:
             if self._is_send_given_up(exc):
+                self._free()
                 raise
             return None
 
@@ -256,84 +283,69 @@ class _RecordingProducer:
             self._attempt.is_closed = True
         return False
 
+    def _is_anothers(self) -> bool:
+        """Take the object of a unique task; True when nothing is to be sent, as another has it."""
+        if self._unique is None or self._object_key is None:
+            return False
+        try:
+            holder = self._reliable.locks.take(
+                self._object_key,
+                self._as_holder(),
+                patience_seconds=FOREVER if running.get() is not None else None,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            if self._is_withdrawn(exc):
+                raise
+            return True
+        if holder is None:
+            return False
+        if self._is_withdrawn(f"{holder} has its object"):
+            self._unique.holder = holder
+        return True
+
+    def _free(self) -> None:
+        """Free the object of what was withdrawn; unless freed, it is anybody's all the same."""
+        if self._unique is not None and self._object_key is not None:
+            with suppress(ReliableError):
+                self._reliable.locks.free(
+                    self._object_key,
+                    self._as_holder(),
+                    patience_seconds=_WITHDRAW_PATIENCE_SECONDS,
+                )
+
+    def _as_holder(self) -> Claim:
+        """What holds the object before any attempt was made."""
+        return Claim(self._ref.id, 0, "", "")
+
     def _is_send_given_up(self, exc: Exception) -> bool:
         """Decide what a send that raised means; True when the caller has to see the error."""
-        name, task_id = self._ref.name, self._ref.id
         if self._reliable.config.outbox:
-            logger.warning("send_left_to_sweeper name=%s id=%s error=%r", name, task_id, exc)
+            logger.warning(
+                "send_left_to_sweeper name=%s id=%s error=%r", self._ref.name, self._ref.id, exc
+            )
             return False
+        return self._is_withdrawn(exc)
+
+    def _is_withdrawn(self, why: object) -> bool:
+        """Take the publication back; False when somebody runs it already, or another call was
+        answered with it: then the sweeper sends it.
+        """
+        name, task_id = self._ref.name, self._ref.id
         try:
             answer = self._reliable.ledger.withdraw(
                 task_id, self._epoch, patience_seconds=_WITHDRAW_PATIENCE_SECONDS
             )
         except LedgerUnavailable as unavailable:
             raise PublishUnknown(
-                f"Task {name}[{task_id}] could not be sent ({exc}), and its record could not be "
+                f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
                 f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,
-            ) from exc
-        # Otherwise somebody claimed it meanwhile: the message had arrived after all.
+            ) from (why if isinstance(why, Exception) else unavailable)
+        # Otherwise somebody claimed it meanwhile: the message had arrived after all.  Or somebody
+        # relies on it.
         return answer.reply is Reply.WITHDRAWN or (
             answer.reply is Reply.GONE and answer.is_repeated
         )
-
-
-def _prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[_Wire, dict[str, Any]]:
-    """Serialize and compress once, so that what is stored is what is sent."""
-    options = dict(options)
-    content_type, content_encoding, data = serialize(
-        body, serializer=options.pop("serializer", None) or "json"
-    )
-    if isinstance(data, str):
-        data = data.encode(content_encoding if content_encoding != "binary" else "utf-8")
-    compression = options.pop("compression", None) or getattr(producer, "compression", None)
-    if compression:
-        data, options["headers"]["compression"] = compress(data, compression)
-    # An empty name keeps the producer from compressing a second time.
-    options.update(content_type=content_type, content_encoding=content_encoding, compression="")
-    return _Wire(data, content_type, content_encoding), options
-
-
-class _Wire:
-    __slots__ = ("body", "content_encoding", "content_type")
-
-    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
-        self.body = body
-        self.content_type = content_type
-        self.content_encoding = content_encoding
-
-
-#: Options of `Producer.publish` that are about the sending, not part of the message.
-_NOT_PROPERTIES = frozenset(
-    {
-        "content_type",
-        "content_encoding",
-        "compression",
-        "headers",
-        "exchange",
-        "routing_key",
-        "retry",
-        "retry_policy",
-        "declare",
-        "timeout",
-        "confirm_timeout",
-        "mandatory",
-        "immediate",
-    }
-)
-
-
-def _envelope(wire: _Wire, options: dict[str, Any]) -> Envelope:
-    exchange = options.get("exchange") or ""
-    return Envelope(
-        body=wire.body,
-        content_type=wire.content_type,
-        content_encoding=wire.content_encoding,
-        headers=options["headers"],
-        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
-        exchange=getattr(exchange, "name", exchange),
-        routing_key=options.get("routing_key") or "",
-    )
 
 
 def resend(app: Celery, envelope: Envelope) -> None:

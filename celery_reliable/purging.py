@@ -10,6 +10,7 @@ from celery import Celery
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
+from celery_reliable.losses import Losses
 from celery_reliable.model import Reply
 
 __all__ = ["Purged", "purge"]
@@ -36,6 +37,7 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
     reliable = reliable_of(app)
     done = Purged()
     ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=5.0)
+    losses = Losses(app, ledger)
     try:
         with app.connection_for_read() as connection, connection.channel() as channel:
             for queue in queues:
@@ -43,8 +45,12 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                     headers = message.headers if isinstance(message.headers, dict) else {}
                     epoch = Stamp.of(headers).epoch
                     if epoch:
-                        answer = ledger.cancel(str(headers.get("id")), epoch=epoch)
+                        task_id = str(headers.get("id"))
+                        record = ledger.find(task_id)
+                        answer = ledger.cancel(task_id, epoch=epoch)
                         done.records += answer.reply is Reply.CANCELLED
+                        if answer.reply is Reply.CANCELLED and record is not None:
+                            losses.free_lock_of(record)
                     channel.basic_ack(message.delivery_tag)
                     done.messages += 1
     finally:

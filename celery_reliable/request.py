@@ -262,10 +262,9 @@ class ReliableRequest(Request):
                 state.task_ready(self)
                 self.acknowledge()
                 return
-            ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
+            losses.settle_success(claim, self.task, self.args, self.kwargs, _PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()
-            losses.free_lock(claim, self.task, self.args, self.kwargs)
             return
         answer = ledger.lose(
             claim,

@@ -6,10 +6,12 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
+from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import publisher, worker
@@ -18,9 +20,10 @@ from celery_reliable.config import MAX_SECONDS
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
-from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
+from celery_reliable.identity import check_object_id_spec
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
+from celery_reliable.objects import instead_of, is_member, is_unique, unique_publication
 from celery_reliable.process import current_worker, running
 from celery_reliable.storing import PatientBackend
 
@@ -42,6 +45,7 @@ else:
 __all__ = ["ReliableTask"]
 
 _ON_CONFLICT = ("skip", "retry", "fail")
+_UNIQUE = ("running", "queued")
 #: The ledger counts milliseconds, and takes none of them for no limit.
 _LEAST_SECONDS = 0.001
 _REQUEST = "celery_reliable.request:ReliableRequest"
@@ -87,6 +91,11 @@ class ReliableTask(Base):
     #: What a task does whose object another task holds: "skip", "retry" (later, no budget is spent)
     #: or "fail".
     on_conflict: str = "skip"
+    #: From when on a task holds its object, until it has ended: "running" (from the beginning of
+    #: each attempt) or "queued" (from its publication; see `apply_async`).
+    unique: str = "running"
+    #: Seconds for which the object stays held after a success; None: not at all.
+    once_for_seconds: float | None = None
     #: Seconds an attempt may run without a touch before it counts as stuck; None: no limit.
     time_to_run_seconds: float | None = None
     #: Losses after which the task is dead-lettered; None: the setting MAX_LOSSES.
@@ -133,23 +142,24 @@ class ReliableTask(Base):
     @classmethod
     def _wrong_options(cls) -> Iterator[tuple[str, str]]:
         """Yield each option that cannot work, and what it has to be."""
-        if cls.on_conflict not in _ON_CONFLICT:
-            yield "on_conflict", f"one of {', '.join(map(repr, _ON_CONFLICT))}"
+        yield from cls._wrong_options_of_objects()
         # A bool is an int in Python; here it is a mistake.
-        losses, seconds = cls.max_losses, cls.time_to_run_seconds
+        losses = cls.max_losses
         if losses is not None and (
             isinstance(losses, bool) or not isinstance(losses, int) or losses < 0
         ):
             yield "max_losses", "a whole number of 0 or more, or None for the setting MAX_LOSSES"
-        if seconds is not None and (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, (int, float))
-            or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
-        ):
-            yield (
-                "time_to_run_seconds",
-                f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
-            )
+        for option in ("time_to_run_seconds", "once_for_seconds"):
+            seconds = getattr(cls, option)
+            if seconds is not None and (
+                isinstance(seconds, bool)
+                or not isinstance(seconds, (int, float))
+                or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
+            ):
+                yield (
+                    option,
+                    f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
+                )
         if not isinstance(cls.dead_letter, bool):
             yield "dead_letter", "True or False"
         if not _counts_losses(cls.Request):
@@ -157,6 +167,16 @@ class ReliableTask(Base):
                 "Request",
                 "derived from celery_reliable.request.ReliableRequest, which counts losses",
             )
+
+    @classmethod
+    def _wrong_options_of_objects(cls) -> Iterator[tuple[str, str]]:
+        for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE)):
+            if getattr(cls, option) not in known:
+                yield option, f"one of {', '.join(map(repr, known))}"
+        if cls.object_id is None:
+            for option, default in (("unique", "running"), ("once_for_seconds", None)):
+                if getattr(cls, option) != default:
+                    yield option, "of use without object_id, which says what the object is"
 
     @classmethod
     def _signature_of_run(cls) -> inspect.Signature:
@@ -176,17 +196,40 @@ class ReliableTask(Base):
             found = self.__dict__["_object_signature"] = type(self)._signature_of_run()
         return found
 
-    def check_publication(self, body: Any) -> None:
-        """Raise ObjectIdError when a call lacks the argument that names its object."""
-        if self.object_id is None:
-            return
-        args, kwargs = body[0], body[1]
-        object_key(
-            self.name,
-            resolve_object_id(
-                self.object_id, self.object_signature, self.name, args or (), kwargs or {}
-            ),
-        )
+    def apply_async(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        task_id: str | None = None,
+        producer: Any = None,
+        link: Any = None,
+        link_error: Any = None,
+        shadow: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Publish the task, as Celery does.
+
+        With ``unique="queued"``, while another task has the object, nothing is published, and the
+        result that is returned is that task's.  Not so for members of a canvas, calls with a
+        ``link``, and `app.send_task`: these are published, and `on_conflict` says what becomes of
+        them when they come to run.  Raises LedgerUnavailable and LedgerRefused when it cannot be
+        told who has the object.
+        """
+        alone: AbstractContextManager[None] = nullcontext()
+        if is_unique(self) and not link and not is_member(options):
+            task_id = task_id or uuid()
+            alone = unique_publication(task_id)
+        with alone:
+            return super().apply_async(
+                args, kwargs, task_id, producer, link, link_error, shadow, **options
+            )
+
+    def AsyncResult(self, task_id: str, **kwargs: Any) -> Any:  # noqa: N802 - Celery's name
+        """Return the result of *task_id*, as Celery does."""
+        result = super().AsyncResult(task_id, **kwargs)
+        holder = instead_of(task_id)
+        # Dropped, a result also gives up what Celery subscribed to before it published.
+        return result if holder == task_id else super().AsyncResult(holder, **kwargs)
 
     # Celery builds a tracer for each task and keeps it here; every execution in a worker goes
     # through it.

@@ -59,5 +59,5 @@ class Keys:
         return f"{self._prefix}taken:{worker}"
 
     def lock(self, object_key: str) -> str:
-        """STRING: "<attempt>:<id>" of the task that holds an object."""
+        """STRING: "<attempt>:<id>" of the task that holds an object, or "kept:<id>" with a TTL."""
         return f"{self._prefix}lock:{object_key}"

@@ -10,17 +10,14 @@ from celery_reliable.model import Claim, Reply, State
 
 __all__ = ["ObjectLocks"]
 
-#: A holder's record can end between our look at the lock and our look at the record; then it is
-#: another's turn.
-_TRIES = 5
-
 
 class ObjectLocks:
-    """Takes and frees object locks on the ledger's Redis.
+    """Takes, frees and keeps object locks on the ledger's Redis.
 
     Promises that two tasks never hold one object at once as long as the ledger's promise about
     attempts holds.  A lock that outlives the record that holds it keeps nobody out, so it needs no
-    expiry: both are on one server, and cannot be lost independently.
+    expiry: both are on one server, and cannot be lost independently.  One that is kept outlives its
+    record on purpose, and only expires.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -36,36 +33,77 @@ class ObjectLocks:
     def take(
         self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
     ) -> str | None:
-        """Take the lock of *object_key* for *claim*.
+        """Take the lock of *object_key* for *claim*, or for a publication, which is attempt 0.
 
         Returns None when it is ours, else the id of the task that holds it: one whose record is
-        running, queued or parked.  A holder whose record is gone or dead is taken over, by
-        comparing.
+        running, queued, parked or waiting, or one for which it is kept.  A holder whose record is
+        gone or dead is taken over, by comparing.  What a publication is told of cannot be withdrawn
+        any more.
         """
         seen = ""
-        holder = ""
-        for _ in range(_TRIES):
+        while True:
             answer = self._caller.call(
                 "lock",
-                [self._keys.lock(object_key)],
+                [self._keys.lock(object_key), self._keys.record(claim.task_id)],
                 [claim.task_id, claim.attempt, seen],
                 patience_seconds,
             )
             if answer.reply is Reply.LOCKED:
                 return None
             seen = answer.text(0)
+            if answer.reply is Reply.KEPT:
+                return seen
             holder = seen.partition(":")[2]
-            record = self._ledger.find(holder, patience_seconds=patience_seconds)
-            if record is not None and record.state is not State.DEAD:
+            if claim.attempt:
+                record = self._ledger.find(holder, patience_seconds=patience_seconds)
+                is_held = record is not None and record.state is not State.DEAD
+            else:
+                is_held = self._rely(holder, patience_seconds)
+            if is_held:
                 return holder
-        return holder
+            # It ended between our looks at the lock and at its record: it may be another's turn.
 
-    def free(self, object_key: str, claim: Claim, *, patience_seconds: float | None = None) -> bool:
-        """Free the lock if *claim* still holds it; False when it does not."""
+    def _rely(self, holder: str, patience_seconds: float | None) -> bool:
+        answer = self._caller.call("rely", [self._keys.record(holder)], [], patience_seconds)
+        return answer.reply is Reply.EXISTS
+
+    def free(
+        self,
+        object_key: str,
+        claim: Claim,
+        *,
+        is_over: bool = False,
+        patience_seconds: float | None = None,
+    ) -> bool:
+        """Free the lock if *claim* still holds it; False when it does not, or when it is kept.
+
+        *is_over*: the task has ended, and what an older attempt of it holds is freed too.
+        """
         answer = self._caller.call(
             "unlock",
             [self._keys.lock(object_key)],
-            [claim.task_id, claim.attempt],
+            [claim.task_id, claim.attempt, 0 if is_over else claim.attempt],
             patience_seconds,
         )
         return answer.reply is Reply.UNLOCKED or answer.is_repeated
+
+    def keep(
+        self,
+        object_key: str,
+        claim: Claim,
+        *,
+        keep_ms: int,
+        patience_seconds: float | None = None,
+    ) -> bool:
+        """Keep the lock of an attempt that succeeded for *keep_ms* by the server's clock, whatever
+        becomes of its record; False when *claim* does not hold it.
+
+        Until it is settled, a later attempt of the same task walks in all the same.
+        """
+        answer = self._caller.call(
+            "keep",
+            [self._keys.lock(object_key), self._keys.record(claim.task_id)],
+            [claim.task_id, claim.attempt, claim.token, keep_ms],
+            patience_seconds,
+        )
+        return answer.reply is Reply.KEPT

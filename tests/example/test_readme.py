@@ -49,7 +49,7 @@ def test_every_option_is_there_with_its_default() -> None:
     }
 
     assert defaults == {name: str(getattr(ReliableTask, name)) for name in defaults}
-    assert len(defaults) == 5
+    assert len(defaults) == 7
 
 
 @pytest.mark.parametrize("block", re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", README))

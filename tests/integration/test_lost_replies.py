@@ -53,6 +53,8 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(
         ("lose", "poison_times", [1], 2),
         ("lock", "locked", ["object", 0.01], 1),
         ("unlock", "locked", ["object", 0.01], 1),
+        ("unlock", "unique", ["object"], 1),
+        ("keep", "once", ["object"], 1),
     ],
 )
 def test_every_other_step_may_be_lost_too(
@@ -88,6 +90,55 @@ def test_a_record_that_was_lost_on_the_way_is_made_once(
     result = publisher.send("work", 0.01)
     rule.wait()
     assert result.get(timeout=10) == "worked"
+    assert len(effects.runs(result.id)) == 1
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+@pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
+def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
+    step: str,
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one", options=QUICK)
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script(step).sha)
+    results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
+    rule.wait()
+    assert len({result.id for result in results}) == 1
+    client = redis_server.client()
+    assert client.keys("{reliable:0}:task:*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
+    effects.open_gate("gate")
+    assert results[1].get(timeout=10) == "run 1"
+    assert len(effects.runs()) == 1
+    wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "no object held")
+
+
+def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    rule = proxy.drop_reply("LPUSH")
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    client = redis_server.client()
+    assert client.llen("celery") == 2
+    start_worker("one", options=QUICK)
+    assert result.get(timeout=10) == "worked"
+    # What follows both in their queue.
+    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
     assert len(effects.runs(result.id)) == 1
 
 

@@ -165,6 +165,27 @@ def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
     wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
 
 
+def test_one_id_is_one_task_while_it_lives(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    first = project.send("gate", "gate", task_id="the-id")
+    again = project.send("gate", "gate", task_id="the-id")
+    assert first.id == again.id == "the-id"
+    assert client.llen("celery") == 1
+    start_worker("one", options=QUICK)
+    wait_for(lambda: effects.runs("the-id"), 10, "it runs")
+    project.send("gate", "gate", task_id="the-id")
+    assert client.llen("celery") == 0
+    effects.open_gate("gate")
+    assert again.get(timeout=10) == "gate"
+    gone(redis_server, "the-id")
+    assert len(effects.runs("the-id")) == 1
+
+
 def test_revoked_and_expired_tasks_leave_nothing(
     project: Project,
     start_worker: Callable[..., Worker],

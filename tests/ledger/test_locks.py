@@ -9,9 +9,10 @@ import pytest
 
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply, State
-from tests.ledger.scene import LOOK_MS, Scene, older
+from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
 
 THREADS = 8
+KEEP_MS = 60_000
 
 
 @pytest.fixture
@@ -194,3 +195,189 @@ def test_the_older_attempt_of_a_task_that_was_settled_takes_over_nothing(
     assert locks.take("object", other) is None
     assert not locks.free("object", older(second))
     assert not locks.free("object", second)
+
+
+def publish(scene: Scene, locks: ObjectLocks, task_id: str) -> str | None:
+    """Record a publication of a unique task and take its object; return who else has it."""
+    scene.publish(task_id)
+    return locks.take("object", attempt_zero(task_id))
+
+
+def test_a_publication_holds_and_its_attempts_walk_in(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish("holder")
+    assert locks.take("object", attempt_zero("holder")) is None
+    assert publish(scene, locks, "other task") == "holder"
+
+    first = scene.claim(message)
+    assert locks.take("object", first) is None
+    # A repeated publication does not put its attempt's lock back.
+    once = scene.snapshot()
+    assert locks.take("object", attempt_zero("holder")) is None
+    assert scene.snapshot() == once
+    assert not locks.free("object", attempt_zero("holder"))
+    assert locks.free("object", first)
+
+
+def test_a_publication_that_was_withdrawn_holds_nothing(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish("holder")
+    locks.take("object", attempt_zero("holder"))
+    scene.ledger.withdraw("holder", message.epoch)
+
+    assert publish(scene, locks, "other task") is None
+    assert not locks.free("object", attempt_zero("holder"))
+    assert locks.free("object", attempt_zero("other task"))
+
+
+def test_a_publication_that_somebody_relies_on_is_not_withdrawn(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    message = scene.publish("holder")
+    locks.take("object", attempt_zero("holder"))
+    # An attempt that comes to run decides by itself what becomes of it.
+    assert locks.take("object", start(scene, "attempt")) == "holder"
+    assert scene.record_of("holder").state is State.QUEUED
+    other = scene.publish("other task")
+    assert locks.take("object", attempt_zero("other task")) == "holder"
+
+    answer = scene.ledger.withdraw("holder", message.epoch)
+    assert (answer.reply, answer.text(0)) == (Reply.KEPT, "queued")
+    assert scene.ledger.withdraw("other task", other.epoch).reply is Reply.WITHDRAWN
+
+
+def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks) -> None:
+    dead, gone = start(scene, "dead"), start(scene, "gone")
+    locks.take("object", dead)
+    locks.take("another object", gone)
+    scene.bury(dead)
+    scene.ledger.settle(gone)
+    before = scene.snapshot()
+
+    scene.publish("task")
+    assert locks.take("object", attempt_zero("task")) is None
+    assert locks.take("another object", attempt_zero("task")) is None
+    # Nothing is left of the one, and nothing noted of the other.
+    after = scene.snapshot()
+    assert scene.state("gone") == ABSENT
+    assert after[scene.ledger.keys.record("dead")] == before[scene.ledger.keys.record("dead")]
+
+
+def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    for oldest in range(6):
+        locks.take("object", Claim("task", oldest, "me", "token"))
+        last = Claim("task", 5, "me", "token")
+        assert locks.free("object", last) == (oldest == 5)
+        assert locks.free("object", last, is_over=True) == (oldest != 5)
+    locks.take("object", Claim("task", 6, "me", "token"))
+    assert not locks.free("object", Claim("task", 5, "me", "token"), is_over=True)
+    assert not locks.free("object", Claim("other", 7, "me", "token"), is_over=True)
+
+
+def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene, locks: ObjectLocks) -> None:
+    holder, other = start(scene, "holder"), start(scene, "other task")
+    locks.take("object", holder)
+    assert locks.keep("object", holder, keep_ms=KEEP_MS)
+    scene.ledger.settle(holder)
+
+    before = scene.snapshot()
+    assert locks.take("object", other) == "holder"
+    assert not locks.free("object", other)
+    assert not locks.free("object", holder, is_over=True)
+    assert scene.snapshot() == before
+    key = scene.ledger.keys.lock("object")
+    assert 0 < scene.client.pttl(key) <= KEEP_MS
+
+    # As time does it.
+    scene.client.pexpire(key, 0)
+    assert locks.take("object", other) is None
+    assert scene.client.pttl(key) == -1
+
+
+def test_keeping_it_twice_is_keeping_it_once(scene: Scene, locks: ObjectLocks) -> None:
+    holder = start(scene, "holder")
+    locks.take("object", holder)
+    assert locks.keep("object", holder, keep_ms=KEEP_MS)
+    key = scene.ledger.keys.lock("object")
+    scene.client.pexpire(key, KEEP_MS // 2)
+    before = scene.snapshot()
+
+    assert locks.keep("object", holder, keep_ms=KEEP_MS)
+    assert scene.snapshot() == before
+    assert scene.client.pttl(key) <= KEEP_MS // 2
+
+
+def test_only_the_attempt_that_holds_keeps(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish("holder")
+    first, other = scene.claim(message), start(scene, "other task")
+    locks.take("object", first)
+    scene.lose(first)
+    second = scene.claim(message)
+    locks.take("object", second)
+    before = scene.snapshot()
+
+    assert not locks.keep("object", first, keep_ms=KEEP_MS)
+    assert not locks.keep("object", other, keep_ms=KEEP_MS)
+    assert not locks.keep("another object", other, keep_ms=KEEP_MS)
+    assert scene.snapshot() == before
+    assert locks.keep("object", second, keep_ms=KEEP_MS)
+
+
+def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
+    former = start(scene, "task")
+    scene.ledger.settle(former)
+    latter = start(scene, "task")
+    locks.take("object", latter)
+    assert former.attempt == latter.attempt
+
+    assert not locks.keep("object", former, keep_ms=KEEP_MS)
+    assert locks.free("object", latter)
+
+
+def test_a_task_whose_success_was_not_settled_walks_back_into_what_it_kept(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    message = scene.publish("holder")
+    first = scene.claim(message)
+    locks.take("object", first)
+    locks.keep("object", first, keep_ms=KEEP_MS)
+    scene.lose(first)
+    second = scene.claim(message)
+
+    assert locks.take("object", second) is None
+    # It runs as long as it takes.
+    assert scene.client.pttl(scene.ledger.keys.lock("object")) == -1
+    assert locks.take("object", start(scene, "other task")) == "holder"
+    assert locks.free("object", second)
+
+
+def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    former = start(scene, "task")
+    locks.take("object", former)
+    locks.keep("object", former, keep_ms=KEEP_MS)
+    scene.ledger.settle(former)
+
+    assert publish(scene, locks, "task") == "task"
+    # Nor has any attempt of it, whatever its number.
+    scene.ledger.cancel("task")
+    message = scene.publish("task")
+    scene.lose(scene.claim(message))
+    assert locks.take("object", scene.claim(message)) == "task"
+
+
+def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    message = scene.publish("task")
+    scene.lose(scene.claim(message))
+    second = scene.claim(message)
+    locks.take("object", second)
+    scene.ledger.settle(second)
+
+    anew = scene.publish("task")
+    assert locks.take("object", attempt_zero("task")) is None
+    first = scene.claim(anew)
+    assert locks.take("object", first) is None
+    assert locks.free("object", first)

@@ -19,7 +19,7 @@ class DerivedRequest(ReliableRequest):
     """What it takes."""
 
 
-def work() -> None:
+def work(document_id: int = 0) -> None:
     """Do nothing."""
 
 
@@ -44,6 +44,11 @@ def define(**options: Any) -> Any:
         ("max_losses", -1),
         ("on_conflict", "wait"),
         ("on_conflict", None),
+        ("once_for_seconds", "queued"),
+        ("once_for_seconds", True),
+        ("once_for_seconds", 0),
+        ("unique", "waiting"),
+        ("unique", None),
         ("dead_letter", "no"),
         ("Request", OwnRequest),
         ("Request", "tests.unit.test_task_options:OwnRequest"),
@@ -53,11 +58,22 @@ def define(**options: Any) -> Any:
 )
 def test_an_option_that_cannot_work_is_refused_with_its_name_and_value(option, value):
     with pytest.raises(ConfigurationError) as caught:
-        define(**{option: value})
+        define(**{"object_id": "document_id", option: value})
 
     (problem,) = caught.value.problems
     assert f"{option}={value!r} of task app.work " in problem
     assert problem.endswith(".")
+
+
+@pytest.mark.parametrize(("option", "value"), [("unique", "queued"), ("once_for_seconds", 5)])
+def test_what_is_about_an_object_needs_one(option, value):
+    with pytest.raises(ConfigurationError) as caught:
+        define(**{option: value})
+
+    (problem,) = caught.value.problems
+    assert f"{option}={value!r} of task app.work " in problem
+    assert "object_id" in problem
+    assert define(object_id="document_id", **{option: value})
 
 
 def test_all_that_is_wrong_is_said_at_once():
@@ -73,6 +89,8 @@ def test_all_that_is_wrong_is_said_at_once():
         {},
         {"time_to_run_seconds": 5, "max_losses": 0, "dead_letter": False, "on_conflict": "fail"},
         {"time_to_run_seconds": 0.001},
+        {"object_id": "document_id", "unique": "queued", "once_for_seconds": 60},
+        {"object_id": "document_id", "unique": "running", "once_for_seconds": 0.001},
         {"Request": DerivedRequest},
         {"Request": "tests.unit.test_task_options:DerivedRequest"},
     ],

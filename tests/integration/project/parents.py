@@ -94,6 +94,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self, object_id):
             pass
 
+    @task(base=SlowToReturn, object_id="object_id", unique="queued", once_for_seconds=60)
+    def once_object(self: Any, object_id: str) -> None:
+        """Succeed, once in a minute, and keep the process for as long as the test wants."""
+        with to.effects.run(self, object_id):
+            pass
+
     @task(time_limit=1)
     def limited_slowly(self: Any) -> None:
         """Outlive the hard time limit; a receiver of the failure takes its time."""

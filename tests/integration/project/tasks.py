@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import chain
+from celery.exceptions import Reject
 
 from tests.support.effects import RunRecorder
 
 TICK_SECONDS = 0.025
+ONCE_SECONDS = 4.0
 
 # A task that waits for a gate which no test opens must not outlive the test run.
 GATE_SECONDS = 180.0
@@ -83,8 +85,8 @@ def follow(
 ) -> str:
     """Do in run n what step n says, the last step from then on.
 
-    A step is `kill`, `retry`, `fail`, `finish`, or `gate:NAME` (wait there, then finish) or
-    `retry:NAME` (wait there, then retry).
+    A step is `kill`, `retry`, `reject` (into the queue), `fail`, `finish`, or `gate:NAME` (wait
+    there, then finish) or `retry:NAME` (wait there, then retry).
     """
     with self.app.effects.run(self) as run:
         step = steps[min(run.number, len(steps)) - 1]
@@ -92,6 +94,8 @@ def follow(
             _kill_own_process()
         elif step == "retry":
             raise self.retry(countdown=countdown, max_retries=max_retries)
+        elif step == "reject":
+            raise Reject("back into the queue", requeue=True)
         elif step == "fail":
             raise Broken(f"in run {run.number}")
         elif step.startswith("retry:"):
@@ -128,6 +132,41 @@ def locked_gate(self: Any, object_id: str, name: str) -> str:
     return object_id
 
 
+def unique(
+    self: Any, object_id: str, steps: Sequence[str] = ("finish",), countdown: float = 0
+) -> str:
+    """`follow`, with the object to itself from its publication on."""
+    return follow(self, steps, countdown)
+
+
+def unique_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`unique`, but where it is published in any case, a conflict fails."""
+    return follow(self, steps)
+
+
+def unique_replaced(self: Any, object_id: str, links: int) -> None:
+    """Replace itself by a task, or by a chain of so many."""
+    with self.app.effects.run(self):
+        add = self.app.tasks["project.add"]
+        raise self.replace(chain(add.s(1, 1), *[add.s(1)] * (links - 1)))
+
+
+def once(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`unique`, and once in some seconds."""
+    return follow(self, steps)
+
+
+def once_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`follow` once in some seconds, with the object to itself while it runs; a conflict fails."""
+    return follow(self, steps)
+
+
+def call(self: Any, name: str, arguments: Sequence[Any]) -> str:
+    """Publish another task, and return the id of what was published."""
+    with self.app.effects.run(self):
+        return str(self.app.tasks[f"project.{name}"].apply_async(arguments).id)
+
+
 def add(self: Any, left: int, right: int) -> int:
     """A link of a chain, or a member of a group."""
     with self.app.effects.run(self):
@@ -162,6 +201,12 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),
     (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
     (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
+    (unique, {"object_id": "object_id", "unique": "queued"}),
+    (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
+    (unique_replaced, {"object_id": "object_id", "unique": "queued"}),
+    (once, {"object_id": "object_id", "unique": "queued", "once_for_seconds": ONCE_SECONDS}),
+    (once_fail, {"object_id": "object_id", "on_conflict": "fail", "once_for_seconds": 60}),
+    (call, {}),
     (add, {}),
     (total, {}),
     (replaced, {}),
