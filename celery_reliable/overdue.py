@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a replaced task's id waits for a canvas that stores no results.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
+#: What waits in a queue is looked at once in so many QUEUED_SECONDS at least.
+_RAREST_LOOK = 10
 
 
 class Overdue:
@@ -35,13 +37,15 @@ class Overdue:
         self.losses = losses
         #: What this pass has seen of the queues' ends.
         self._ends: dict[tuple[str, str, str], list[tuple[set[str], float]]] = {}
+        #: What it has found to wait, and after how many ms to look again.
+        self._later: list[tuple[Due, int]] = []
 
     def look(self, alive: list[WorkerLease], report: SweepReport) -> None:
         """Look at one batch; *alive* are the workers that may hold messages."""
         now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
-        self._ends = {}
+        self._ends, self._later = {}, []
         report.looked_at = len(dues)
         report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
@@ -52,7 +56,7 @@ class Overdue:
         for due, record in zip(dues, records, strict=True):
             try:
                 if record is None:
-                    self.ledger.postpone(due, due_in_ms=0)
+                    self._later.append((due, 0))
                 else:
                     self._look_at(due, record, now_ms, held, report)
             except (LedgerUnavailable, LedgerRefused):
@@ -61,7 +65,8 @@ class Overdue:
                 # The oldest come first: one that cannot be handled must not hold up the others.
                 logger.exception("not_handled id=%s", due.task_id)
                 report.failed += 1
-                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+                self._later.append((due, self.config.queued_ms))
+        self.ledger.postpone_all(self._later)
 
     def _look_at(
         self, due: Due, record: Record, now_ms: int, held: set[str], report: SweepReport
@@ -77,11 +82,13 @@ class Overdue:
             if is_over or self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
-                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+                self._later.append((due, self.config.queued_ms))
         elif self._is_unsent(record):
             self._send(due, report)
-        elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
-            self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+        elif record.state is State.QUEUED and due.task_id in held:
+            self._later.append((due, self.config.queued_ms))
+        elif record.state is State.QUEUED and self._is_in_queue(record):
+            self._later.append((due, self._next_look_in_ms(now_ms - _sent_ms(record))))
         elif record.state is State.QUEUED and self.losses.has_ended_elsewhere(record):
             if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
                 self.losses.free_lock_of(record)
@@ -106,8 +113,15 @@ class Overdue:
         # Looked at once a pass, however many are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms = max(record.sent_ms, record.published_ms)
+        sent_ms = _sent_ms(record)
         return any(record.task_id in ids or oldest <= sent_ms for ids, oldest in self._ends[where])
+
+    def _next_look_in_ms(self, waited_ms: int) -> int:
+        """Return when to look again at what has waited in its queue for so long: the longer, the
+        rarer, or a backlog that nobody works off would be gone through over and over.
+        """
+        queued_ms = self.config.queued_ms
+        return min(max(queued_ms, waited_ms // 2), _RAREST_LOOK * queued_ms)
 
     def _ends_of(self, envelope: Envelope) -> list[tuple[set[str], float]]:
         """Return, of each queue that a message leads to, the ids at the end that is popped next,
@@ -119,7 +133,7 @@ class Overdue:
         ends = []
         for head in self.broker.heads(envelope):
             found = self.ledger.find_all([task_id for task_id in head if task_id])
-            sent = [max(one.sent_ms, one.published_ms) for one in found if one is not None]
+            sent = [_sent_ms(one) for one in found if one is not None]
             if head:
                 ends.append((set(head), float(min(sent, default=0))))
         return ends
@@ -142,3 +156,7 @@ class Overdue:
             )
             return
         report.resent += 1
+
+
+def _sent_ms(record: Record) -> int:
+    return max(record.sent_ms, record.published_ms)
