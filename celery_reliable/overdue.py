@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 #: How long a replaced task's id waits for a canvas that stores no results.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
+_UNCLAIMED = (State.QUEUED, State.PARKED)
 #: What waits in a queue is looked at once in so many QUEUED_SECONDS at least.
 _RAREST_LOOK = 10
 
@@ -40,8 +41,8 @@ class Overdue:
         #: What it has found to wait, and after how many ms to look again.
         self._later: list[tuple[Due, int]] = []
 
-    def look(self, alive: list[WorkerLease], report: SweepReport) -> None:
-        """Look at one batch; *alive* are the workers that may hold messages."""
+    def look(self, alive: list[WorkerLease], dead: list[WorkerLease], report: SweepReport) -> None:
+        """Look at one batch; what the *dead* held is being returned."""
         now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
@@ -51,8 +52,10 @@ class Overdue:
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
         records = self.ledger.find_all([due.task_id for due in dues])
         held: set[str] = set()
-        if self.broker.is_redis and any(r is not None and r.state is State.QUEUED for r in records):
-            held = self.broker.task_ids_in(lease.room for lease in alive if lease.room)
+        if self.broker.is_redis and any(r is not None and r.state in _UNCLAIMED for r in records):
+            # A server that lost records may know nothing of a worker that lives.
+            strangers = {*self.broker.room_names()} - {lease.room for lease in dead}
+            held = self.broker.task_ids_in(strangers | {one.room for one in alive if one.room})
         for due, record in zip(dues, records, strict=True):
             try:
                 if record is None:
@@ -85,7 +88,8 @@ class Overdue:
                 self._later.append((due, self.config.queued_ms))
         elif self._is_unsent(record):
             self._send(due, report)
-        elif record.state is State.QUEUED and due.task_id in held:
+        elif record.state in _UNCLAIMED and due.task_id in held:
+            # Parked too: on a server that lost records, it may have been sent and run.
             self._later.append((due, self.config.queued_ms))
         elif record.state is State.QUEUED and self._is_in_queue(record):
             self._later.append((due, self._next_look_in_ms(now_ms - _sent_ms(record))))

@@ -11,7 +11,7 @@ from celery_reliable import overdue
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Due, Reason, SweepReport
+from celery_reliable.model import Due, Reason, SweepReport, WorkerLease
 from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
@@ -36,7 +36,7 @@ def sweeper(project: Project) -> Iterator[Sweeper]:
 
 def look(sweeper: Sweeper) -> SweepReport:
     report = SweepReport()
-    sweeper.overdue.look([], report)
+    sweeper.overdue.look([], [], report)
     return report
 
 
@@ -117,6 +117,35 @@ def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
     assert client.llen("celery") == waiting + 1
     newest: Any = client.lindex("celery", 0)
     assert sent[0] in newest.decode()
+
+
+@pytest.mark.parametrize("state", ["queued", "parked"])
+@pytest.mark.parametrize("holder", ["a stranger", "a worker", "a dead worker", "nobody"])
+def test_what_somebody_may_run_is_not_sent_again(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer, state: str, holder: str
+) -> None:
+    """A ledger that lost records may know neither the claim nor the worker, and a broker that lost
+    its keys knows no list of rooms.
+    """
+    client = redis_server.client()
+    task_id = project.send("work", 0).id
+    client.hset(reliable_of(project.app).ledger.keys.record(task_id), "state", state)
+    room = sweeper.broker.room("unacked:one")
+    if holder == "nobody":
+        client.rpop("celery")
+    else:
+        if holder != "a worker":
+            room.open(sweeper.config.namespace)
+        assert len(room.take(["celery"], ["celery"], 1).deliveries) == 1
+    alive, dead = holder == "a worker", holder == "a dead worker"
+    lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": room.name})
+    make_due(project, redis_server, [task_id])
+
+    report = SweepReport()
+    sweeper.overdue.look([lease] * alive, [lease] * dead, report)
+
+    assert report.looked_at == 1
+    assert report.resent == (0 if holder in ("a stranger", "a worker") else 1)
 
 
 def bury(project: Project, count: int) -> Ledger:
