@@ -6,8 +6,10 @@ them become overdue, and the passes are timed that look at them: their messages 
 lost and sent again.  `--steady SECONDS` lets a backlog of `--waiting` tasks become overdue by
 itself, and tells what sweeper and Redis spend on it.
 
-Ratios are to the smallest size.  The longest single command, scripts included, is SLOWLOG's: the
-median of all rounds, and the worst, in which a busy machine shows.
+Each size is measured beside the smallest that has as many, on a second Redis, round by round, and
+the ratio is the median of the rounds' own: a busy machine slows both.  The longest single command,
+scripts included, is SLOWLOG's: the median of the rounds, and the worst, in which it shows that the
+machine was busy.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,16 +53,28 @@ _OWN_COMMANDS = ("config", "info", "slowlog")
 
 
 @dataclass(frozen=True)
+class Round:
+    """What it took to look once at so many overdue records, in passes that follow each other."""
+
+    ms: float
+    #: Of sweeper and Redis, in ms.
+    cpu_ms: float
+    #: Those in scripts included.
+    commands: int
+    longest_ms: float
+    longest: str
+
+
+@dataclass(frozen=True)
 class Figures:
-    """What it costs to look at so many overdue records at one size."""
+    """The medians of all rounds at one size, and the ratios to the smallest."""
 
     tracked: int
     overdue: str
-    #: The median of all rounds; a round is the passes that follow each other at once.
-    milliseconds: float
-    #: The same for the CPU of sweeper and Redis, which busy neighbours change less.
-    cpu_milliseconds: float
-    #: Of one round, those in scripts included.
+    ms: float
+    ratio: float
+    cpu_ms: float
+    cpu_ratio: float
     commands: int
     longest_ms: float
     longest: str
@@ -84,9 +98,9 @@ class Spent:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tracked", type=int, nargs="+", default=[200, 1000, 20_000])
+    parser.add_argument("--tracked", type=int, nargs="+", default=[1000, 20_000])
     parser.add_argument("--overdue", type=int, nargs="+", default=[200, 1000])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steady", type=int, default=0, help="seconds")
     parser.add_argument("--waiting", type=int, default=20_000, help="tasks of that backlog")
     parser.add_argument("--age", type=int, default=60, help="seconds that they have waited before")
@@ -94,7 +108,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="a file for the figures")
     options = parser.parse_args()
     if options.full:
-        options.tracked, options.rounds = [200, 1000, 100_000, 200_000, 1_000_000], 15
+        options.tracked, options.rounds = [200, 1000, 100_000, 200_000, 1_000_000], 11
         options.waiting, options.steady = 200_000, 300
     # A pass that sends something again says so, each time.
     logging.getLogger("celery_reliable").setLevel(logging.ERROR)
@@ -108,29 +122,61 @@ def main() -> None:
 
 def measure(tracked: Sequence[int], overdue: Sequence[int], rounds: int) -> list[Figures]:
     """Time passes at each size; one server is filled up from each to the next."""
-    found: list[Figures] = []
+    found = []
     print(
-        f"\n{'tracked':>9}  {'overdue':<12}  {'ms':>7}  {'ratio':>5}  {'CPU ms':>7}  "
-        f"{'ratio':>5}  {'commands':>8}  {'longest ms':>10}  {'of':<12}  {'worst':>5}  "
-        f"{'Redis MB':>8}"
+        f"\n{'tracked':>9}  {'overdue':<12}  {'ms':>7}  {'ratio':>5}  {'CPU ms':>7}  {'ratio':>5}  "
+        f"{'commands':>8}  {'longest ms':>10}  {'of':<12}  {'worst':>5}  {'Redis MB':>8}"
     )
-    with _bench(queued_seconds=_FAR_SECONDS) as bench:
+    with ExitStack() as stack:
+        bench = stack.enter_context(_bench(queued_seconds=_FAR_SECONDS))
+        small = {}
+        for count in overdue:
+            small[count] = stack.enter_context(_bench(queued_seconds=_FAR_SECONDS))
+            small[count].fill(next(size for size in tracked if size >= count))
         for size in tracked:
             bench.fill(size - len(bench.ids))
-            kinds = [(0, True), *((n, True) for n in overdue if n <= size), (overdue[-1], False)]
-            for count, is_waiting in kinds:
-                one = bench.look(count, is_waiting=is_waiting, rounds=rounds)
+            for count, is_waiting in [
+                (0, True),
+                *((count, True) for count in overdue if count <= size),
+                (overdue[-1], False),
+            ]:
+                other = small[count or overdue[0]]
+                pairs = [
+                    (bench.look(count, is_waiting), other.look(count, is_waiting))
+                    for _ in range(rounds + 1)
+                ]
+                # Whatever the first passes connect to and load is not measured.
+                one = _figures(bench, _named(count, is_waiting), pairs[1:])
                 found.append(one)
-                first = next(f for f in found if f.overdue == one.overdue)
                 print(
-                    f"{one.tracked:>9}  {one.overdue:<12}  {one.milliseconds:>7.1f}  "
-                    f"{one.milliseconds / first.milliseconds:>5.2f}  {one.cpu_milliseconds:>7.1f}  "
-                    f"{one.cpu_milliseconds / first.cpu_milliseconds:>5.2f}  {one.commands:>8}  "
+                    f"{one.tracked:>9}  {one.overdue:<12}  {one.ms:>7.1f}  {one.ratio:>5.2f}  "
+                    f"{one.cpu_ms:>7.1f}  {one.cpu_ratio:>5.2f}  {one.commands:>8}  "
                     f"{one.longest_ms:>10.2f}  {one.longest:<12}  {one.worst_ms:>5.1f}  "
                     f"{one.redis_mb:>8.1f}",
                     flush=True,
                 )
     return found
+
+
+def _named(count: int, is_waiting: bool) -> str:
+    return f"{count} {'waiting' if is_waiting else 'lost'}" if count else "none"
+
+
+def _figures(bench: _Bench, overdue: str, pairs: Sequence[tuple[Round, Round]]) -> Figures:
+    longest_ms, longest = statistics.median_high((one.longest_ms, one.longest) for one, _ in pairs)
+    return Figures(
+        tracked=len(bench.ids),
+        overdue=overdue,
+        ms=statistics.median(one.ms for one, _ in pairs),
+        ratio=statistics.median(one.ms / other.ms for one, other in pairs),
+        cpu_ms=statistics.median(one.cpu_ms for one, _ in pairs),
+        cpu_ratio=statistics.median(one.cpu_ms / other.cpu_ms for one, other in pairs),
+        commands=pairs[-1][0].commands,
+        longest_ms=longest_ms,
+        longest=longest,
+        worst_ms=max(one.longest_ms for one, _ in pairs),
+        redis_mb=bench.client.info("memory")["used_memory"] / 1e6,
+    )
 
 
 def measure_steady(waiting: int, age_seconds: int, seconds: int) -> list[Spent]:
@@ -192,6 +238,8 @@ class _Bench:
         self.ids: list[str] = []
         self._dice = random.Random(5)
         self._scripts = {script(name).sha: name for name in names()}
+        self.client.config_set("slowlog-log-slower-than", _WITNESSED_US)
+        self.client.config_set("slowlog-max-len", _SLOWLOG_LENGTH)
 
     def close(self) -> None:
         """Close the connections."""
@@ -214,36 +262,16 @@ class _Bench:
             due_in_ms = self.queued_ms + due_within_ms * step // steps
             self.ids += self.backlog.add(_QUEUE, count // steps, due_in_ms=due_in_ms, age_ms=age_ms)
 
-    def look(self, count: int, *, is_waiting: bool, rounds: int) -> Figures:
-        """Have the sweeper look at *count* overdue records, again and again."""
-        took, commands = [], 0
-        slowest: list[tuple[float, str]] = []
-        self.client.config_set("slowlog-log-slower-than", _WITNESSED_US)
-        self.client.config_set("slowlog-max-len", _SLOWLOG_LENGTH)
-        # Whatever the first pass has to connect to and to load is not measured.
-        for turn in range(rounds + 1):
-            self._make_overdue(count, is_waiting=is_waiting)
-            self.client.slowlog_reset()
-            self.client.config_resetstat()
-            one = self._pass()
-            commands = self._commands()
-            assert sum(one.looked_at for one in self.reports) == count
-            assert sum(one.resent for one in self.reports) == (0 if is_waiting else count)
-            if turn:
-                took.append(one)
-                slowest.append(max(self._slow()))
-        longest_ms, longest = statistics.median_high(slowest)
-        return Figures(
-            tracked=len(self.ids),
-            overdue=f"{count} {'waiting' if is_waiting else 'lost'}" if count else "none",
-            milliseconds=statistics.median(wall for wall, _ in took) * 1000,
-            cpu_milliseconds=statistics.median(cpu for _, cpu in took) * 1000,
-            commands=commands,
-            longest_ms=longest_ms,
-            longest=longest,
-            worst_ms=max(slowest)[0],
-            redis_mb=self.client.info("memory")["used_memory"] / 1e6,
-        )
+    def look(self, count: int, is_waiting: bool) -> Round:
+        """Have the sweeper look at *count* overdue records."""
+        self._make_overdue(count, is_waiting=is_waiting)
+        self.client.slowlog_reset()
+        self.client.config_resetstat()
+        seconds, cpu_seconds = self._pass()
+        commands = self._commands()
+        assert sum(one.looked_at for one in self.reports) == count
+        assert sum(one.resent for one in self.reports) == (0 if is_waiting else count)
+        return Round(seconds * 1000, cpu_seconds * 1000, commands, *max(self._slow()))
 
     def _make_overdue(self, count: int, *, is_waiting: bool) -> None:
         if is_waiting:

@@ -178,7 +178,8 @@ class TestLaggingReplica:
         for task_id in (*running, settled.id):
             wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
         claimed = send("gate", "late", queue="second").id
-        eta = datetime.now(timezone.utc) + timedelta(seconds=2 * HORIZON_SECONDS)
+        quick = send("work", 0.01, queue="second")
+        eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
         parked = send("gate", "late", eta=eta).id
         known = [send("work", 0.01, queue="waits").id for _ in range(3)]
         cut_off(replica, ledger)
@@ -196,15 +197,17 @@ class TestLaggingReplica:
         for task_id in (claimed, parked, *late):
             wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
         ended = send("work", 0.01)
-        assert ended.get(timeout=15) == "worked"
+        assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
         unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]
         with ledger.client() as client:
-            wait_for(lambda: not client.exists(RECORD + ended.id), 10, "it is settled")
-            assert not client.exists(RECORD + settled.id)
+            for task_id in (settled.id, ended.id, quick.id):
+                wait_for(lambda i=task_id: not client.exists(RECORD + i), 10, "it is settled")
         with replica.client() as client:
-            assert client.hget(RECORD + claimed, "state") == b"queued"
-            assert client.hget(RECORD + parked, "state") == b"parked"
-            assert not client.exists(RECORD + late[0])
+            states = [
+                client.hget(RECORD + task_id, "state")
+                for task_id in (settled.id, claimed, quick.id, parked, late[0], ended.id)
+            ]
+        assert states == [b"running", b"queued", b"queued", b"parked", None, None]
         # So late that the sweeper looks at once at what the replica takes for queued.
         overdue_at = effects.starts(claimed)[0] + TIMES["QUEUED_SECONDS"]
         wait_for(lambda: effects.now() > overdue_at, 20, "it is overdue there")
@@ -221,7 +224,7 @@ class TestLaggingReplica:
         for gate in ("early", "late"):
             effects.open_gate(gate)
         apart.app.control.add_consumer("waits")
-        everything = [*untouched, settled.id, *known, ended.id, *unknown]
+        everything = [*untouched, settled.id, quick.id, *known, ended.id, *unknown]
         go_on(apart, replica, effects, redis_server, [one, two], everything)
         assert effects.overlaps() == []
         runs = {task_id: len(effects.runs(task_id)) for task_id in everything}
