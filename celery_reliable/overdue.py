@@ -91,8 +91,8 @@ class Overdue:
         elif record.state in _UNCLAIMED and due.task_id in held:
             # Parked too: on a server that lost records, it may have been sent and run.
             self._later.append((due, self.config.queued_ms))
-        elif record.state is State.QUEUED and self._is_in_queue(record):
-            self._later.append((due, self._next_look_in_ms(now_ms - _sent_ms(record))))
+        elif record.state is State.QUEUED and (wait_ms := self._wait_in_queue_ms(record, now_ms)):
+            self._later.append((due, wait_ms))
         elif record.state is State.QUEUED and self.losses.has_ended_elsewhere(record):
             if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
                 self.losses.free_lock_of(record)
@@ -106,26 +106,28 @@ class Overdue:
         is_lost = record.state is State.QUEUED and record.cause == Cause.NO_OUTCOME.value
         return is_lost and record.resends == 0 and self.broker.is_redis
 
-    def _is_in_queue(self, record: Record) -> bool:
-        """Whether the message can still be in its queue: then what is popped next was sent before
-        it.
+    def _wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
+        """Return when to look again if the message can still be in its queue: then what is popped
+        next was sent before it.  Else 0.
 
-        In doubt True.  A wrong False costs a second message, which the claim refuses.
+        In doubt it is there.  A wrong 0 costs a second message, which the claim refuses.
         """
         envelope = Envelope.from_text(record.message)
         where = (envelope.exchange, envelope.routing_key, str(envelope.properties.get("priority")))
         # Looked at once a pass, however many are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms = _sent_ms(record)
-        return any(record.task_id in ids or oldest <= sent_ms for ids, oldest in self._ends[where])
-
-    def _next_look_in_ms(self, waited_ms: int) -> int:
-        """Return when to look again at what has waited in its queue for so long: the longer, the
-        rarer, or a backlog that nobody works off would be gone through over and over.
-        """
-        queued_ms = self.config.queued_ms
-        return min(max(queued_ms, waited_ms // 2), _RAREST_LOOK * queued_ms)
+        sent_ms, queued_ms = _sent_ms(record), self.config.queued_ms
+        found = [
+            oldest
+            for ids, oldest in self._ends[where]
+            if record.task_id in ids or oldest <= sent_ms
+        ]
+        if not any(found):
+            return queued_ms if found else 0
+        # The longer it has waited, the rarer: a backlog that nobody works off would be gone through
+        # over and over.
+        return min(max(queued_ms, (now_ms - sent_ms) // 2), _RAREST_LOOK * queued_ms)
 
     def _ends_of(self, envelope: Envelope) -> list[tuple[set[str], float]]:
         """Return, of each queue that a message leads to, the ids at the end that is popped next,

@@ -96,6 +96,21 @@ def test_what_has_waited_for_long_is_looked_at_less_often(
     assert looks == pytest.approx([600, 600, 350, 120, 60, 60], abs=20)
 
 
+def test_what_may_be_behind_messages_that_tell_nothing_is_looked_at_as_often_as_ever(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    for _ in range(5):
+        project.send("plain_work", 0)
+    task_id = project.send("work", 0).id
+    ledger = reliable_of(project.app).ledger
+    redis_server.client().hincrby(ledger.keys.record(task_id), "published_ms", -3600_000)
+    make_due(project, redis_server, [task_id])
+
+    assert look(sweeper).resent == 0
+
+    assert looks_in_seconds(project, [task_id]) == pytest.approx([60], abs=20)
+
+
 @pytest.mark.parametrize("waiting", [1, 3, 30])
 def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
     project: Project, sweeper: Sweeper, redis_server: RedisServer, waiting: int
