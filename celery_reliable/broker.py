@@ -120,8 +120,11 @@ class BrokerView:
             for queue in channel._lookup(envelope.exchange, envelope.routing_key):
                 # A command that kombu's prefixing client does not know: the prefix is ours to add.
                 key = channel.global_keyprefix + channel._q_for_pri(queue, priority)
-                items = client.lrange(key, -_LOOKED_AT, -1)
-                heads.append([_task_id(item) for item in reversed(items)])
+                # Not LRANGE: before Redis 7 it walks there from the other end of the list.
+                pipe = client.pipeline()
+                for index in range(1, _LOOKED_AT + 1):
+                    pipe.lindex(key, -index)
+                heads.append([_task_id(item) for item in pipe.execute() if item is not None])
         return heads
 
 

@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 #: How long a replaced task's id waits for a canvas that stores no results.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
+_UNCLAIMED = (State.QUEUED, State.PARKED)
+#: What waits in a queue is looked at once in so many QUEUED_SECONDS at least.
+_RAREST_LOOK = 10
 
 
 class Overdue:
@@ -35,24 +38,28 @@ class Overdue:
         self.losses = losses
         #: What this pass has seen of the queues' ends.
         self._ends: dict[tuple[str, str, str], list[tuple[set[str], float]]] = {}
+        #: What it has found to wait, and after how many ms to look again.
+        self._later: list[tuple[Due, int]] = []
 
-    def look(self, alive: list[WorkerLease], report: SweepReport) -> None:
-        """Look at one batch; *alive* are the workers that may hold messages."""
+    def look(self, alive: list[WorkerLease], dead: list[WorkerLease], report: SweepReport) -> None:
+        """Look at one batch; what the *dead* held is being returned."""
         now_ms, dues = self.ledger.due(self.config.sweep_batch)
         if not dues:
             return
-        self._ends = {}
+        self._ends, self._later = {}, []
         report.looked_at = len(dues)
         report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
         report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
         records = self.ledger.find_all([due.task_id for due in dues])
         held: set[str] = set()
-        if self.broker.is_redis and any(r is not None and r.state is State.QUEUED for r in records):
-            held = self.broker.task_ids_in(lease.room for lease in alive if lease.room)
+        if self.broker.is_redis and any(r is not None and r.state in _UNCLAIMED for r in records):
+            # A server that lost records may know nothing of a worker that lives.
+            strangers = {*self.broker.room_names()} - {lease.room for lease in dead}
+            held = self.broker.task_ids_in(strangers | {one.room for one in alive if one.room})
         for due, record in zip(dues, records, strict=True):
             try:
                 if record is None:
-                    self.ledger.postpone(due, due_in_ms=0)
+                    self._later.append((due, 0))
                 else:
                     self._look_at(due, record, now_ms, held, report)
             except (LedgerUnavailable, LedgerRefused):
@@ -61,7 +68,8 @@ class Overdue:
                 # The oldest come first: one that cannot be handled must not hold up the others.
                 logger.exception("not_handled id=%s", due.task_id)
                 report.failed += 1
-                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+                self._later.append((due, self.config.queued_ms))
+        self.ledger.postpone_all(self._later)
 
     def _look_at(
         self, due: Due, record: Record, now_ms: int, held: set[str], report: SweepReport
@@ -77,11 +85,14 @@ class Overdue:
             if is_over or self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
-                self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+                self._later.append((due, self.config.queued_ms))
         elif self._is_unsent(record):
             self._send(due, report)
-        elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
-            self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
+        elif record.state in _UNCLAIMED and due.task_id in held:
+            # Parked too: on a server that lost records, it may have been sent and run.
+            self._later.append((due, self.config.queued_ms))
+        elif record.state is State.QUEUED and (wait_ms := self._wait_in_queue_ms(record, now_ms)):
+            self._later.append((due, wait_ms))
         elif record.state is State.QUEUED and self.losses.has_ended_elsewhere(record):
             if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
                 self.losses.free_lock_of(record)
@@ -95,19 +106,28 @@ class Overdue:
         is_lost = record.state is State.QUEUED and record.cause == Cause.NO_OUTCOME.value
         return is_lost and record.resends == 0 and self.broker.is_redis
 
-    def _is_in_queue(self, record: Record) -> bool:
-        """Whether the message can still be in its queue: then what is popped next was sent before
-        it.
+    def _wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
+        """Return when to look again if the message can still be in its queue: then what is popped
+        next was sent before it.  Else 0.
 
-        In doubt True.  A wrong False costs a second message, which the claim refuses.
+        In doubt it is there.  A wrong 0 costs a second message, which the claim refuses.
         """
         envelope = Envelope.from_text(record.message)
         where = (envelope.exchange, envelope.routing_key, str(envelope.properties.get("priority")))
         # Looked at once a pass, however many are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
-        sent_ms = max(record.sent_ms, record.published_ms)
-        return any(record.task_id in ids or oldest <= sent_ms for ids, oldest in self._ends[where])
+        sent_ms, queued_ms = _sent_ms(record), self.config.queued_ms
+        found = [
+            oldest
+            for ids, oldest in self._ends[where]
+            if record.task_id in ids or oldest <= sent_ms
+        ]
+        if not any(found):
+            return queued_ms if found else 0
+        # The longer it has waited, the rarer: a backlog that nobody works off would be gone through
+        # over and over.
+        return min(max(queued_ms, (now_ms - sent_ms) // 2), _RAREST_LOOK * queued_ms)
 
     def _ends_of(self, envelope: Envelope) -> list[tuple[set[str], float]]:
         """Return, of each queue that a message leads to, the ids at the end that is popped next,
@@ -119,7 +139,7 @@ class Overdue:
         ends = []
         for head in self.broker.heads(envelope):
             found = self.ledger.find_all([task_id for task_id in head if task_id])
-            sent = [max(one.sent_ms, one.published_ms) for one in found if one is not None]
+            sent = [_sent_ms(one) for one in found if one is not None]
             if head:
                 ends.append((set(head), float(min(sent, default=0))))
         return ends
@@ -142,3 +162,7 @@ class Overdue:
             )
             return
         report.resent += 1
+
+
+def _sent_ms(record: Record) -> int:
+    return max(record.sent_ms, record.published_ms)

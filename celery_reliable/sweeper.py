@@ -95,7 +95,8 @@ class Sweeper:
                     report.failed += 1
             self.recovery.recover_ownerless(leases, report)
             gone = {lease.worker for lease in dead}
-            self.overdue.look([lease for lease in leases if lease.worker not in gone], report)
+            alive = [lease for lease in leases if lease.worker not in gone]
+            self.overdue.look(alive, dead, report)
             self._trim(report)
         finally:
             # The next pass finds another server, or the same one, by itself.

@@ -14,7 +14,7 @@ import redis
 from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.scripts import script
+from celery_reliable.ledger.scripts import Script, script
 from celery_reliable.model import Reply
 
 __all__ = ["FOREVER", "Answer", "Caller", "encoded"]
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Argument = str | int | float | bytes
+Call = tuple[Sequence[str], Sequence[Argument]]
 
 #: For callers that would rather wait for the ledger than go on without it.
 FOREVER = float("inf")
@@ -84,17 +85,37 @@ class Caller:
         A lost connection or reply is repeated for *patience_seconds* (every script may be), then
         LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
         """
-        code = script(name)
-        flat = [encoded(value) if isinstance(value, str) else value for value in (*keys, *args)]
-
-        def run() -> Any:
-            try:
-                return self.client.evalsha(code.sha, len(keys), *cast("list[str]", flat))
-            except errors.NoScriptError:
-                return self.client.eval(code.text, len(keys), *cast("list[str]", flat))
-
-        raw, is_repeated = self._patiently(name, run, patience_seconds)
+        raw, is_repeated = self._patiently(
+            name, lambda: self._run(script(name), keys, args), patience_seconds
+        )
         return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
+
+    def call_all(self, name: str, calls: Sequence[Call]) -> None:
+        """Run the script *name* with the keys and arguments of each of *calls*, in two round trips.
+
+        Each is a step of its own, so some may be executed when this raises; errors as in `call`.
+        For scripts whose answers nobody needs.
+        """
+        if not calls:
+            return
+        code = script(name)
+
+        def run() -> None:
+            # From then on the server knows the script; in a pipeline it could not be told.
+            self._run(code, *calls[0])
+            pipe = self.client.pipeline(transaction=False)
+            for keys, args in calls[1:]:
+                pipe.evalsha(code.sha, len(keys), *_flat(keys, args))
+            pipe.execute()
+
+        self._patiently(name, run, None)
+
+    def _run(self, code: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        flat = _flat(keys, args)
+        try:
+            return self.client.evalsha(code.sha, len(keys), *flat)
+        except errors.NoScriptError:
+            return self.client.eval(code.text, len(keys), *flat)
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* reads with the client; errors as in `call`."""
@@ -149,6 +170,11 @@ class Caller:
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+
+def _flat(keys: Sequence[str], args: Sequence[Argument]) -> list[str]:
+    flat = [encoded(value) if isinstance(value, str) else value for value in (*keys, *args)]
+    return cast("list[str]", flat)
 
 
 def encoded(text: str) -> bytes:

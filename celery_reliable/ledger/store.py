@@ -4,6 +4,8 @@ its script.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from celery_reliable.ledger.caller import Answer, Caller
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
@@ -396,6 +398,19 @@ class Ledger(Reads):
             "postpone",
             [self.keys.record(due.task_id), self.keys.due],
             [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
+        )
+
+    def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
+        """Look again later at many records, at each after its own time in ms."""
+        self._caller.call_all(
+            "postpone",
+            [
+                (
+                    [self.keys.record(due.task_id), self.keys.due],
+                    [due.task_id, due.due_ms, due_in_ms, 0],
+                )
+                for due, due_in_ms in later
+            ],
         )
 
 

@@ -69,7 +69,10 @@ def test_the_brokers_database_is_flushed(
     scale: Scale,
 ) -> None:
     ledger = start_redis()
-    apart = project.with_settings(reliable={**RELIABLE, "REDIS_URL": ledger.url()})
+    # Neither fetches more than it can run, or one would have three of the four below.
+    apart = project.with_settings(
+        reliable={**RELIABLE, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
+    )
     workers = [start_worker(n, project=apart, options=QUICK, wait=False) for n in ("one", "two")]
     for worker in workers:
         worker.wait_until_ready()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from celery_reliable import overdue
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Due, Reason, SweepReport
+from celery_reliable.model import Due, Reason, SweepReport, WorkerLease
 from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
@@ -31,6 +32,135 @@ def sweeper(project: Project) -> Iterator[Sweeper]:
     found = Sweeper(project.app)
     yield found
     found.close()
+
+
+def look(sweeper: Sweeper) -> SweepReport:
+    report = SweepReport()
+    sweeper.overdue.look([], [], report)
+    return report
+
+
+def make_due(project: Project, redis_server: RedisServer, task_ids: Sequence[str]) -> None:
+    """Let somebody have to look now."""
+    due = reliable_of(project.app).ledger.keys.due
+    redis_server.client().zadd(due, {i: n for n, i in enumerate(task_ids, 1)}, xx=True)
+
+
+def looks_in_seconds(project: Project, task_ids: Sequence[str]) -> list[float]:
+    """In how many seconds somebody looks at each."""
+    ledger = reliable_of(project.app).ledger
+    now_ms = ledger.workers.time_ms()
+    at_ms = {due.task_id: int(due.due_ms) for due in ledger.all_due(start=0, limit=1000)}
+    return [(at_ms[task_id] - now_ms) / 1000 for task_id in task_ids]
+
+
+def test_a_pass_asks_as_much_of_redis_whatever_waits_behind(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    client: Any = redis_server.client()
+    asked = []
+    for more in (100, 400):
+        task_ids = [project.send("work", 0, ignore_result=True).id for _ in range(more)]
+        for _ in range(2):
+            # The first pass connects.
+            make_due(project, redis_server, task_ids[:100])
+            client.config_resetstat()
+            assert look(sweeper).looked_at == 100
+        calls = {name: one["calls"] for name, one in client.info("commandstats").items()}
+        asked.append(calls)
+        # One after the other, each postponement would be a round trip.
+        assert client.info("stats")["total_reads_processed"] < 50
+        assert looks_in_seconds(project, task_ids[:100]) == pytest.approx([60] * 100, abs=20)
+
+    assert asked[0] == asked[1]
+    # Redis 6 walks from one end of the list to the other for it.
+    assert "cmdstat_lrange" not in asked[1]
+
+
+def test_what_has_waited_for_long_is_looked_at_less_often(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    """As a backlog, the oldest first; the least is QUEUED_SECONDS, the most ten times that."""
+    waited = [3 * 24 * 3600, 24 * 3600, 700, 240, 100, 1]
+    task_ids = [project.send("work", 0).id for _ in waited]
+    ledger = reliable_of(project.app).ledger
+    client = redis_server.client()
+    for task_id, seconds in zip(task_ids, waited, strict=True):
+        client.hincrby(ledger.keys.record(task_id), "published_ms", -1000 * seconds)
+    make_due(project, redis_server, task_ids)
+
+    report = look(sweeper)
+
+    assert (report.looked_at, report.resent) == (6, 0)
+    looks = looks_in_seconds(project, task_ids)
+    assert looks == pytest.approx([600, 600, 350, 120, 60, 60], abs=20)
+
+
+def test_what_may_be_behind_messages_that_tell_nothing_is_looked_at_as_often_as_ever(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    for _ in range(5):
+        project.send("plain_work", 0)
+    task_id = project.send("work", 0).id
+    ledger = reliable_of(project.app).ledger
+    redis_server.client().hincrby(ledger.keys.record(task_id), "published_ms", -3600_000)
+    make_due(project, redis_server, [task_id])
+
+    assert look(sweeper).resent == 0
+
+    assert looks_in_seconds(project, [task_id]) == pytest.approx([60], abs=20)
+
+
+@pytest.mark.parametrize("waiting", [1, 3, 30])
+def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer, waiting: int
+) -> None:
+    client = redis_server.client()
+    sent = []
+    for number in range(waiting + 1):
+        sent.append(project.send("work", 0).id)
+        # Sent in different milliseconds, or nobody could tell which was first.
+        client.hincrby(
+            reliable_of(project.app).ledger.keys.record(sent[-1]), "published_ms", number - 1000
+        )
+    client.rpop("celery")
+    make_due(project, redis_server, sent)
+
+    report = look(sweeper)
+
+    assert (report.looked_at, report.resent) == (waiting + 1, 1)
+    assert client.llen("celery") == waiting + 1
+    newest: Any = client.lindex("celery", 0)
+    assert sent[0] in newest.decode()
+
+
+@pytest.mark.parametrize("state", ["queued", "parked"])
+@pytest.mark.parametrize("holder", ["a stranger", "a worker", "a dead worker", "nobody"])
+def test_what_somebody_may_run_is_not_sent_again(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer, state: str, holder: str
+) -> None:
+    """A ledger that lost records may know neither the claim nor the worker, and a broker that lost
+    its keys knows no list of rooms.
+    """
+    client = redis_server.client()
+    task_id = project.send("work", 0).id
+    client.hset(reliable_of(project.app).ledger.keys.record(task_id), "state", state)
+    room = sweeper.broker.room("unacked:one")
+    if holder == "nobody":
+        client.rpop("celery")
+    else:
+        if holder != "a worker":
+            room.open(sweeper.config.namespace)
+        assert len(room.take(["celery"], ["celery"], 1).deliveries) == 1
+    alive, dead = holder == "a worker", holder == "a dead worker"
+    lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": room.name})
+    make_due(project, redis_server, [task_id])
+
+    report = SweepReport()
+    sweeper.overdue.look([lease] * alive, [lease] * dead, report)
+
+    assert report.looked_at == 1
+    assert report.resent == (0 if holder in ("a stranger", "a worker") else 1)
 
 
 def bury(project: Project, count: int) -> Ledger:

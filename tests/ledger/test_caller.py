@@ -15,7 +15,7 @@ from celery_reliable.ledger import Ledger, ObjectLocks
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason, Reply
-from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 
@@ -101,6 +101,38 @@ def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None
         far.ledger.settle(far.claim(far.publish(f"task {number}")))
 
     assert whole.matched == 1
+
+
+@pytest.mark.parametrize("what", ["nothing", "request", "reply", "script"])
+def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
+    far: Scene, proxy: RedisProxy, what: str
+) -> None:
+    for number in range(5):
+        far.publish(f"task {number}", due_in_ms=0)
+    _, dues = far.ledger.due(10)
+    far.client.delete(far.ledger.keys.record("task 4"))
+    if what == "script":
+        far.client.script_flush()
+    elif what != "nothing":
+        drop = proxy.drop_request if what == "request" else proxy.drop_reply
+        rule = drop(script=sha("postpone"), containing="task 2")
+
+    far.ledger.postpone_all([(due, (n + 1) * LOOK_MS) for n, due in enumerate(dues)])
+
+    assert what in ("nothing", "script") or rule.acted == 1
+    now_ms = far.workers.time_ms()
+    looks = [int(far.seen_due(f"task {n}").due_ms) - now_ms for n in range(5)]
+    assert [round(look / LOOK_MS) for look in looks[:4]] == [1, 2, 3, 4]
+    # A record that is gone needs nobody to look.
+    assert far.seen_due("task 4").due_ms == "0"
+
+
+def test_nothing_is_asked_for_none(far: Scene, proxy: RedisProxy) -> None:
+    asked = proxy.watch()
+
+    far.ledger.postpone_all([])
+
+    assert asked.matched == 0
 
 
 def test_what_is_asked_with_no_patience_is_sent_once(far: Scene, proxy: RedisProxy) -> None:

@@ -317,13 +317,14 @@ class RedisProxy:
             # Whichever side ends first ends both: a dead client must be gone for the server too.
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # Before anything is awaited: the proxy may close, and cancel this, meanwhile.
+            self._links.discard(link)
+            link.close()
             for pump in pumps:
                 pump.cancel()
             for outcome in await asyncio.gather(*pumps, return_exceptions=True):
                 if isinstance(outcome, ValueError):
                     print(f"proxy: {outcome}")
-            self._links.discard(link)
-            link.close()
 
     async def _pump_commands(self, reader: StreamReader, link: _Link) -> None:
         assert self._flows is not None

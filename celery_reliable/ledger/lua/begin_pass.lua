@@ -29,7 +29,9 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
   return {'busy'}
 end
 if is_other_server or not meta[1] then
-  redis.call('HSET', KEYS[2], 'generation', tonumber(meta[1] or now_ms) + 1, 'run_id', run_id)
+  -- Of the time: whoever comes back with the same old data twice would count to the same number twice.
+  redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(meta[1] or 0) + 1)),
+    'run_id', run_id)
 end
 if (is_other_server or now_ms - passed_ms > tonumber(ARGV[4])) and grace_ms <= now_ms then
   grace_ms = now_ms + ARGV[5]

@@ -48,7 +48,8 @@ if not state then
     local meta = redis.call('HMGET', KEYS[3], 'generation', 'run_id')
     local generation = meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
-      generation = string.format('%.0f', math.max(tonumber(generation or now_ms), tonumber(ARGV[3])) + 1)
+      -- Of the time, as in begin_pass.
+      generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV[3]) + 1))
       redis.call('HSET', KEYS[3], 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV[3] then
