@@ -320,6 +320,7 @@ class _Execution:
             Cause.NO_OUTCOME,
             max_losses=config.max_losses,
             due_in_ms=pause_ms,
+            is_unsent=self.reliable.is_redis_broker,
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:

@@ -163,6 +163,8 @@ class Record:
     claimed_ms: int = 0
     sent_ms: int = 0
     resends: int = 0
+    #: It is queued, and no message of it exists.
+    is_unsent: bool = False
     #: Of the last loss.
     cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.

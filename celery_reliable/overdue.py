@@ -78,7 +78,7 @@ class Overdue:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
                 self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
-        elif self._is_unsent(record):
+        elif record.is_unsent:
             self._send(due, report)
         elif record.state is State.QUEUED and (due.task_id in held or self._is_in_queue(record)):
             self.ledger.postpone(due, due_in_ms=self.config.queued_ms)
@@ -87,13 +87,6 @@ class Overdue:
                 self.losses.free_lock_of(record)
         else:
             self._send(due, report)
-
-    def _is_unsent(self, record: Record) -> bool:
-        """Whether it is known that no message exists: that of an attempt without an outcome was
-        acknowledged.
-        """
-        is_lost = record.state is State.QUEUED and record.cause == Cause.NO_OUTCOME.value
-        return is_lost and record.resends == 0 and self.broker.is_redis
 
     def _is_in_queue(self, record: Record) -> bool:
         """Whether the message can still be in its queue: then what is popped next was sent before
