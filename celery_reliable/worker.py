@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import time
-import uuid
 from functools import partial
 from typing import Any
 
@@ -21,14 +20,13 @@ from celery.worker import state
 from celery.worker.control import Panel
 
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.losses import Losses
-from celery_reliable.model import Claim, Reason, Reply, State
+from celery_reliable.model import Claim, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
-from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of
+from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
 from celery_reliable.unprocessable import Unprocessable
 
@@ -258,31 +256,6 @@ class WorkerStep(bootsteps.StartStopStep):
                     logger.debug("taken_claim_had_ended id=%s", claim.task_id)
         return not self.runs(claim)
 
-    def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
-        """Put a list element that is no message among the dead letters; False when the ledger is
-        away: then it stays in the room, and is looked at again.
-        """
-        # The same element has the same name: it may be buried twice.
-        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
-        raw, queue = delivery.raw, delivery.queue
-        envelope = Envelope(
-            raw, "application/octet-stream", "binary", {"id": task_id}, {}, "", queue
-        )
-        try:
-            self.reliable.ledger.bury_message(
-                task_id,
-                Reason.UNPROCESSABLE,
-                exception=f"{type(error).__name__}: {error}",
-                traceback="",
-                message=envelope.to_text(),
-                name="",
-                patience_seconds=1.0,
-            )
-        except ReliableError as exc:
-            logger.error("unreadable_not_buried queue=%s bytes=%d error=%s", queue, len(raw), exc)
-            return False
-        return True
-
 
 def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     """Celery's remote command, after which the ledger forgets what nobody runs.
@@ -336,7 +309,7 @@ class ConsumerStep(bootsteps.StartStopStep):
                 # Without an event loop nobody would look again when what was taken has ended.
                 room.idle_slots = partial(_idle_slots, c.pool)
             room.before_leaving = step.release_claims
-            room.on_unreadable = step.bury_unreadable
+            room.on_unreadable = step.unprocessable.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
     def stop(self, c: Any) -> None:
