@@ -217,6 +217,16 @@ class WorkerLease:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
         return str(self.facts.get("room", "") or "")
 
+    @property
+    def has_witness(self) -> bool:
+        """Whether its death shows by the end of its connection; else its lease has to run out."""
+        return self.client_id not in ("", "0")
+
+    @property
+    def no_witness(self) -> str:
+        """Why it has no witness, as it found when it started; empty when it found nothing."""
+        return str(self.facts.get("no_witness", "") or "")
+
 
 @dataclass(frozen=True)
 class Beat:
