@@ -7,6 +7,7 @@ A worker keeps what it was delivered in a room of its own.  Messages in the shar
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -16,6 +17,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from celery_reliable.config import REDIS_SCHEMES
+from celery_reliable.envelope import HEADER
 from celery_reliable.rooms import Delivery, Room, opened_room, room_of
 
 __all__ = ["Channel", "QoS", "SentinelTransport", "Transport", "transport_for"]
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 #: How many messages are taken from the queues in one step, if the worker may hold so many: Redis
 #: is busy for well under a millisecond.
 _MOST_AT_ONCE = 50
+#: Where so many wait, no worker goes idle because another one fetched some ahead.
+_PLENTY = 200
 
 
 def transport_for(scheme: str) -> str | None:
@@ -64,7 +68,12 @@ class QoS(kombu_redis.QoS):
         if room is None:
             super().ack(delivery_tag)
             return
-        room.remove(delivery_tag)
+        message = self._delivered.get(delivery_tag)
+        if message is not None and HEADER in (message.headers or {}):
+            # What is still in the room when its worker dies is compared with its record.
+            room.remove_soon(delivery_tag)
+        else:
+            room.remove(delivery_tag)
         virtual.QoS.ack(self, delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -113,9 +122,10 @@ class QoS(kombu_redis.QoS):
 class Channel(kombu_redis.Channel):
     """kombu's Redis channel with a room, and without a new client object for every operation.
 
-    What the worker can begin at once is popped and filed in one step.  For the rest it waits as
-    kombu does (BRPOP), message by message, so that idle workers get their share: the one that ends
-    the wait is filed in a second step, together with what can be begun beside it.
+    What the worker can begin at once is popped and filed in one step; while plenty waits, what it
+    may prefetch too, half of it at a time.  For the rest it waits as kombu does (BRPOP), message by
+    message, so that idle workers get their share: the one that ends the wait is filed in a second
+    step, together with what can be begun beside it.
     """
 
     QoS = QoS
@@ -125,19 +135,23 @@ class Channel(kombu_redis.Channel):
 
     _kept_client: Any = None
     _kept_pool: Any = None
-    #: Whether more waited when the queues were last looked at.
-    _is_backlog = False
+    #: How many waited when the queues were last looked at.
+    _n_waiting = 0
     _is_closing = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: The queues whose messages nobody acknowledges.
         self._unacknowledged: set[str] = set()
+        self._consumers_of: dict[str, Callable[[Any], Any]] = {}
         super().__init__(*args, **kwargs)
 
-    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any
+    ) -> Any:
         """Consume from a queue."""
         (self._unacknowledged.add if no_ack else self._unacknowledged.discard)(queue)
-        return super().basic_consume(queue, no_ack, *args, **kwargs)
+        self._consumers_of[queue] = callback
+        return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         if asynchronous:
@@ -148,9 +162,14 @@ class Channel(kombu_redis.Channel):
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        if self.reliable_room and self._is_backlog and self._may_take() > 0:
-            self._take(None)
-            if not self.qos.can_consume():
+        if self.reliable_room and self._n_waiting:
+            least, most = self._may_take()
+            is_plenty = self._n_waiting >= _PLENTY
+            if least > 0 or (is_plenty and 2 * most >= self.qos.prefetch_count):
+                self._take(None)
+                is_plenty = self._n_waiting >= _PLENTY
+            # What it holds is enough for now: it is asked again when some of it has ended.
+            if is_plenty or not self.qos.can_consume():
                 return
         super()._brpop_start(timeout)
 
@@ -179,27 +198,28 @@ class Channel(kombu_redis.Channel):
         """File what was popped, pop and file more as far as the prefetch count allows, and deliver
         it all.
         """
-        limit = self._may_take() - (popped is not None)
+        least, most = (max(0, n - (popped is not None)) for n in self._may_take())
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
-        taken = self.qos.room.take(queues, lists, max(limit, 0), popped)
-        self._is_backlog = taken.is_more
+        taken = self.qos.room.take(queues, lists, least, popped, most=most, plenty=_PLENTY)
+        self._n_waiting = taken.n_waiting
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
             self._deliver(delivery)
 
-    def _may_take(self) -> int:
-        """Return how many messages the worker may be delivered and can begin now."""
+    def _may_take(self) -> tuple[int, int]:
+        """Return how many messages the worker can begin now, and how many it may be delivered."""
         # While it closes, its worker has no pool any more.
         if self._is_closing or not self.qos.can_consume():
-            return 0
+            return 0, 0
         if "can_consume" in vars(self.qos):
             # `worker_disable_prefetch`: Celery wants to be asked before each.
-            return 1
+            return 1, 1
         idle: int = self.qos.room.idle_slots()
         may_hold = self.qos.can_consume_max_estimate()
-        return min(idle, _MOST_AT_ONCE if may_hold is None else may_hold, _MOST_AT_ONCE)
+        most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
+        return min(idle, most), most
 
     def _deliver(self, delivery: Delivery) -> None:
         room = self.qos.room
@@ -207,15 +227,18 @@ class Channel(kombu_redis.Channel):
             message = loads(bytes_to_str(delivery.raw))
             _check_shape(message)
             message["properties"]["delivery_tag"] = delivery.tag
-            # Built once more when it is delivered; here what it raises ends nothing.
-            self.Message(message, channel=self)
+            # Here what it raises ends nothing.
+            message = self.Message(message, channel=self)
         except Exception as exc:
             if room.on_unreadable(delivery, exc):
                 room.discard(delivery.tag)
             return
         if delivery.queue in self.connection._callbacks and not self._is_closing:
-            self.connection._deliver(message, delivery.queue)
-            if delivery.queue in self._unacknowledged:
+            is_acknowledged = delivery.queue not in self._unacknowledged
+            if is_acknowledged:
+                self.qos.append(message, delivery.tag)
+            self._consumers_of[delivery.queue](message)
+            if not is_acknowledged:
                 room.discard(delivery.tag)
         else:
             # Nobody consumes from there any more.

@@ -318,6 +318,8 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def _turn(self, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
+        if step.room is not None:
+            step.room.catch_up()
 
     def _reconcile(self, c: Any, room: Room) -> None:
         consumer = c.task_consumer

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import islice
 from typing import Any
 
 import redis
@@ -43,6 +44,9 @@ ROOM_PREFIX = "unacked:"
 #: The property that counts a message's returns from dead workers.
 _RETURNS = "reliable_returns"
 
+#: How many acknowledged messages are removed in one step with what is taken.
+_REMOVED_AT_ONCE = 500
+
 #: The names of a namespace's rooms in which something may be, so that nobody searches the keys.
 _ROOMS = "celery-reliable.rooms:"
 
@@ -61,8 +65,8 @@ class Taken:
     """What came of looking into the queues."""
 
     deliveries: list[Delivery]
-    #: Whether more waits there.
-    is_more: bool
+    #: How many more wait there.
+    n_waiting: int
 
 
 @dataclass(frozen=True)
@@ -143,18 +147,24 @@ class Room:
         self,
         queues: Sequence[str],
         lists: Sequence[str],
-        limit: int,
+        least: int,
         popped: tuple[str, str, bytes] | None = None,
+        *,
+        most: int = 0,
+        plenty: int = 0,
     ) -> Taken:
-        """File *popped* (list, queue and message), if given, and pop and file up to *limit* more.
+        """File *popped* (list, queue and message), if given, and pop and file up to *least* more,
+        or up to *most* where *plenty* remain.
 
         *lists* are the keys of all *queues* for the first priority, then for the next, and so on.
-        Raises redis-py's errors; then what was given is kept, and returned to its list when the
-        broker is back.
+        What is acknowledged is removed in the same step.  Raises redis-py's errors; then what was
+        given is kept, and returned to its list when the broker is back.
         """
         prefix = f"{uuid.uuid4()}:"
         now_ms = int(time.time() * 1000)
-        args: list[str | bytes | int] = [limit, prefix, now_ms, len(queues), *queues]
+        acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
+        args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
+        args += [len(queues), len(acknowledged), *queues, *acknowledged]
         found = []
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2]))
@@ -166,12 +176,14 @@ class Room:
                 with self._lock:
                     self._unfiled.append((self._prefix + popped[0], found[0]))
             raise
+        with self._lock:
+            self._unremoved.difference_update(acknowledged)
         pairs = zip(reply[1::2], reply[2::2], strict=True)
         found += [
             Delivery(f"{prefix}{n}", bytes_to_str(queue), raw)
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
-        return Taken(found, bool(reply[0]))
+        return Taken(found, int(reply[0]))
 
     def remove(self, tag: str) -> None:
         """Remove an acknowledged message, now or when the broker is back."""
@@ -179,11 +191,17 @@ class Room:
             self._client.hdel(self._key, tag)
         except (redis.RedisError, OSError) as exc:
             logger.warning("acknowledgement_kept_for_later tag=%s error=%r", tag, exc)
-            with self._lock:
-                self._unremoved.add(tag)
+            self.remove_soon(tag)
+
+    def remove_soon(self, tag: str) -> None:
+        """Remove an acknowledged message with the next take, or when it is caught up."""
+        with self._lock:
+            self._unremoved.add(tag)
 
     def catch_up(self) -> None:
-        """Do what could not be done while the broker was away."""
+        """Do what was put off, or could not be done while the broker was away."""
+        if not self._unremoved and not self._unfiled:
+            return
         with self._lock:
             tags, self._unremoved = self._unremoved, set()
             unfiled, self._unfiled = self._unfiled, []
