@@ -218,6 +218,11 @@ class WorkerLease:
         return str(self.facts.get("room", "") or "")
 
     @property
+    def looks_again(self) -> bool:
+        """Whether it would begin no plain task whose message was taken from it meanwhile."""
+        return bool(self.facts.get("looks_again"))
+
+    @property
     def has_witness(self) -> bool:
         """Whether its death shows by the end of its connection; else its lease has to run out."""
         return self.client_id not in ("", "0")
