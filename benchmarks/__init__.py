@@ -1,3 +1,3 @@
-"""What the package costs, beside stock Celery."""
+"""What the package costs, beside stock Celery and the lock packages: ``python -m benchmarks``."""
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -19,6 +20,9 @@ from celery_reliable.threads import socket_owner
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
+
+#: What the setting broker_transport may be where messages are sent to lists of a Redis.
+_PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
 
 #: Where an app keeps what it has of ours, so that the two go together.
 _ATTRIBUTE = "_celery_reliable"
@@ -110,6 +114,29 @@ class Reliable:
     def is_redis_broker(self) -> bool:
         """Whether the broker is one that our transport can serve."""
         return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
+
+    @cached_property
+    def queues_at(self) -> str:
+        """Where messages are sent to, if the ledger is in that very database, so that a message and
+        its record can be written in one step; else empty.  Raises ConfigurationError.
+        """
+        conf = self.app.conf
+        url = conf.broker_write_url
+        if (
+            not isinstance(url, str)
+            or ";" in url
+            or (conf.broker_transport or "redis") not in _PLAIN
+        ):
+            return ""
+        if url.split("://", 1)[0] not in REDIS_SCHEMES:
+            return ""
+        there = connect(
+            url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl
+        )
+        ledger = self.connector()
+        if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
+            return ""
+        return there.shown
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing

@@ -72,46 +72,44 @@ class Envelope:
     routing_key: str
 
     def to_text(self) -> str:
-        """Return the message as JSON text."""
-        try:
-            body, coding = self.body.decode("utf-8"), ""
-        except UnicodeDecodeError:
-            body, coding = base64.b64encode(self.body).decode("ascii"), "base64"
-        fields = {
-            "body": body,
-            "coding": coding,
-            "type": self.content_type,
-            "encoding": self.content_encoding,
-            "headers": dict(self.headers),
-            "properties": dict(self.properties),
+        """Return the message as JSON text, as kombu's virtual transports write it into a queue."""
+        properties = dict(self.properties)
+        if "expiration" in properties:
+            properties["expiration"] = str(int(properties["expiration"] * 1000))
+        properties["delivery_info"] = {
             "exchange": self.exchange,
             "routing_key": self.routing_key,
+        }
+        try:
+            body = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            body = base64.b64encode(self.body).decode("ascii")
+            properties["body_encoding"] = "base64"
+        fields = {
+            "body": body,
+            "content-type": self.content_type,
+            "content-encoding": self.content_encoding,
+            "headers": dict(self.headers),
+            "properties": properties,
         }
         return str(dumps(fields))
 
     @classmethod
     def from_text(cls, text: str) -> Envelope:
         """Read what `to_text` wrote.  Raises ValueError or KeyError for anything else."""
-        got = loads(text)
-        body = base64.b64decode(got["body"]) if got["coding"] else got["body"].encode("utf-8")
-        return cls(
-            body,
-            got["type"],
-            got["encoding"],
-            got["headers"],
-            got["properties"],
-            got["exchange"],
-            got["routing_key"],
-        )
+        return cls.from_payload(loads(text))
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Any], queue: str) -> Envelope:
-        """Return the message that lay in *queue* as kombu's virtual transports keep it."""
+    def from_payload(cls, payload: Mapping[str, Any], queue: str | None = None) -> Envelope:
+        """Return a message as kombu's virtual transports keep it, sent to *queue* if it is given,
+        else to where it was sent.
+        """
         properties = dict(payload["properties"])
         body = payload["body"].encode("utf-8")
         if properties.pop("body_encoding", "") == "base64":
             body = base64.b64decode(body)
-        for name in ("delivery_tag", "delivery_info", "delivery_mode"):
+        delivery = properties.pop("delivery_info", None) or {}
+        for name in ("delivery_tag", "delivery_mode"):
             properties.pop(name, None)
         expiration = expiration_seconds(properties.pop("expiration", None))
         if expiration is not None:
@@ -122,8 +120,8 @@ class Envelope:
             payload.get("content-encoding") or "binary",
             payload.get("headers") or {},
             properties,
-            "",
-            queue,
+            (delivery.get("exchange") or "") if queue is None else "",
+            (delivery.get("routing_key") or "") if queue is None else queue,
         )
 
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from billiard.exceptions import WorkerLostError
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery
 from celery import signals as celery_signals
 from celery import states as celery_states
@@ -20,7 +20,7 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, Due, Reason, Record, Reply, SweepReport
+from celery_reliable.model import Cause, Claim, DeadLetter, Due, Reason, Record, Reply, SweepReport
 
 __all__ = ["Losses"]
 
@@ -232,21 +232,34 @@ class Losses:
             return
         task = self.app.tasks.get(letter.name)
         context = _context_of(self.app, letter.message)
-        error = WorkerLostError(
-            f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
-            "outcome; dead-lettered"
-        )
+        error = _error_of(letter)
         backend = task.backend if task is not None else self.app.backend
         backend.mark_as_failure(
             task_id, error, request=context, store_result=_stores_errors(task, context)
         )
         self.ledger.announced(task_id, letter.buried_ms)
         logger.error(
-            "task_buried name=%s id=%s losses=%d reason=lost", letter.name, task_id, letter.losses
+            "task_buried name=%s id=%s losses=%d reason=%s",
+            letter.name,
+            task_id,
+            letter.losses,
+            letter.reason.value,
         )
         if task is not None:
             _tell_failure(task, task_id, error, context)
-        signals.task_buried.send(sender=letter.name, task_id=task_id, reason=Reason.LOST.value)
+        signals.task_buried.send(sender=letter.name, task_id=task_id, reason=letter.reason.value)
+
+
+def _error_of(letter: DeadLetter) -> Exception:
+    error: Exception
+    if letter.reason is Reason.TIME_LIMIT:
+        error = TimeLimitExceeded(letter.exception)
+    else:
+        error = WorkerLostError(
+            f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
+            "outcome; dead-lettered"
+        )
+    return error
 
 
 def _stores_errors(task: Any, context: Context) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "Record",
     "Reply",
     "State",
+    "StoredResult",
     "SweepReport",
     "TaskRef",
     "WorkerLease",
@@ -73,6 +74,7 @@ class Reply(str, Enum):
     DEREGISTERED = "deregistered"
     DISCARDED = "discarded"
     DUE = "due"
+    ELSEWHERE = "elsewhere"
     ENDED = "ended"
     EXISTS = "exists"
     FENCED = "fenced"
@@ -108,6 +110,19 @@ class Reply(str, Enum):
     UNRECORDED = "unrecorded"
     WAITING = "waiting"
     WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A task's result as it is to be stored on the ledger's server, in whichever database."""
+
+    key: str
+    value: str | bytes
+    #: A result that is there already and contains this text is kept.
+    final: str
+    #: 0: never.
+    expires_seconds: int
+    db: int
 
 
 @dataclass(frozen=True)

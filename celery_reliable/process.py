@@ -117,6 +117,8 @@ class RunningAttempt:
     stamp: Stamp = field(default_factory=Stamp)
     #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
     is_closed: bool = False
+    #: Its result is stored and its record gone; what follows are hooks of the user's.
+    is_settled: bool = False
     #: What it published under its own id, to be sent when its body has unwound.
     unsent: Envelope | None = None
     #: The attempt was replaced by a canvas.

@@ -12,21 +12,26 @@ from typing import Any
 
 from celery import Celery
 from celery.app.amqp import AMQP
+from kombu import pools
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
+from kombu.utils.json import dumps
 
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown
+from celery_reliable.exceptions import LedgerUnavailable, PublishUnknown, ReliableError
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Reply, State, TaskRef
 from celery_reliable.process import running
+from celery_reliable.transport import SENDING_TRANSPORT, sending_with
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
 
 logger = logging.getLogger(__name__)
 
+#: The transport option that tells where a producer of ours sends to.
+_PLACE = "reliable_queues_at"
 #: Once more at once, for a connection that went stale in the pool; who resends tries again later.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 #: A sender outside of workers asks again only so long before it tells its caller.
@@ -47,10 +52,35 @@ def task_ref(task: Any, task_id: str) -> TaskRef:
 
 
 class RecordingAMQP(AMQP):
-    """Celery's AMQP with the record before every send."""
+    """Celery's AMQP with the record before every send, or in one step with it."""
+
+    _producer_pool: Any
+
+    @property
+    def producer_pool(self) -> Any:
+        """The producers of the app."""
+        place = _queues_of(self.app) if self._producer_pool is None else ""
+        if place:
+            connection = self.app.connection_for_write(
+                transport=SENDING_TRANSPORT, transport_options={_PLACE: place}
+            )
+            pool = pools.producers[connection]
+            pool.limit = self.app.pool.limit
+            self._producer_pool = pool
+        return super().producer_pool
+
+    publisher_pool = producer_pool
 
     def _create_task_sender(self) -> Callable[..., Any]:
         return _recording(self.app, super()._create_task_sender())
+
+
+def _queues_of(app: Celery) -> str:
+    try:
+        return reliable_of(app).queues_at
+    except ReliableError:
+        # Wrong settings are told of by who publishes a task of ours; this may be anybody.
+        return ""
 
 
 def install_everywhere() -> None:
@@ -104,9 +134,10 @@ class _RecordingProducer:
         self._ref = task_ref(task, str(headers["id"]))
         self._headers = headers
         attempt = running.get()
-        self._attempt = (
-            attempt if attempt is not None and attempt.claim.task_id == self._ref.id else None
+        is_own = (
+            attempt is not None and attempt.claim.task_id == self._ref.id and not attempt.is_settled
         )
+        self._attempt = attempt if is_own else None
         self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
 
     def __getattr__(self, name: str) -> Any:
@@ -117,9 +148,12 @@ class _RecordingProducer:
         # The same producer also carries Celery's task-sent event.
         if options.get("headers") is not self._headers:
             return self._producer.publish(body, **options)
-        wire, options = _prepared(self._producer, body, options)
         state, look_seconds = self._plan()
-        answer, envelope = self._record(wire, options, state, look_seconds)
+        if state is State.QUEUED and self._attempt is None and self._is_one_step(options):
+            return self._publish_in_one_step(body, options, look_seconds)
+        wire, options = _prepared(self._producer, body, options)
+        envelope = _envelope(wire, options)
+        answer = self._record(envelope.to_text, state, look_seconds)
         if not self._may_send(answer) or state is State.PARKED:
             return None
         if self._attempt is not None:
@@ -145,22 +179,44 @@ class _RecordingProducer:
             look_seconds = min(look_seconds, seconds_until(self._headers["expires"]))
         return State.PARKED, look_seconds
 
+    def _is_one_step(self, options: dict[str, Any]) -> bool:
+        """Whether this goes to a list on the ledger's server, and to that alone."""
+        exchange = options.get("exchange")
+        if getattr(exchange, "name", exchange):
+            return False
+        given = getattr(self._producer.connection, "transport_options", None) or {}
+        # Not of another app's producer, which somebody may pass.
+        return bool(given.get(_PLACE)) and given[_PLACE] == self._reliable.queues_at
+
+    def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
+        """Let kombu make the message, and record it with the sending."""
+
+        def send(queue: str, message: dict[str, Any]) -> bool:
+            if message.get("headers") is not self._headers:
+                return False
+            answer = self._record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
+            self._may_send(answer)
+            return True
+
+        with sending_with(send):
+            self._producer.publish(body, **options)
+
     def _record(
-        self, wire: _Wire, options: dict[str, Any], state: State, look_seconds: float
-    ) -> tuple[Answer, Envelope]:
+        self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
+    ) -> Answer:
         ledger = self._reliable.ledger
         claim = self._attempt.claim if self._attempt else None
         while True:
             self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
-            envelope = _envelope(wire, options)
             try:
                 answer = ledger.record(
                     self._ref,
                     epoch=self._epoch,
                     state=state,
                     due_in_ms=int(look_seconds * 1000),
-                    message=envelope.to_text(),
+                    message=to_text(),
                     claim=claim,
+                    queue=queue,
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                 )
@@ -180,7 +236,7 @@ class _RecordingProducer:
                 # The server lost the record of the attempt that publishes: it begins a new one.
                 claim = None
             else:
-                return answer, envelope
+                return answer
 
     def _may_send(self, answer: Answer) -> bool:
         if answer.reply is Reply.RECORDED:

@@ -121,7 +121,14 @@ class Recovery:
         suspects: set[str],
         report: SweepReport,
     ) -> bool:
-        if record is not None and record.state is State.DEAD:
+        stamp = _stamp(entry)
+        # Those without the package would run what has ended: their workers ask nobody.
+        is_over = (
+            record.state is State.DEAD
+            if record is not None
+            else bool(stamp.generation) and self.ledger.has_ended(entry.task_id, stamp.generation)
+        )
+        if is_over:
             room.discard(entry.tag)
             report.dropped += 1
             return True

@@ -13,7 +13,7 @@ from celery import Celery
 
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
-from celery_reliable.envelope import Envelope
+from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Due, Record, Reply, State
@@ -87,6 +87,10 @@ class _Release:
             room = self.broker.room(name)
             # The newest first, as each goes in front of the others.
             for entry in sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True):
+                generation = Stamp.of((entry.payload or {}).get("headers")).generation
+                if generation and self.ledger.has_ended(entry.task_id, generation):
+                    room.discard(entry.tag)
+                    continue
                 self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)
             room.strike_off(reliable_of(self.app).config.namespace)
 

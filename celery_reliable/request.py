@@ -14,6 +14,7 @@ from typing import Any
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.exceptions import InvalidTaskError
+from celery.signals import task_revoked
 from celery.worker import state
 from celery.worker.request import Request
 
@@ -97,20 +98,45 @@ class ReliableRequest(Request):
             if isinstance(exc, ExceptionWithTraceback):
                 exc = exc.exc
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
-            try:
-                self._child_lost(exc)
-            except (LedgerUnavailable, LedgerRefused) as error:
-                # The claim stays in the ledger, and is found later: it has no process.  The message
-                # must not stay with us, or it would look as if this worker still held the task; if
-                # it comes back too early it is refused, and the record is sent again.
-                state.task_ready(self)
-                self.reject(requeue=True)
-                logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
-            return
-        if isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
+            self._lost(exc)
+        elif isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
             self._over_limit(exc_info, exc, send_failed_event, return_ok)
+        elif not self._try_to_fail(exc_info, send_failed_event, return_ok):
+            # The attempt has told the ledger; nothing else would ever let go of the message.
+            self.acknowledge()
+
+    def _try_to_fail(self, exc_info: Any, send_failed_event: bool, return_ok: bool) -> bool:
+        """Let Celery store a failure; False when it could not."""
+        try:
+            super().on_failure(exc_info, send_failed_event, return_ok)
+        except MemoryError:
+            # How Celery ends a worker; one of threads lives on.
+            self.acknowledge()
+            raise
+        except Exception as error:
+            logger.error("failure_not_stored name=%s id=%s error=%r", self.name, self.id, error)
+            return False
+        return True
+
+    def _lost(self, exc: WorkerLostError) -> None:
+        if self.id in state.revoked and self.revoked():
+            # It would run again when nobody remembers the revocation any more.
             return
-        super().on_failure(exc_info, send_failed_event, return_ok)
+        try:
+            self._child_lost(exc)
+        except (LedgerUnavailable, LedgerRefused) as error:
+            # The claim stays in the ledger, and is found later: it has no process.  The message
+            # must not stay with us, or it would look as if this worker still held the task; if
+            # it comes back too early it is refused, and the record is sent again.
+            state.task_ready(self)
+            self.reject(requeue=True)
+            logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
+
+    def on_retry(self, exc_info: Any) -> None:
+        """Call off what was revoked while it ran: nobody may remember that when its ETA comes."""
+        super().on_retry(exc_info)
+        if is_reliable(self.task) and self.id in state.revoked:
+            self.revoked()
 
     def _over_limit(
         self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
@@ -121,11 +147,11 @@ class ReliableRequest(Request):
         end_child(self.worker_pid)
         _ending.add(self.reliable_token)
         try:
-            super().on_failure(exc_info, send_failed_event, return_ok)
+            is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
             if self._already_revoked:
                 self._end_stopped()
             else:
-                self._end(Reason.TIME_LIMIT, exc)
+                self._end(Reason.TIME_LIMIT, exc, is_owed=is_owed)
         finally:
             _ending.discard(self.reliable_token)
 
@@ -136,9 +162,22 @@ class ReliableRequest(Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
-        super()._announce_revoked(reason, terminated, signum, expired)
         if not is_reliable(self.task):
+            super()._announce_revoked(reason, terminated, signum, expired)
             return
+        try:
+            super()._announce_revoked(reason, terminated, signum, expired)
+        except Exception as error:
+            # Into the main loop it would be raised as a lost connection to the broker, or end the
+            # worker: again and again, with the message that nobody has acknowledged.
+            logger.error("revocation_not_stored name=%s id=%s error=%r", self.name, self.id, error)
+            self.acknowledge()
+            self._already_revoked = True
+            if expired:
+                # Its record is sent again when it is overdue, and expires again.
+                return
+            fields = {"terminated": terminated, "signum": signum, "expired": expired}
+            task_revoked.send(sender=self.task, request=self._context, **fields)
         try:
             ledger = reliable_of(self.app).ledger
             record = None
@@ -147,7 +186,8 @@ class ReliableRequest(Request):
                 record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
             answer = ledger.cancel(
                 self.id,
-                epoch=Stamp.of(self._request_dict).epoch,
+                # A revocation means the id, whichever publication of it; an expiry this one.
+                epoch=Stamp.of(self._request_dict).epoch if expired else "",
                 patience_seconds=_PATIENCE_SECONDS,
             )
             if answer.reply is Reply.CANCELLED and record is not None:
@@ -294,8 +334,8 @@ class ReliableRequest(Request):
             self.id, int(answer.values[0]), worker.id, self.reliable_token, int(answer.values[1])
         )
 
-    def _end(self, reason: Reason, exc: Exception) -> None:
-        """End the attempt whose outcome the main process has stored."""
+    def _end(self, reason: Reason, exc: Exception, *, is_owed: bool) -> None:
+        """End the attempt whose outcome the main process has stored, or owes."""
         try:
             claim = self._claim()
             if claim is None:
@@ -307,11 +347,13 @@ class ReliableRequest(Request):
                     reason,
                     exception=f"{type(exc).__name__}: {exc}",
                     traceback="",
+                    is_owed=is_owed,
                     patience_seconds=_PATIENCE_SECONDS,
                 )
-                signals.task_buried.send(
-                    sender=self.task.name, task_id=self.id, reason=reason.value
-                )
+                if not is_owed:
+                    signals.task_buried.send(
+                        sender=self.task.name, task_id=self.id, reason=reason.value
+                    )
             else:
                 ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)

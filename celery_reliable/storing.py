@@ -1,4 +1,5 @@
-"""Storing an outcome while the result backend is away.
+"""Storing an outcome: together with the settlement where the ledger's server keeps the results too,
+and with patience where they are kept elsewhere and the result backend is away.
 
 Celery gives up at once, by default.  The work is done by then: to do it again, and again, until its
 losses are spent, would help nobody.
@@ -11,13 +12,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from celery import states
+from celery.backends.redis import RedisBackend
+from kombu.utils.encoding import bytes_to_str
+
 from celery_reliable.application import reliable_of
 from celery_reliable.guarding import is_current, tell_fenced
-from celery_reliable.process import running
+from celery_reliable.ledger import server_of
+from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.model import Reply, StoredResult
+from celery_reliable.process import RunningAttempt, running
 
 __all__ = ["PatientBackend", "before_retry"]
 
 logger = logging.getLogger(__name__)
+
+#: How a success reads in JSON, as Celery writes it.
+_SUCCESS = '"status": "SUCCESS"'
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -56,9 +67,77 @@ class PatientBackend:
         # A result that is passed on carries its backend.
         return self._backend.__reduce__()
 
-    def mark_as_done(self, *args: Any, **kwargs: Any) -> Any:
-        """Store a success."""
-        return self._store(self._backend.mark_as_done, *args, **kwargs)
+    def mark_as_done(
+        self,
+        task_id: str,
+        result: Any,
+        request: Any = None,
+        store_result: bool = True,
+        state: str = states.SUCCESS,
+    ) -> Any:
+        """Store a success, and settle the attempt with it where that is one step."""
+        attempt = running.get()
+        if attempt is not None and store_result and self._is_plain(attempt, task_id, request):
+            stored = self._as_stored(task_id, result, request, state)
+            if stored is not None and self._settled_with(stored, attempt):
+                return None
+        return self._store(
+            self._backend.mark_as_done, task_id, result, request, store_result, state=state
+        )
+
+    def _is_plain(self, attempt: RunningAttempt, task_id: str, request: Any) -> bool:
+        """Whether the attempt's end is to store this result, and nothing besides."""
+        return (
+            not attempt.is_closed
+            and not attempt.is_replaced
+            and attempt.claim.task_id == task_id
+            and request is not None
+            # Its lock has to go first.
+            and self._task.object_id is None
+            # It is told of the result afterwards, and must not wait for ever.
+            and not request.chord
+            and not request.ignore_result
+        )
+
+    def _as_stored(
+        self, task_id: str, result: Any, request: Any, state: str
+    ) -> StoredResult | None:
+        """Return the result as this backend keeps it; None where that is not on our server."""
+        backend = self._backend
+        # A subclass may do as it likes, and only JSON shows how a task ended without decoding it.
+        if type(backend) is not RedisBackend or backend.serializer != "json":
+            return None
+        server = server_of(backend.connparams)
+        if server is None or server != reliable_of(self._task.app).ledger.connector.server:
+            return None
+        meta = backend._get_result_meta(
+            result=backend.encode_result(result, state),
+            state=state,
+            traceback=None,
+            request=request,
+        )
+        value = backend.encode({**meta, "task_id": task_id})
+        if len(value) > backend._MAX_STR_VALUE_SIZE:
+            return None
+        return StoredResult(
+            bytes_to_str(backend.get_key_for_task(task_id)),
+            value,
+            _SUCCESS,
+            int(backend.expires or 0),
+            int(backend.connparams.get("db") or 0),
+        )
+
+    def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
+        """Store and settle in one step; False when nothing was done."""
+        answer = reliable_of(self._task.app).ledger.settle(
+            attempt.claim, stored, patience_seconds=FOREVER
+        )
+        if answer.reply is Reply.SETTLED or (answer.reply is Reply.GONE and answer.is_repeated):
+            attempt.is_closed = attempt.is_settled = True
+        elif answer.reply is Reply.FENCED:
+            attempt.is_closed = True
+            tell_fenced(self._task, attempt.claim, answer.text(0))
+        return attempt.is_closed
 
     def mark_as_failure(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,11 +41,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the tests that give figures at full scale (minutes); -s shows the figures",
     )
+    parser.addoption(
+        "--apart",
+        action="store_true",
+        help="keep ledger, queues and results so that no two steps can be one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A `timeout` or a CI runner ends us by SIGTERM, which alone would leave every worker behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if config.getoption("apart"):
+        # For the workers of xdist, and those of Celery.
+        os.environ["TESTS_APART"] = "yes"
 
 
 @pytest.hookimpl(wrapper=True)

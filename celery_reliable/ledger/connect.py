@@ -16,7 +16,7 @@ from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
 
-__all__ = ["Connector", "connect"]
+__all__ = ["Connector", "connect", "server_of"]
 
 #: Redis answers a script in well under a millisecond; this is for a server that is not there.
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -32,9 +32,19 @@ class Connector:
     """
 
     def __init__(
-        self, make_pool: Callable[..., redis.ConnectionPool], shown: str, key_prefix: str = ""
+        self,
+        make_pool: Callable[..., redis.ConnectionPool],
+        shown: str,
+        key_prefix: str = "",
+        *,
+        arguments: Mapping[str, Any] | None = None,
     ) -> None:
         self._make_pool = make_pool
+        given = arguments or {}
+        #: What tells the server, and who we are to it; None where that may change.
+        self.server = server_of(given)
+        #: The number of the database.
+        self.db = int(given.get("db") or 0)
         #: The address without its password, for messages to people.
         self.shown = shown
         #: What a django-redis alias puts before its keys.
@@ -61,7 +71,17 @@ class Connector:
             kwargs = {**pool.connection_kwargs, **options, "decode_responses": False}
             return redis.ConnectionPool(connection_class=pool.connection_class, **kwargs)
 
-        return cls(make, shown, key_prefix)
+        return cls(make, shown, key_prefix, arguments=pool.connection_kwargs)
+
+
+def server_of(arguments: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """Return what tells a server, and who one is to it, of the arguments of a connection; None for
+    one that cannot be told.
+    """
+    place = arguments.get("path") or (arguments.get("host"), arguments.get("port") or 6379)
+    if place == (None, 6379) or arguments.get("credential_provider") is not None:
+        return None
+    return place, arguments.get("username") or None, arguments.get("password") or None
 
 
 def connect(
@@ -84,18 +104,15 @@ def connect(
     if options.get("credential_provider") is not None:
         auth = {"credential_provider": options["credential_provider"]}
     if first.is_socket:
+        there: dict[str, Any] = {"path": first.path, "db": first.db or 0, **auth}
 
         def make_unix(**extra: Any) -> redis.ConnectionPool:
             extra.pop("socket_connect_timeout", None)
             return redis.ConnectionPool(
-                connection_class=redis.UnixDomainSocketConnection,
-                path=first.path,
-                db=first.db or 0,
-                **auth,
-                **extra,
+                connection_class=redis.UnixDomainSocketConnection, **there, **extra
             )
 
-        return Connector(make_unix, first.shown)
+        return Connector(make_unix, first.shown, arguments=there)
     kwargs: dict[str, Any] = {
         "host": first.host or "127.0.0.1",
         "port": first.port or 6379,
@@ -112,6 +129,7 @@ def connect(
             connection_class=connection_class, **{**kwargs, **extra}
         ),
         first.shown,
+        arguments=kwargs,
     )
 
 

@@ -16,10 +16,13 @@ from celery_reliable.model import (
     Reason,
     Reply,
     State,
+    StoredResult,
     TaskRef,
 )
 
 __all__ = ["Ledger"]
+
+_NO_RESULT = StoredResult("", "", "", 0, 0)
 
 
 class Ledger(Reads):
@@ -65,10 +68,11 @@ class Ledger(Reads):
         due_in_ms: int,
         message: str,
         claim: Claim | None = None,
+        queue: str = "",
         patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
-        publishes its own id.
+        publishes its own id, *queue* the list on this server to send it to in the same step.
         """
         return self._caller.call(
             "record",
@@ -78,6 +82,7 @@ class Ledger(Reads):
                 self.keys.meta,
                 self.keys.claims(claim.worker if claim else ""),
                 self.keys.dead,
+                queue,
             ],
             [
                 task.id,
@@ -155,12 +160,35 @@ class Ledger(Reads):
             patience_seconds,
         )
 
-    def settle(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
-        """Report that the attempt has an outcome which Celery has stored."""
+    def settle(
+        self,
+        claim: Claim,
+        result: StoredResult | None = None,
+        *,
+        patience_seconds: float | None = None,
+    ) -> Answer:
+        """Report that the attempt has an outcome: which Celery has stored, or *result*, which is
+        stored in the same step.
+        """
+        result = result or _NO_RESULT
         return self._caller.call(
             "settle",
-            [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, claim.token],
+            [
+                self.keys.record(claim.task_id),
+                self.keys.due,
+                self.keys.claims(claim.worker),
+                result.key,
+            ],
+            [
+                claim.task_id,
+                claim.attempt,
+                claim.token,
+                result.value,
+                result.final,
+                result.expires_seconds,
+                "" if result.db == self.connector.db else result.db,
+                self.connector.db,
+            ],
             patience_seconds,
         )
 
@@ -254,11 +282,12 @@ class Ledger(Reads):
         *,
         exception: str,
         traceback: str,
+        is_owed: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """End an attempt as a dead letter."""
+        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
         return self._bury(
-            claim.task_id, claim, reason, exception, traceback, "", "", patience_seconds
+            claim.task_id, claim, reason, exception, traceback, "", "", is_owed, patience_seconds
         )
 
     def bury_message(
@@ -274,7 +303,7 @@ class Ledger(Reads):
     ) -> Answer:
         """Dead-letter a message that no attempt was made of."""
         return self._bury(
-            task_id, None, reason, exception, traceback, message, name, patience_seconds
+            task_id, None, reason, exception, traceback, message, name, False, patience_seconds
         )
 
     def _bury(
@@ -286,6 +315,7 @@ class Ledger(Reads):
         traceback: str,
         message: str,
         name: str,
+        is_owed: bool,
         patience_seconds: float | None,
     ) -> Answer:
         worker = claim.worker if claim else ""
@@ -301,6 +331,7 @@ class Ledger(Reads):
                 message,
                 name,
                 claim.token if claim else "",
+                "1" if is_owed else "",
             ],
             patience_seconds,
         )
@@ -354,6 +385,13 @@ class Ledger(Reads):
             [self.keys.record(due.task_id), self.keys.due, self.keys.worker(worker)],
             [due.task_id, due.due_ms, due_in_ms, worker],
         )
+
+    def has_ended(self, task_id: str, generation: str) -> bool:
+        """Whether the task of a message of *generation* is proved to have ended."""
+        answer = self._caller.call(
+            "ended", [self.keys.record(task_id), self.keys.meta], [generation]
+        )
+        return answer.reply is Reply.ENDED
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> Answer:
         """Look again later; *is_unsent*: the resend that gave this time was not sent."""

@@ -295,6 +295,7 @@ def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
     # Held up, so that the worker hears of the revocation while nobody runs the task.
     message = client.rpop("celery")
     assert message is not None
+    client.zincrby("{reliable:0}:due", 60_000, task_id)
     start("two", project=project)
     (answer,) = project.app.control.revoke(task_id, reply=True, timeout=10)
     assert "ok" in next(iter(answer.values()))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 #: All that scripts may do: bounded commands on keys that they were given.
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INFO",
-    "PEXPIRE", "SET", "TIME", "ZADD", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "LPUSH", "PEXPIRE", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZRANGEBYSCORE",
+    "ZREM", "ZSCORE",
 }  # fmt: skip
-KEYLESS_COMMANDS = {"INFO", "TIME"}
+KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ class Scene:
         state: State = State.QUEUED,
         due_in_ms: int = LOOK_MS,
         claim: Claim | None = None,
+        queue: str = "",
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -121,6 +122,7 @@ class Scene:
                 due_in_ms=due_in_ms,
                 message=f"sent as {epoch}",
                 claim=claim,
+                queue=queue,
             )
             if answer.reply is not Reply.GENERATION:
                 return answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from celery_reliable.model import Reason, Reply, State
@@ -73,8 +75,22 @@ def test_a_poison_pill_is_buried_after_its_losses_and_one(
     assert (letter.attempts, letter.losses) == (runs, runs)
 
 
-def test_a_burial_by_losses_is_due_until_celery_was_told(scene: Scene) -> None:
+def spend_all(scene: Scene) -> None:
+    """Lose the task until it is buried."""
     spend(scene, scene.publish())
+
+
+def run_out_of_time(scene: Scene) -> None:
+    """Bury an attempt whose failure could not be stored."""
+    claim = scene.claim(scene.publish())
+    scene.ledger.bury(claim, Reason.TIME_LIMIT, exception="too long", traceback="", is_owed=True)
+
+
+@pytest.mark.parametrize("bury", [spend_all, run_out_of_time])
+def test_a_burial_that_is_owed_is_due_until_celery_was_told(
+    scene: Scene, bury: Callable[[Scene], None]
+) -> None:
+    bury(scene)
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
     assert letter.is_owed

@@ -154,3 +154,17 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
     scene.ledger.generation = answer.text(0)
     again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
     assert again.reply is Reply.REPLAYED
+
+
+def test_an_end_is_proved_by_absence_within_the_generation_alone(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    ledger = restartable.ledger
+    message = restartable.publish()
+    assert not ledger.has_ended("task", message.generation)
+    ledger.settle(restartable.claim(message))
+    assert ledger.has_ended("task", message.generation)
+    assert not ledger.has_ended("task", str(int(message.generation) - 1))
+    restart(redis_server)
+    # Whatever was lost, it was lost between two generations.
+    assert not ledger.has_ended("task", message.generation)

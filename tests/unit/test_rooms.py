@@ -87,6 +87,45 @@ def test_no_more_is_taken_than_asked_for(shared_redis: redis.Redis) -> None:
     assert names(room.take(QUEUES, LISTS, 2).deliveries) == ["2"]
 
 
+@pytest.mark.parametrize(("plenty", "taken"), [(4, 3), (5, 1)])
+def test_more_is_taken_only_where_plenty_remain(
+    shared_redis: redis.Redis, plenty: int, taken: int
+) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(6)])
+    shared_redis.lpush("two:3", message("low"))
+    found = room_on(shared_redis).take(QUEUES, LISTS, 1, most=3, plenty=plenty)
+    assert names(found.deliveries) == [str(n) for n in range(taken)]
+    assert found.n_waiting == 7 - taken
+
+
+def test_what_is_acknowledged_goes_with_the_next_take(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(4)])
+    room = room_on(shared_redis)
+    first = room.take(QUEUES, LISTS, 3).deliveries
+    for delivery in first[:2]:
+        room.remove_soon(delivery.tag)
+    assert len(room) == 3
+    room.take(QUEUES, LISTS, 1, ("one", "one", message("popped")))
+    assert sorted(names(room.entries())) == ["2", "3", "popped"]
+    room.remove_soon(first[2].tag)
+    room.catch_up()
+    assert sorted(names(room.entries())) == ["3", "popped"]
+
+
+def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        client.lpush("one", message("it"))
+        room = room_on(client)
+        (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+        room.remove_soon(delivery.tag)
+        proxy.drop_request("EVALSHA")
+        with pytest.raises(redis.ConnectionError):
+            room.take(QUEUES, LISTS, 0)
+        assert len(room) == 1
+        room.take(QUEUES, LISTS, 0)
+        assert len(room) == 0
+
+
 def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("two", message("behind"))
     room = room_on(shared_redis, "app1:")

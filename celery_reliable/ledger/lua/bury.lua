@@ -15,6 +15,7 @@ ARGV[5]   traceback
 ARGV[6]   message     kept when no record exists; else the record's own is kept
 ARGV[7]   name        of the task, likewise
 ARGV[8]   token       of the claim; "" when none ran
+ARGV[9]   owed        "1": Celery has still to be told; else ""
 Returns   {"buried"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -44,6 +45,11 @@ redis.call('HSET', KEYS[1], 'state', 'dead', 'ended', ARGV[2], 'reason', ARGV[3]
   'exception', ARGV[4], 'traceback', ARGV[5], 'buried_ms', now_ms, 'history', cjson.encode(history))
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
+if ARGV[9] == '1' then
+  redis.call('HSET', KEYS[1], 'owed', '1')
+  redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
+else
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
 redis.call('ZADD', KEYS[4], now_ms, ARGV[1])
 return {'buried'}

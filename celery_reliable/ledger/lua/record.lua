@@ -1,5 +1,5 @@
 --[[
-record: note a publication before its message is sent.
+record: note a publication before its message is sent, or with the sending where the queue is on the same server.
 
 Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
@@ -11,6 +11,7 @@ KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
 KEYS[4]   claims   HASH   of the worker that runs the publishing attempt
 KEYS[5]   dead     ZSET
+KEYS[6]   queue    LIST   that the message is put into, as it is recorded; "" when it is sent otherwise
 ARGV[1]   id
 ARGV[2]   epoch        names this publication: "<attempt>-<nonce>"
 ARGV[3]   generation   that the message is stamped with
@@ -68,4 +69,7 @@ if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+if KEYS[6] ~= '' then
+  redis.call('LPUSH', KEYS[6], ARGV[6])
+end
 return {'recorded'}

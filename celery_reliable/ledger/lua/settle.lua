@@ -1,15 +1,23 @@
 --[[
-settle: an attempt reports its outcome.
+settle: an attempt reports its outcome, and has its result stored where that is kept on the same server.
 
 Moves     running(attempt) -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the worker that runs the attempt
+KEYS[4]   result   STRING   published as well, on a channel of this name; "" when nothing is to be stored
 ARGV[1]   id
 ARGV[2]   attempt
-ARGV[3]   token   of the claim: an id that is published again after it ended begins at 1 again
-Returns   {"settled"} | {"fenced", state} | {"gone"}   ("gone" to a repeated call means that the first one settled)
-Cost      O(log N) in records that are due some time
+ARGV[3]   token    of the claim: an id that is published again after it ended begins at 1 again
+ARGV[4]   value    of the result
+ARGV[5]   final    a result that contains this text is kept as it is
+ARGV[6]   expires_seconds   of the result; 0: never
+ARGV[7]   db       of the result; "" when it is the ledger's
+ARGV[8]   own_db   the ledger's
+Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"}
+          "gone" to a repeated call means that the first one settled; "elsewhere": that database cannot be reached
+          from here, and nothing was changed
+Cost      O(log N) in records that are due some time, O(size of the result)
 ]]
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token')
 if not found[1] then
@@ -17,6 +25,23 @@ if not found[1] then
 end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then
   return {'fenced', found[1]}
+end
+if KEYS[4] ~= '' then
+  if ARGV[7] ~= '' and redis.pcall('SELECT', ARGV[7])['err'] then
+    return {'elsewhere'}
+  end
+  local before = redis.call('GET', KEYS[4])
+  if not before or not string.find(before, ARGV[5], 1, true) then
+    if ARGV[6] == '0' then
+      redis.call('SET', KEYS[4], ARGV[4])
+    else
+      redis.call('SET', KEYS[4], ARGV[4], 'EX', ARGV[6])
+    end
+    redis.call('PUBLISH', KEYS[4], ARGV[4])
+  end
+  if ARGV[7] ~= '' then
+    redis.call('SELECT', ARGV[8])
+  end
 end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])

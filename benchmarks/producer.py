@@ -1,0 +1,88 @@
+"""The process that publishes: reads a request a line, as JSON, and answers each with a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import redis
+
+from benchmarks.server import ServerCounts
+
+__all__ = ["main"]
+
+#: Until the worker is idle again after a task's result has come.
+_PAUSE_SECONDS = 0.02
+_RESULT_SECONDS = 60.0
+
+
+class Producer:
+    """Publishes the contender's tasks, no two with the same number."""
+
+    def __init__(self) -> None:
+        from benchmarks.app import hold, noop
+
+        self._tasks: dict[str, Any] = {"noop": noop, "hold": hold}
+        self._client = redis.Redis.from_url(os.environ["BROKER_URL"])
+        self._number = 0
+
+    def publish(
+        self, *, count: int, size: int, task: str = "noop", countdown_seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Publish so many, one after the other, and tell what that took."""
+        send = self._tasks[task].apply_async
+        body = "x" * size
+        before = ServerCounts.now(self._client)
+        cpu_began, began = time.process_time(), time.perf_counter()
+        for number in range(self._number, self._number + count):
+            send((number, body), countdown=countdown_seconds)
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+        self._number += count
+        counted = ServerCounts.now(self._client).since(before)
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "redis_seconds": counted.cpu_seconds,
+            "trips": counted.trips,
+            "commands": counted.commands,
+        }
+
+    def one_at_a_time(self, *, count: int, size: int) -> dict[str, Any]:
+        """Publish each when the one before has its result; seconds from the call to the start."""
+        seconds = []
+        for _ in range(count):
+            called_at = time.monotonic()
+            seconds.append(self._send(size).get(timeout=_RESULT_SECONDS) - called_at)
+            time.sleep(_PAUSE_SECONDS)
+        return {"latencies_seconds": seconds}
+
+    def steadily(self, *, per_second: float, seconds: float, size: int) -> dict[str, Any]:
+        """Publish at a steady rate; seconds from each call to its start."""
+        sent = []
+        began = time.monotonic()
+        for turn in range(max(1, round(per_second * seconds))):
+            time.sleep(max(0.0, began + turn / per_second - time.monotonic()))
+            sent.append((time.monotonic(), self._send(size)))
+        lasted = time.monotonic() - began
+        latencies = [result.get(timeout=_RESULT_SECONDS) - called for called, result in sent]
+        return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
+
+    def _send(self, size: int) -> Any:
+        self._number += 1
+        return self._tasks["noop"].apply_async((self._number, "x" * size))
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    producer = Producer()
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = getattr(producer, request.pop("verb"))(**request)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""A result that is stored with the settlement: both or neither."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import redis
+
+from celery_reliable.exceptions import LedgerRefused
+from celery_reliable.ledger import connect, server_of
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Reply, State, StoredResult
+from tests.ledger.scene import LEASE_MS, Scene, open_ledger
+from tests.ledger.stages import STAGES
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+
+KEY = "celery-task-meta-task"
+RESULT = StoredResult(KEY, '{"status": "SUCCESS", "result": 1}', '"status": "SUCCESS"', 60, 0)
+
+
+def kept(scene: Scene, db: int) -> redis.Redis:
+    """A client of the database where results are."""
+    where = scene.client.connection_pool.connection_kwargs
+    return redis.Redis(host=where["host"], port=where["port"], db=db, decode_responses=True)
+
+
+@pytest.mark.parametrize("db", [0, 3])
+@pytest.mark.parametrize("expires_seconds", [0, 60])
+def test_it_is_stored_and_told_in_whichever_database(
+    scene: Scene, db: int, expires_seconds: int
+) -> None:
+    claim = scene.claim(scene.publish())
+    with kept(scene, db) as client, client.pubsub(ignore_subscribe_messages=True) as told:
+        client.delete(KEY)
+        told.subscribe(KEY)
+        result = replace(RESULT, db=db, expires_seconds=expires_seconds)
+
+        assert scene.ledger.settle(claim, result).reply is Reply.SETTLED
+
+        assert client.get(KEY) == RESULT.value
+        assert (client.ttl(KEY) == -1) == (expires_seconds == 0)
+        heard = next(one for _ in range(9) if (one := told.get_message(timeout=5)))
+        assert (heard["channel"], heard["data"]) == (KEY, RESULT.value)
+        client.delete(KEY)
+    assert scene.ledger.find("task") is None
+    assert scene.ledger.settle(claim, result).reply is Reply.GONE
+
+
+@pytest.mark.parametrize(
+    ("before", "is_kept"),
+    [('{"status": "SUCCESS", "result": 0}', True), ('{"status": "FAILURE"}', False)],
+)
+def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -> None:
+    claim = scene.claim(scene.publish())
+    with kept(scene, 0) as client:
+        client.set(KEY, before)
+
+        assert scene.ledger.settle(claim, RESULT).reply is Reply.SETTLED
+
+        assert client.get(KEY) == (before if is_kept else RESULT.value)
+        client.delete(KEY)
+
+
+@pytest.mark.parametrize(
+    "stage", [name for name in STAGES if name not in ("running", "absent", "settled")]
+)
+def test_who_is_refused_stores_nothing(scene: Scene, stage: str) -> None:
+    found = STAGES[stage](scene)
+    with kept(scene, 0) as client:
+        assert scene.ledger.settle(found.mine, RESULT).reply is Reply.FENCED
+        assert not client.exists(KEY)
+
+
+def test_a_lost_reply_stores_it_once(redis_server: RedisServer, proxy: RedisProxy) -> None:
+    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
+    scene = Scene(ledger, client)
+    scene.start_worker("me", lease_ms=LEASE_MS)
+    claim = scene.claim(scene.publish())
+    proxy.drop_reply(script=script("settle").sha)
+    with client.pubsub(ignore_subscribe_messages=True) as told:
+        told.subscribe(KEY)
+
+        answer = ledger.settle(claim, RESULT)
+
+        assert (answer.reply, answer.is_repeated) == (Reply.GONE, True)
+        assert sum(told.get_message(timeout=0.1) is not None for _ in range(9)) == 1
+    assert client.get(KEY) == RESULT.value.encode()
+    ledger.close()
+    client.close()
+
+
+def test_nothing_changes_where_the_database_cannot_be_chosen(redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    client.acl_setuser("us", enabled=True, nopass=True, keys="*", channels="*",
+                       commands=["+@all", "-select"])  # fmt: skip
+    ledger = open_ledger(redis_server.url().replace("://", "://us:x@"), "own")
+    scene = Scene(ledger, client)
+    scene.start_worker("me")
+    claim = scene.claim(scene.publish())
+
+    assert ledger.settle(claim, replace(RESULT, db=3)).reply is Reply.ELSEWHERE
+
+    assert scene.record_of().state is State.RUNNING
+    assert ledger.settle(claim, RESULT).reply is Reply.SETTLED
+    ledger.close()
+    client.close()
+
+
+def test_a_full_server_keeps_the_record(redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    ledger = open_ledger(redis_server.url(), "own")
+    scene = Scene(ledger, client)
+    scene.start_worker("me")
+    claim = scene.claim(scene.publish())
+    client.config_set("maxmemory", 1)
+
+    with pytest.raises(LedgerRefused):
+        ledger.settle(claim, RESULT)
+
+    client.config_set("maxmemory", 0)
+    assert scene.record_of().state is State.RUNNING
+    assert not client.exists(KEY)
+    ledger.close()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("redis://h:1/0", "redis://h:1/5", True),
+        ("redis://h", "redis://h:6379", True),
+        ("redis://:p@h", "redis://:p@h", True),
+        ("redis://:p@h", "redis://h", False),
+        ("redis://u:p@h", "redis://v:p@h", False),
+        ("redis://h:1", "redis://h:2", False),
+        ("redis://h:1", "redis://g:1", False),
+        ("redis+socket:///tmp/r.sock", "redis+socket:///tmp/r.sock", True),
+        ("redis+socket:///tmp/r.sock", "redis://h", False),
+    ],
+)
+def test_servers_are_told_apart(one: str, other: str, is_same: bool) -> None:
+    assert (connect(one).server == connect(other).server) == is_same
+
+
+def test_what_moves_is_no_server() -> None:
+    sentinel = connect("sentinel://h:1", transport_options={"master_name": "m"})
+
+    assert sentinel.server is None
+    assert server_of({}) is None
+    assert server_of({"host": "h", "credential_provider": object()}) is None

@@ -1,0 +1,81 @@
+"""A message that is sent with its record: both or neither, and once."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.exceptions import LedgerRefused
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Reply, TaskRef
+from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.stages import STAGES
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+
+TASK = TaskRef("task", "app.work")
+QUEUE = "a queue"
+
+
+def sent(scene: Scene) -> list[bytes]:
+    """What is in the queue."""
+    found: list[bytes] = scene.client.lrange(QUEUE, 0, -1)
+    return found
+
+
+@pytest.mark.parametrize("what", ["request", "reply"])
+def test_it_is_sent_once_whatever_is_lost(
+    redis_server: RedisServer, proxy: RedisProxy, what: str
+) -> None:
+    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
+    scene = Scene(ledger, client)
+    scene.record(TaskRef("another", "app.work"), "0-0")
+    drop = proxy.drop_request if what == "request" else proxy.drop_reply
+    rule = drop(script=script("record").sha, times=2)
+
+    answer = scene.record(TASK, "0-1", queue=QUEUE)
+
+    assert rule.acted == 2
+    assert (answer.reply, answer.is_repeated) == (Reply.RECORDED, True)
+    assert sent(scene) == [scene.record_of().message.encode()]
+    ledger.close()
+    client.close()
+
+
+@pytest.mark.parametrize("stage", ["queued", "parked", "running", "lost", "retried"])
+def test_a_live_id_is_not_sent_again(scene: Scene, stage: str) -> None:
+    STAGES[stage](scene)
+    scene.client.delete(QUEUE)
+
+    assert scene.record(TASK, "0-again", queue=QUEUE).reply is Reply.EXISTS
+
+    assert sent(scene) == []
+
+
+def test_a_message_of_another_generation_is_not_sent(scene: Scene) -> None:
+    scene.publish("another")
+    scene.client.delete(QUEUE)
+    scene.ledger.generation = "1"
+
+    answer = scene.ledger.record(
+        TASK, epoch="0-1", state=scene.record_of("another").state, due_in_ms=1, message="it",
+        queue=QUEUE,
+    )  # fmt: skip
+
+    assert answer.reply is Reply.GENERATION
+    assert sent(scene) == []
+
+
+def test_a_full_server_takes_neither(redis_server: RedisServer) -> None:
+    ledger, client = open_ledger(redis_server.url(), "own"), redis_server.client()
+    scene = Scene(ledger, client)
+    scene.publish("another")
+    client.config_set("maxmemory", 1)
+
+    with pytest.raises(LedgerRefused):
+        scene.record(TASK, "0-1", queue=QUEUE)
+
+    client.config_set("maxmemory", 0)
+    assert ledger.find("task") is None
+    assert sent(scene) == []
+    ledger.close()
+    client.close()
