@@ -215,19 +215,24 @@ def workers(ctx: click.Context, as_json: bool) -> None:
     if rows:
         _print_table(
             console,
-            ("worker", "state", "lease left", "runs"),
+            ("worker", "state", "lease left", "runs", "witness"),
             [
                 (
                     row["worker"],
                     row["state"],
                     f"{row['seconds_left']:.1f} s" if row["state"] == "alive" else "",
                     str(row["claims"]),
+                    "on" if row["witness"] else "off",
                 )
                 for row in rows
             ],
-            fixed=(1, 2, 3),
+            fixed=(1, 2, 3, 4),
         )
     click.echo(f"{len(rows)} workers")
+    for reason in sorted({row["no_witness"] for row in rows if row["no_witness"]}):
+        click.echo(
+            f"Without a witness a death shows only when the lease has run out. {_printable(reason)}"
+        )
 
 
 @reliable.command("purge", cls=CeleryCommand)
@@ -267,6 +272,8 @@ def _worker_rows(ledger: Ledger) -> list[dict[str, Any]]:
                 "seconds_left": left_seconds,
                 "claims": len(ledger.workers.claims(lease.worker)),
                 "cause": lease.cause,
+                "witness": lease.has_witness,
+                "no_witness": lease.no_witness,
             }
         )
     return rows

@@ -11,8 +11,8 @@ import logging
 import os
 import random
 import secrets
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import states
@@ -43,9 +43,6 @@ logger = logging.getLogger(__name__)
 DELIVERY = "reliable_delivery"
 MESSAGE = "reliable_message"
 
-#: How long a child waits for its worker to register again after it was declared dead.
-_LEASE_PATIENCE_SECONDS = 30.0
-_LEASE_POLL_SECONDS = 0.1
 _LONGEST_CONFLICT_WAIT_SECONDS = 30.0
 #: The pause after an attempt without an outcome doubles so often.
 _MOST_DOUBLINGS = 5
@@ -135,35 +132,29 @@ class _Execution:
         patience_seconds = config.lease_seconds if config.fail_open else FOREVER
         worker = current_worker()
         assert worker is not None
-        ref = task_ref(self.task, self.id)
         stamp = Stamp.of(self.request)
         properties = self.request.get("properties") or {}
         token = str(properties.get(DELIVERY) or secrets.token_hex(8))
-        message = ""
-        deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
-        while True:
-            name = worker.id
-            answer = self.ledger.claim(
-                ref,
+        for name in worker.turns_to_claim():
+            ask = partial(
+                self.ledger.claim,
+                task_ref(self.task, self.id),
                 epoch=stamp.epoch,
                 generation=stamp.generation,
                 worker=name,
                 token=token,
                 pid=os.getpid(),
-                message=message,
                 patience_seconds=patience_seconds,
             )
+            answer = ask()
+            if answer.reply is Reply.UNRECORDED:
+                answer = ask(message=str(properties.get(MESSAGE) or self._as_delivered().to_text()))
             if answer.reply is Reply.CLAIMED:
-                return answer, Claim(
-                    self.id, int(answer.values[0]), name, token, int(answer.values[1])
-                )
-            if answer.reply is Reply.UNRECORDED and not message:
-                message = str(properties.get(MESSAGE) or self._as_delivered().to_text())
-                continue
-            if answer.reply is Reply.NO_LEASE and time.monotonic() < deadline:
-                time.sleep(_LEASE_POLL_SECONDS)
-                continue
-            return answer, None
+                claim = Claim(self.id, int(answer.values[0]), name, token, int(answer.values[1]))
+                return answer, claim
+            if answer.reply is not Reply.NO_LEASE:
+                break
+        return answer, None
 
     def _as_delivered(self) -> Envelope:
         request = {**self.request, "id": self.id, "task": self.task.name}
@@ -304,6 +295,7 @@ class _Execution:
             Cause.NO_OUTCOME,
             max_losses=config.max_losses,
             due_in_ms=pause_ms,
+            is_unsent=self.reliable.is_redis_broker,
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:

@@ -6,7 +6,6 @@ Such an attempt was taken by nobody, and nobody else would run it: its message i
 from __future__ import annotations
 
 import os
-import time
 
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER
@@ -14,10 +13,6 @@ from celery_reliable.model import Reply, TaskRef
 from celery_reliable.process import RunningAttempt, current_worker
 
 __all__ = ["is_forgotten"]
-
-#: How long to wait for the worker, which the server may have forgotten too, to register again.
-_LEASE_PATIENCE_SECONDS = 30.0
-_LEASE_POLL_SECONDS = 0.1
 
 
 def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
@@ -29,18 +24,19 @@ def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
     worker, claim, stamp = current_worker(), attempt.claim, attempt.stamp
     if worker is None or not stamp.generation:
         return False
-    deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
-    while ledger.find(claim.task_id, patience_seconds=FOREVER) is None:
+    # The server may have forgotten the worker too.
+    for name in worker.turns_to_claim():
+        if ledger.find(claim.task_id, patience_seconds=FOREVER) is not None:
+            return False
         answer = ledger.claim(
             TaskRef(claim.task_id, ""),
             epoch=stamp.epoch,
             generation=stamp.generation,
-            worker=worker.id,
+            worker=name,
             token=claim.token,
             pid=os.getpid(),
             patience_seconds=FOREVER,
         )
-        if answer.reply is not Reply.NO_LEASE or time.monotonic() > deadline:
+        if answer.reply is not Reply.NO_LEASE:
             return answer.reply is Reply.UNRECORDED
-        time.sleep(_LEASE_POLL_SECONDS)
     return False

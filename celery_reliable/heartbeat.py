@@ -16,6 +16,7 @@ from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
 from celery_reliable.threads import NativeThread, is_patched, native_lock, wait_readable
+from celery_reliable.witness import why_no_witness
 
 __all__ = ["Heartbeat", "Passes"]
 
@@ -66,6 +67,7 @@ class Heartbeat(NativeThread):
         self._connection: Any = self._ledger.workers.connection
         self._known_socket: socket.socket | None = None
         self._client_id = 0
+        self._no_witness = ""
         self._waker, self._woken = socket.socketpair()
         self._fork_lock = native_lock()
         # The witness sees a death by this connection's end; a child that inherited it would keep it
@@ -89,6 +91,14 @@ class Heartbeat(NativeThread):
         """Take the lease, before the thread starts; raises LedgerUnavailable when the ledger is
         away.
         """
+        self._no_witness = why_no_witness(self._step.reliable)
+        if self._no_witness and self._config.witness_seconds:
+            logger.warning(
+                "no_witness worker=%s seconds_to_recovery=%g reason=%s",
+                self._process.id,
+                self._config.lease_seconds + self._config.sweep_seconds,
+                self._no_witness,
+            )
         self._register()
         if is_patched():
             # A patched socket belongs to the thread that connected it.
@@ -102,7 +112,7 @@ class Heartbeat(NativeThread):
             self._process.id,
             lease_ms=self._config.lease_ms,
             client_id=self._witnessed_id(),
-            facts=self._step.facts(),
+            facts={**self._step.facts(), "no_witness": self._no_witness},
         )
         self._process.renewed(sent_at + self._config.lease_seconds)
         logger.info("worker_registered worker=%s", self._process.id)
@@ -197,7 +207,7 @@ class Heartbeat(NativeThread):
         )
 
     def _witnessed_id(self) -> int:
-        return self._client_id if self._config.witness_seconds else 0
+        return 0 if self._no_witness else self._client_id
 
 
 class Passes(NativeThread):

@@ -31,7 +31,9 @@ class Losses:
 
     def __init__(self, app: Celery, ledger: Ledger) -> None:
         self.app = app
-        self.config = reliable_of(app).config
+        reliable = reliable_of(app)
+        self.config = reliable.config
+        self.is_redis_broker = reliable.is_redis_broker
         self.ledger = ledger
 
     def lose(
@@ -63,6 +65,8 @@ class Losses:
             due_in_ms=self._due_in_ms(cause, has_message),
             is_taken=True,
             due_ms=due_ms,
+            # Other brokers return what a dead worker held by themselves.
+            is_unsent=not has_message and self.is_redis_broker,
         )
         if record is None or not is_current or answer.reply not in (Reply.QUEUED, Reply.BURIED):
             return 0

@@ -178,6 +178,8 @@ class Record:
     claimed_ms: int = 0
     sent_ms: int = 0
     resends: int = 0
+    #: It is queued, and no message of it exists.
+    is_unsent: bool = False
     #: Of the last loss.
     cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
@@ -229,6 +231,21 @@ class WorkerLease:
     def room(self) -> str:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
         return str(self.facts.get("room", "") or "")
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether it would begin no plain task whose message was taken from it meanwhile."""
+        return bool(self.facts.get("looks_again"))
+
+    @property
+    def has_witness(self) -> bool:
+        """Whether its death shows by the end of its connection; else its lease has to run out."""
+        return self.client_id not in ("", "0")
+
+    @property
+    def no_witness(self) -> str:
+        """Why it has no witness, as it found when it started; empty when it found nothing."""
+        return str(self.facts.get("no_witness", "") or "")
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Overdue:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
                 self._later.append((due, self.config.queued_ms))
-        elif self._is_unsent(record):
+        elif record.is_unsent:
             self._send(due, report)
         elif record.state in _UNCLAIMED and due.task_id in held:
             # Parked too: on a server that lost records, it may have been sent and run.
@@ -98,13 +98,6 @@ class Overdue:
                 self.losses.free_lock_of(record)
         else:
             self._send(due, report)
-
-    def _is_unsent(self, record: Record) -> bool:
-        """Whether it is known that no message exists: that of an attempt without an outcome was
-        acknowledged.
-        """
-        is_lost = record.state is State.QUEUED and record.cause == Cause.NO_OUTCOME.value
-        return is_lost and record.resends == 0 and self.broker.is_redis
 
     def _wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
         """Return when to look again if the message can still be in its queue: then what is popped

@@ -11,6 +11,7 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -32,6 +33,10 @@ _TERM_SECONDS = 0.1
 #: A killed process is gone within milliseconds, unless it hangs in the kernel.
 _KILL_SECONDS = 1.0
 _LOOK_SECONDS = 0.005
+
+#: How long a process waits for its worker to register again after it was declared dead.
+_LEASE_PATIENCE_SECONDS = 30.0
+_LEASE_POLL_SECONDS = 0.1
 
 _LAYOUT = struct.Struct("=I?d")
 
@@ -73,6 +78,16 @@ class WorkerProcess:
     def lease_until(self) -> float:
         """When the lease that was last renewed runs out, on this host's monotonic clock."""
         return self._read()[2]
+
+    def turns_to_claim(self) -> Iterator[str]:
+        """Yield the worker's id to claim under, and again until its main process should have
+        registered anew: for whoever is told that it has no lease.
+        """
+        deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
+        yield self.id
+        while time.monotonic() < deadline:
+            time.sleep(_LEASE_POLL_SECONDS)
+            yield self.id
 
     def renewed(self, until: float) -> None:
         """Note that the lease holds until *until* (monotonic)."""

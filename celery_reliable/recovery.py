@@ -55,7 +55,7 @@ class Recovery:
         if room is not None and entries:
             # Ours first: plain ones may have to stay for long.
             entries.sort(key=lambda entry: not _stamp(entry).epoch)
-            done = self._give_back(room, lease.cause, entries[:batch], suspects, report)
+            done = self._give_back(room, lease, entries[:batch], suspects, report)
         report.is_full = report.is_full or len(claims) > batch or (0 < done < len(entries))
         # A worker that was heard of again keeps what may not be moved: it has the same room.
         if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
@@ -82,13 +82,13 @@ class Recovery:
             room = self.broker.room(name)
             entries = room.entries(self.config.sweep_batch)
             if entries:
-                self._give_back(room, "", entries, set(), report)
+                self._give_back(room, None, entries, set(), report)
             room.strike_off(self.config.namespace)
 
     def _give_back(
         self,
         room: Room,
-        cause: str,
+        lease: WorkerLease | None,
         entries: list[Entry],
         suspects: set[str],
         report: SweepReport,
@@ -103,7 +103,7 @@ class Recovery:
             zip(entries, known, strict=True), key=lambda item: item[0].filed_ms, reverse=True
         ):
             try:
-                done += self._give_back_one(room, cause, entry, record, suspects, report)
+                done += self._give_back_one(room, lease, entry, record, suspects, report)
             except (LedgerRefused, LedgerUnavailable):
                 raise
             except Exception:
@@ -115,7 +115,7 @@ class Recovery:
     def _give_back_one(
         self,
         room: Room,
-        cause: str,
+        lease: WorkerLease | None,
         entry: Entry,
         record: Record | None,
         suspects: set[str],
@@ -134,7 +134,7 @@ class Recovery:
             return True
         is_last, is_counted = entry.task_id in suspects, False
         if self._is_plain(entry, record):
-            if not self._may_move(cause, entry):
+            if not self._may_move(lease, entry):
                 return False
             # Nobody claims a plain task: each return may be the loss of an attempt.
             is_counted = self._may_have_run(entry)
@@ -154,12 +154,15 @@ class Recovery:
             return False
         return not is_reliable(self.app.tasks.get(entry.task_name))
 
-    def _may_move(self, cause: str, entry: Entry) -> bool:
+    def _may_move(self, lease: WorkerLease | None, entry: Entry) -> bool:
         """Whether a plain task's message may go back: it has no claim that would refuse a second
         run.
         """
-        if cause == "connection":
-            return True
+        if lease is not None:
+            if lease.cause == "connection":
+                return True
+            if lease.looks_again and not self._may_have_run(entry):
+                return True
         options = self.app.conf.broker_transport_options or {}
         timeout_ms = float(options.get("visibility_timeout", 3600)) * 1000
         return time.time() * 1000 - entry.filed_ms > timeout_ms

@@ -120,6 +120,8 @@ class _Release:
             self.done.sent += not is_parked
 
     def _may_be_waiting(self, record: Record) -> bool:
+        if record.is_unsent:
+            return False
         envelope = Envelope.from_text(record.message)
         if not self.broker.is_redis:
             return self.broker.waiting(envelope) > 0

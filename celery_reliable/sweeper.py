@@ -121,7 +121,7 @@ class Sweeper:
         for lease in alive:
             if lease.until_ms <= now_ms:
                 cause = "lapsed"
-            elif connected is not None and lease.client_id not in ("", "0", *connected):
+            elif connected is not None and lease.has_witness and lease.client_id not in connected:
                 cause = "connection"
             else:
                 continue

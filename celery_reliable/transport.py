@@ -106,6 +106,12 @@ class QoS(kombu_redis.QoS):
             room.remove(delivery_tag)
         virtual.QoS.ack(self, delivery_tag)
 
+    def forget(self, delivery_tag: str) -> None:
+        """Hold the message no more, and leave it in the room if it is still there: what nobody
+        holds is given back.
+        """
+        virtual.QoS.ack(self, delivery_tag)
+
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """Give back what this channel was delivered and nobody runs, when it is closed.
 
@@ -260,6 +266,7 @@ class Channel(kombu_redis.Channel):
             is_acknowledged = delivery.queue not in self._unacknowledged
             if is_acknowledged:
                 self.qos.append(message, delivery.tag)
+                message.reliable_holder = delivery.holder
             self._consumers_of[delivery.queue](message)
             if not is_acknowledged:
                 room.discard(delivery.tag)

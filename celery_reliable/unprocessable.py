@@ -1,13 +1,14 @@
-"""Messages that no worker can run: of an unknown task, invalid, not to be decoded.
+"""Messages that no worker can run: of an unknown task, invalid, not to be decoded, or none at all.
 
-Celery logs and drops them.  Here each becomes a dead letter first, which an operator sees, and
-replays when a worker can run it.
+Celery logs and drops them, or ends.  Here each becomes a dead letter first, which an operator sees,
+and replays when a worker can run it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Reason
 from celery_reliable.request import as_sent
+from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]
 
@@ -95,22 +97,20 @@ class Unprocessable:
             waiting.pop(0)()
         self._waiting += waiting
 
+    def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
+        """Put a list element that is no message among the dead letters; False when the ledger is
+        away: then it stays in the room, and is looked at again.
+        """
+        # The same element has the same name: it may be buried twice.
+        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
+        kept = _kept(delivery.raw, {"id": task_id}, delivery.queue)
+        return self._is_buried(task_id, "", error, kept)
+
     def _bury(self, message: Any, error: Exception, drop: Callable[[], None]) -> None:
         """Put a message among the dead letters, then let Celery *drop* it."""
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
-        try:
-            self._reliable.ledger.bury_message(
-                task_id,
-                Reason.UNPROCESSABLE,
-                exception=one_line(error),
-                traceback="",
-                message=_envelope(message).to_text(),
-                name=name,
-                patience_seconds=_PATIENCE_SECONDS,
-            )
-        except ReliableError as exc:
-            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
+        if not self._is_buried(task_id, name, error, _envelope(message)):
             self._waiting.append(partial(self._bury, message, error, drop))
             return
         try:
@@ -120,6 +120,22 @@ class Unprocessable:
             logger.exception("unprocessable name=%s id=%s", name, task_id)
             if not message.acknowledged:
                 message.reject()
+
+    def _is_buried(self, task_id: str, name: str, error: Exception, envelope: Envelope) -> bool:
+        try:
+            self._reliable.ledger.bury_message(
+                task_id,
+                Reason.UNPROCESSABLE,
+                exception=one_line(error),
+                traceback="",
+                message=envelope.to_text(),
+                name=name,
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+        except ReliableError as exc:
+            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
+            return False
+        return True
 
 
 def _told(message: Any) -> dict[str, Any]:
@@ -140,12 +156,10 @@ def _envelope(message: Any) -> Envelope:
     except Exception as exc:
         # Whatever it is, an operator is to see it.
         logger.warning("message_kept_as_it_is_shown error=%r", exc)
-        return Envelope(
-            repr(message.body).encode("utf-8", "backslashreplace"),
-            "application/octet-stream",
-            "binary",
-            {},
-            {},
-            "",
-            str((message.delivery_info or {}).get("routing_key") or ""),
-        )
+        queue = str((message.delivery_info or {}).get("routing_key") or "")
+        return _kept(repr(message.body).encode("utf-8", "backslashreplace"), {}, queue)
+
+
+def _kept(raw: bytes, headers: dict[str, Any], queue: str) -> Envelope:
+    """Return an envelope for what is no message: as it is, for an operator to see."""
+    return Envelope(raw, "application/octet-stream", "binary", headers, {}, "", queue)

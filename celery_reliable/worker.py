@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-import uuid
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,14 +21,15 @@ from celery.worker import state
 from celery.worker.control import Panel
 
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.handover import LOOKING_POOLS
+from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.losses import Losses
-from celery_reliable.model import Claim, Reason, Reply, State
+from celery_reliable.model import Claim, Reply, State
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
-from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of
+from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
 from celery_reliable.unprocessable import Unprocessable
 
@@ -103,6 +104,10 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self.room_name = f"{ROOM_PREFIX}{self.process.base}"
         conf.broker_transport = path
+
+    def create(self, w: Any) -> None:
+        """Stand before the pool."""
+        install_handover(w, self.process)
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
@@ -220,6 +225,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "pid": self.process.pid,
             "pool": self.pool_name,
             "room": self.room_name,
+            "looks_again": self.pool_name in LOOKING_POOLS,
         }
 
     def runs(self, claim: Claim) -> bool:
@@ -257,31 +263,6 @@ class WorkerStep(bootsteps.StartStopStep):
                 except ProcessLookupError:
                     logger.debug("taken_claim_had_ended id=%s", claim.task_id)
         return not self.runs(claim)
-
-    def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
-        """Put a list element that is no message among the dead letters; False when the ledger is
-        away: then it stays in the room, and is looked at again.
-        """
-        # The same element has the same name: it may be buried twice.
-        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
-        raw, queue = delivery.raw, delivery.queue
-        envelope = Envelope(
-            raw, "application/octet-stream", "binary", {"id": task_id}, {}, "", queue
-        )
-        try:
-            self.reliable.ledger.bury_message(
-                task_id,
-                Reason.UNPROCESSABLE,
-                exception=f"{type(error).__name__}: {error}",
-                traceback="",
-                message=envelope.to_text(),
-                name="",
-                patience_seconds=1.0,
-            )
-        except ReliableError as exc:
-            logger.error("unreadable_not_buried queue=%s bytes=%d error=%s", queue, len(raw), exc)
-            return False
-        return True
 
 
 def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
@@ -325,18 +306,23 @@ class ConsumerStep(bootsteps.StartStopStep):
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
             c.cancel_active_requests = _let_run
+        if step.pool_name == "solo":
+            # The loop does not turn while a task runs: what is acknowledged when it begins would be
+            # acknowledged when it has ended.
+            setattr(c, "call_soon_ack" if hasattr(c, "call_soon_ack") else "call_soon", _at_once)
         if step.room_name:
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
             room = room_of(step.room_name, c.task_consumer.channel)
             room.open(step.reliable.config.namespace)
             room.is_leaving = step.is_leaving
+            room.holder = lambda: step.process.id
             room.running_tags = _running_tags
             if c.hub is not None:
                 # Without an event loop nobody would look again when what was taken has ended.
                 room.idle_slots = partial(_idle_slots, c.pool)
             room.before_leaving = step.release_claims
-            room.on_unreadable = step.bury_unreadable
+            room.on_unreadable = step.unprocessable.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
     def stop(self, c: Any) -> None:
@@ -376,6 +362,11 @@ def _check_start_method(w: Any) -> None:
             f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
             "fork which worker's lease they run under. Set it to 'fork', or use another pool."
         )
+
+
+def _at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what was to be called when the loop turns."""
+    return function(*args, **kwargs)
 
 
 def _let_run() -> None:

@@ -27,6 +27,7 @@ RECORD_FIELDS = (
     "claimed_ms",
     "sent_ms",
     "resends",
+    "unsent",
     "cause",
     "owed",
 )
@@ -87,6 +88,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         claimed_ms=int(got.get("claimed_ms", 0)),
         sent_ms=int(got.get("sent_ms", 0)),
         resends=int(got.get("resends", 0)),
+        is_unsent="unsent" in got,
         cause=got.get("cause", ""),
         is_owed="owed" in got,
     )

@@ -225,11 +225,13 @@ class Ledger(Reads):
         due_in_ms: int,
         is_taken: bool = False,
         due_ms: str = "",
+        is_unsent: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
         """Count a loss: back to queued, or buried when the budget is spent.
 
-        *due_ms*: only if that is still when it is due.
+        *due_ms*: only if that is still when it is due.  *is_unsent*: no message of it comes back to
+        its queue.
         """
         return self._caller.call(
             "lose",
@@ -249,6 +251,7 @@ class Ledger(Reads):
                 claim.token,
                 int(is_taken),
                 due_ms,
+                int(is_unsent),
             ],
             patience_seconds,
         )

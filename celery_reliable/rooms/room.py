@@ -58,6 +58,8 @@ class Delivery:
     tag: str
     queue: str
     raw: bytes
+    #: Under which lease its worker took it.
+    holder: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class Room:
         self._unfiled: list[tuple[str, Delivery]] = []
         self._lock = threading.Lock()
         self._strangers: set[str] = set()
+        #: Tells under which lease the worker takes messages; the worker sets it.
+        self.holder: Callable[[], str] = str
         #: Tells which delivery tags the worker still runs; the worker sets it.
         self.running_tags: Callable[[], set[str]] = set
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
@@ -161,14 +165,14 @@ class Room:
         What is acknowledged is removed in the same step.  Raises redis-py's errors; then what was
         given is kept, and returned to its list when the broker is back.
         """
-        prefix = f"{uuid.uuid4()}:"
+        prefix, holder = f"{uuid.uuid4()}:", self.holder()
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
         args += [len(queues), len(acknowledged), *queues, *acknowledged]
         found = []
         if popped is not None:
-            found.append(Delivery(f"{prefix}0", popped[1], popped[2]))
+            found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += popped[1:]
         try:
             reply = self._take(keys=[self._key, *(self._prefix + k for k in lists)], args=args)
@@ -181,7 +185,7 @@ class Room:
             self._unremoved.difference_update(acknowledged)
         pairs = zip(reply[1::2], reply[2::2], strict=True)
         found += [
-            Delivery(f"{prefix}{n}", bytes_to_str(queue), raw)
+            Delivery(f"{prefix}{n}", bytes_to_str(queue), raw, holder)
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
@@ -198,6 +202,24 @@ class Room:
         """Remove an acknowledged message with the next take, or when it is caught up."""
         with self._lock:
             self._unremoved.add(tag)
+
+    def keep(self, tag: str, *, is_begun: bool) -> bool:
+        """Whether a message is still in the room; *is_begun*: and removed from it by that.
+
+        False also when the broker does not tell; then it stays.
+        """
+        try:
+            if not self._client.hexists(self._key, tag):
+                return False
+        except (redis.RedisError, OSError) as exc:
+            logger.warning("room_not_seen tag=%s error=%r", tag, exc)
+            return False
+        try:
+            return not is_begun or bool(self._client.hdel(self._key, tag))
+        except (redis.RedisError, OSError) as exc:
+            # It may be removed: then nobody else has it.
+            logger.warning("removal_unknown tag=%s error=%r", tag, exc)
+            return True
 
     def catch_up(self) -> None:
         """Do what was put off, or could not be done while the broker was away."""

@@ -119,6 +119,38 @@ def test_a_publisher_is_killed(
         assert_each_ran_once(effects, published)
 
 
+def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
+    soon: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    client = redis_server.client()
+    alone = (*QUICK, "--prefetch-multiplier", "1")
+    lost = start_worker("lost", project=soon, concurrency=1, options=alone)
+    result = soon.send("gate", "gate")
+    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    lost.freeze()
+    # Nothing of its message comes back; and what stands in the queue was sent before it is lost.
+    (room,) = client.keys("unacked:*")
+    client.delete(room)
+    for _ in range(10):
+        soon.send("plain_work", 0)
+    lost.kill_group()
+    killed_at = effects.now()
+    # Sweeps, and consumes from another queue: this one stands still.
+    start_worker("sweeps", project=soon, options=(*QUICK, "-Q", "third"))
+    wait_for(lambda: result.id.encode() in client.lindex("celery", 0), 20, "it is sent again")
+    # Before anybody would look after what waits in a queue.
+    assert effects.now() - killed_at < QUEUED_SECONDS
+    assert client.llen("celery") == 11
+    effects.open_gate("gate")
+    start_worker("works", project=soon, options=QUICK)
+    assert result.get(timeout=15) == "gate"
+    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    wait_until_settled(redis_server, 15)
+
+
 def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
     soon: Project,
     start_worker: Callable[..., Worker],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from celery_reliable.application import reliable_of
+from celery_reliable.model import Cause, Claim, TaskRef
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, Project
 from tests.support.effects import Effects
@@ -91,3 +93,35 @@ def test_release_strands_nothing_when_the_package_goes(
     for result in running + fetched + [parked]:
         wait_for(lambda r=result: effects.finished(r.id), 30, "it ran at a stock worker")
     assert len(effects.finished(parked.id)) == 1
+
+
+def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
+    project: Project,
+    stock_project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    tmp_path: Path,
+) -> None:
+    client = redis_server.client()
+    lost = project.send("work", 0.01)
+    client.delete("celery")
+    waiting = project.send("plain_work", 0.01)
+    ledger = reliable_of(project.app).ledger
+    ledger.workers.register("gone", lease_ms=1, client_id=0, facts={})
+    record = ledger.find(lost.id)
+    assert record is not None
+    answer = ledger.claim(
+        TaskRef(lost.id, record.name),
+        epoch=record.epoch,
+        generation=ledger.generation,
+        worker="gone",
+        token="token",
+        pid=1,
+    )
+    claim = Claim(lost.id, int(answer.values[0]), "gone", "token")
+    ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
+    assert release(project, tmp_path).json["sent"] == 1
+    start_worker("stock", project=stock_project, options=QUICK)
+    for result in (lost, waiting):
+        wait_for(lambda r=result: effects.finished(r.id), 20, "it ran at a stock worker")

@@ -154,9 +154,21 @@ class Scene:
         attempt, losses = answer.values
         return Claim(message.task.id, attempt, worker, token, losses)
 
-    def lose(self, claim: Claim, *, max_losses: int = MAX_LOSSES, is_taken: bool = False) -> Answer:
+    def lose(
+        self,
+        claim: Claim,
+        *,
+        max_losses: int = MAX_LOSSES,
+        is_taken: bool = False,
+        is_unsent: bool = False,
+    ) -> Answer:
         return self.ledger.lose(
-            claim, Cause.CHILD_LOST, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=is_taken
+            claim,
+            Cause.CHILD_LOST,
+            max_losses=max_losses,
+            due_in_ms=LOOK_MS,
+            is_taken=is_taken,
+            is_unsent=is_unsent,
         )
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:

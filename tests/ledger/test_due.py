@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Due, Reply, State
+from celery_reliable.model import Due, Reason, Reply, State
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for
 
@@ -101,6 +103,51 @@ def test_a_claim_ends_the_back_off(scene: Scene) -> None:
     scene.lose(scene.claim(message))
 
     assert resend(scene) == LOOK_MS
+
+
+def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+    scene.lose(claim, is_unsent=True)
+    assert scene.record_of().is_unsent
+
+    answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+    assert not scene.record_of().is_unsent
+
+    scene.ledger.postpone(Due("task", answer.text(1)), due_in_ms=LOOK_MS, is_unsent=True)
+    assert scene.record_of().is_unsent
+
+
+def test_what_was_lost_while_its_message_comes_back_is_not_unsent(scene: Scene) -> None:
+    scene.lose(scene.claim(scene.publish()))
+
+    assert not scene.record_of().is_unsent
+
+
+def test_a_late_copy_that_runs_ends_that_its_task_is_unsent(scene: Scene) -> None:
+    message = scene.publish()
+    scene.lose(scene.claim(message), is_unsent=True)
+    scene.lose(scene.claim(message))
+
+    assert not scene.record_of().is_unsent
+
+
+@pytest.mark.parametrize("how", ["replay", "publish"])
+def test_what_comes_back_from_the_dead_is_sent_by_who_brings_it_back(
+    scene: Scene, how: str
+) -> None:
+    scene.lose(scene.claim(scene.publish()), is_unsent=True)
+    scene.ledger.bury_message(
+        "task", Reason.UNPROCESSABLE, exception="", traceback="", message="", name=""
+    )
+    assert scene.state() == "dead"
+
+    if how == "replay":
+        scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
+    else:
+        scene.publish()
+
+    assert scene.state() == "queued"
+    assert not scene.record_of().is_unsent
 
 
 def test_a_sweeper_that_looked_before_the_claim_does_nothing(scene: Scene) -> None:

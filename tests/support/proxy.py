@@ -123,6 +123,8 @@ class RedisProxy:
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refuses = False
+        self._keeps = False
+        self._kept: list[_Link] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._listener: asyncio.Server | None = None
@@ -218,6 +220,12 @@ class RedisProxy:
         """Close every connection once; new ones are welcome at once."""
         self._run(self._cut())
 
+    def pool(self) -> None:
+        """From now on keep every connection to the server when its client leaves, as a pool of
+        connections does.
+        """
+        self._keeps = True
+
     def _add(
         self,
         action: Action,
@@ -267,6 +275,8 @@ class RedisProxy:
     async def _close(self) -> None:
         assert self._listener is not None
         self._listener.close()
+        for link in self._kept:
+            link.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -319,7 +329,11 @@ class RedisProxy:
         finally:
             # Before anything is awaited: the proxy may close, and cancel this, meanwhile.
             self._links.discard(link)
-            link.close()
+            if self._keeps:
+                self._kept.append(link)
+                writer.close()
+            else:
+                link.close()
             for pump in pumps:
                 pump.cancel()
             for outcome in await asyncio.gather(*pumps, return_exceptions=True):

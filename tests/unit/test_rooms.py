@@ -233,6 +233,32 @@ def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> 
     assert entry.returns == 1
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_what_waited_is_kept_by_who_still_has_it(shared_redis: redis.Redis, is_begun: bool) -> None:
+    shared_redis.lpush("one", message("it"))
+    room = room_on(shared_redis)
+    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+    assert room.keep(delivery.tag, is_begun=is_begun)
+    assert len(room) == (0 if is_begun else 1)
+    room.give_back(Queues(), delivery.tag, is_last=False)
+    assert not room.keep(delivery.tag, is_begun=is_begun)
+
+
+def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(
+    proxy: RedisProxy,
+) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        client.lpush("one", message("it"))
+        room = room_on(client)
+        (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+        proxy.drop_reply("HEXISTS")
+        assert not room.keep(delivery.tag, is_begun=True)
+        assert len(room) == 1
+        proxy.drop_reply("HDEL")
+        assert room.keep(delivery.tag, is_begun=True)
+        assert len(room) == 0
+
+
 def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
     room = room_on(shared_redis)
     room.open("ours")

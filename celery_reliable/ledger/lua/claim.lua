@@ -75,7 +75,7 @@ end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
-redis.call('HDEL', KEYS[1], 'resends')
+redis.call('HDEL', KEYS[1], 'resends', 'unsent')
 redis.call('HSET', KEYS[5], ARGV[1], attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5])
 if tonumber(ARGV[7]) > 0 then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])

@@ -17,6 +17,7 @@ ARGV[6]   token        of the claim
 ARGV[7]   is_taken     "1": the worker may still run it and has to be told; taken as stuck, from a worker that
                        lives, it can be claimed again when that worker has stopped it or is declared dead
 ARGV[8]   due_ms       that was seen, when that is why it is lost; else ""
+ARGV[9]   is_unsent    "1": no message of it comes back to its queue; it has to be sent from the record
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -64,5 +65,8 @@ if losses > tonumber(found[5] or ARGV[4]) then
   return {'buried', losses}
 end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
+if ARGV[9] == '1' then
+  redis.call('HSET', KEYS[1], 'unsent', '1')
+end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
 return {'queued', losses}

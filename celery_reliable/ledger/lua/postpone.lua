@@ -19,8 +19,11 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'gone'}
 end
-if ARGV[4] == '1' and redis.call('HINCRBY', KEYS[1], 'resends', -1) <= 0 then
-  redis.call('HDEL', KEYS[1], 'resends')
+if ARGV[4] == '1' then
+  redis.call('HSET', KEYS[1], 'unsent', '1')
+  if redis.call('HINCRBY', KEYS[1], 'resends', -1) <= 0 then
+    redis.call('HDEL', KEYS[1], 'resends')
+  end
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'postponed'}

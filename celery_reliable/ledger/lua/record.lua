@@ -57,7 +57,8 @@ elseif state == 'dead' then
     cause = '', owner = ''}
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history))
-  redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends')
+  redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
+    'unsent')
   redis.call('ZREM', KEYS[5], ARGV[1])
 elseif state and state ~= 'waiting' then
   return {'exists', state}

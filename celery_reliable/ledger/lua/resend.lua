@@ -30,5 +30,6 @@ if found[4] then
 end
 local resends = tonumber(found[3] or 0)
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
+redis.call('HDEL', KEYS[1], 'unsent')
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3] * math.min(2 ^ resends, 64), ARGV[1])
 return {'send', found[2], redis.call('ZSCORE', KEYS[2], ARGV[1])}

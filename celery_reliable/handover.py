@@ -1,0 +1,64 @@
+"""Handing requests to the pool.
+
+A worker that was away for longer than its lease may not hold any more what it was delivered before:
+the sweeper has returned it, and others run it.  A reliable task's claim finds that out; a plain
+task has none, and is looked for in the worker's room.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable.process import WorkerProcess
+from celery_reliable.publisher import is_reliable
+
+__all__ = ["LOOKING_POOLS", "install"]
+
+logger = logging.getLogger(__name__)
+
+#: The pools that are handed no more than they begin at once; threads and greenlets are handed all
+#: that is fetched.
+LOOKING_POOLS = frozenset({"prefork", "solo"})
+
+
+def install(w: Any, process: WorkerProcess) -> None:
+    """Stand before what hands a worker's requests to its pool: after the pool is made, and before
+    the consumer is.
+
+    What has been handed over is not held back any more.
+    """
+    hand_over = w._process_task
+
+    def process_task(request: Any) -> None:
+        if _is_ours(request, process):
+            hand_over(request)
+            return
+        logger.warning("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
+        state.task_ready(request)
+        request.acknowledged = True
+        request.message.channel.qos.forget(request.message.delivery_tag)
+        release = getattr(w, "_quick_release", None)
+        if release is not None:
+            release()
+
+    if w.process_task == hand_over:
+        w.process_task = process_task
+    w._process_task = process_task
+
+
+def _is_ours(request: Any, process: WorkerProcess) -> bool:
+    """Whether nobody else can have been given a request's message; in doubt it is looked for."""
+    message = request.message
+    holder = getattr(message, "reliable_holder", None)
+    if holder is None or is_reliable(request.task):
+        return True
+    if holder == process.id and process.has_lease and time.monotonic() < process.lease_until:
+        return True
+    # What is acknowledged when it begins is removed now: then nobody can return it meanwhile.
+    return bool(
+        message.channel.qos.room.keep(message.delivery_tag, is_begun=not request.task.acks_late)
+    )
