@@ -9,7 +9,7 @@ from importlib import resources
 
 import pytest
 
-from celery_reliable.ledger import locks, scripts, store, workers
+from celery_reliable.ledger import burials, locks, scripts, store, workers
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import Reply, State
 from tests.ledger.contracts import Contract
@@ -25,7 +25,7 @@ def contract(name: str) -> Contract:
 def calls() -> dict[str, tuple[int, int]]:
     """Each script that a method calls -> how many keys and arguments it hands over."""
     found = {}
-    for module in (store, workers, locks):
+    for module in (burials, store, workers, locks):
         source = resources.files("celery_reliable.ledger").joinpath(
             f"{module.__name__.rpartition('.')[2]}.py"
         )

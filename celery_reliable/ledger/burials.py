@@ -1,0 +1,101 @@
+"""The ledger's transitions to and from the dead letters: one method per transition, named after its
+script.
+"""
+
+from __future__ import annotations
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.ledger.reads import Reads
+from celery_reliable.model import Claim, Reason
+
+__all__ = ["Burials"]
+
+
+class Burials(Reads):
+    """What becomes a dead letter, and what becomes of it."""
+
+    #: The generation of the last record; learned from the first refusal.
+    generation: str
+
+    def bury(
+        self,
+        claim: Claim,
+        reason: Reason,
+        *,
+        exception: str,
+        traceback: str,
+        is_owed: bool = False,
+        patience_seconds: float | None = None,
+    ) -> Answer:
+        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
+        return self._bury(
+            claim.task_id, claim, reason, exception, traceback, "", "", is_owed, patience_seconds
+        )
+
+    def bury_message(
+        self,
+        task_id: str,
+        reason: Reason,
+        *,
+        exception: str,
+        traceback: str,
+        message: str,
+        name: str,
+        patience_seconds: float | None = None,
+    ) -> Answer:
+        """Dead-letter a message that no attempt was made of."""
+        return self._bury(
+            task_id, None, reason, exception, traceback, message, name, False, patience_seconds
+        )
+
+    def _bury(
+        self,
+        task_id: str,
+        claim: Claim | None,
+        reason: Reason,
+        exception: str,
+        traceback: str,
+        message: str,
+        name: str,
+        is_owed: bool,
+        patience_seconds: float | None,
+    ) -> Answer:
+        worker = claim.worker if claim else ""
+        return self._caller.call(
+            "bury",
+            [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
+            [
+                task_id,
+                claim.attempt if claim else "",
+                reason.value,
+                exception,
+                traceback,
+                message,
+                name,
+                claim.token if claim else "",
+                "1" if is_owed else "",
+            ],
+            patience_seconds,
+        )
+
+    def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> Answer:
+        """Return a dead letter to queued, with *message*, its counters at zero."""
+        return self._caller.call(
+            "replay",
+            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
+            [task_id, epoch, self.generation, message, due_in_ms],
+        )
+
+    def discard(self, task_id: str, *, buried_ms: int | None = None) -> Answer:
+        """Remove a dead letter for good; *buried_ms*: only the one that was seen."""
+        return self._caller.call(
+            "discard",
+            [self.keys.record(task_id), self.keys.due, self.keys.dead],
+            [task_id, "" if buried_ms is None else buried_ms],
+        )
+
+    def announced(self, task_id: str, buried_ms: int) -> Answer:
+        """Note that what a burial owed Celery has been paid."""
+        return self._caller.call(
+            "announce", [self.keys.record(task_id), self.keys.due], [task_id, buried_ms]
+        )
