@@ -336,7 +336,9 @@ class _Execution:
             return self._retry_conflict(attempt)
         signals.task_skipped.send(sender=self.task, task_id=self.id, holder=holder)
         request = self.request
-        if any(request.get(key) for key in ("chord", "chain", "callbacks", "group")):
+        # Whose publication another task caused, such as the last of a chain, has a parent.
+        marks = ("chord", "chain", "callbacks", "group", "parent_id")
+        if any(request.get(mark) for mark in marks):
             # A canvas waits for a result of every member.
             return self._conclude(attempt, self._instead(nothing))
         return self._conclude(

@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--apart",
         action="store_true",
-        help="keep ledger, queues and results so that no two steps can be one",
+        help="let no two steps be one, as if ledger, queues and results were apart",
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from celery import chain
+from celery import chain, chord
 
 from celery_reliable import ObjectBusy, ObjectIdError
 from tests.integration.conftest import Project
@@ -116,6 +116,10 @@ def test_a_skipped_member_lets_its_chain_go_on(
     last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
     assert last.get(timeout=10) == "worked"
     assert last.parent.get(timeout=5) is None
+    # Somebody waits for the last one too, and for the body of a chord.
+    assert chain(work.si(0.01), locked.si("object", "gate")).apply_async().get(timeout=10) is None
+    body = chord([work.si(0.01), work.si(0.01)], locked.si("object", "gate"))
+    assert body.apply_async().get(timeout=10) is None
     effects.open_gate("gate")
     holder.get(timeout=10)
     settled(redis_server)

@@ -71,13 +71,13 @@ def create_app(settings: Settings) -> Celery:
 
 
 def _apart(settings: Settings) -> dict[str, Any]:
-    """With `--apart`: a ledger in another database than the queues, and under another name of the
-    server than the results, so that no two steps can be one.
+    """With `--apart`: a ledger under another name of the server than queues and results, so that,
+    as far as can be told, no two steps can be one.
     """
-    server, _, name = settings.broker_url.partition("://127.0.0.1:")
-    if not os.environ.get("TESTS_APART") or server != "redis":
+    scheme, _, place = settings.broker_url.partition("://127.0.0.1:")
+    if not os.environ.get("TESTS_APART") or scheme != "redis":
         return {}
-    return {"REDIS_URL": f"redis://localhost:{name.partition('/')[0]}/9"}
+    return {"REDIS_URL": f"redis://localhost:{place}"}
 
 
 def _base(settings: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
