@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import states
+from celery.app.trace import task_has_custom
 from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
@@ -21,6 +22,7 @@ from celery_reliable.guarding import is_current, tell_fenced
 from celery_reliable.ledger import server_of
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply, StoredResult
+from celery_reliable.objects import keep_ms
 from celery_reliable.process import RunningAttempt, running
 
 __all__ = ["PatientBackend", "before_retry"]
@@ -92,12 +94,18 @@ class PatientBackend:
             and not attempt.is_replaced
             and attempt.claim.task_id == task_id
             and request is not None
-            # Its lock has to go first.
-            and self._task.object_id is None
+            and not (attempt.object_key and self._needs_object_longer())
             # It is told of the result afterwards, and must not wait for ever.
             and not request.chord
             and not request.ignore_result
         )
+
+    def _needs_object_longer(self) -> bool:
+        """Whether the task's object may not be freed with its settlement: it is kept, or hooks of
+        the user's, which come later, may work on it.
+        """
+        hooks = ("on_success", "after_return")
+        return bool(keep_ms(self._task)) or any(task_has_custom(self._task, h) for h in hooks)
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str
@@ -130,10 +138,11 @@ class PatientBackend:
     def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
         """Store and settle in one step; False when nothing was done."""
         answer = reliable_of(self._task.app).ledger.settle(
-            attempt.claim, stored, patience_seconds=FOREVER
+            attempt.claim, stored, object_key=attempt.object_key, patience_seconds=FOREVER
         )
         if answer.reply is Reply.SETTLED or (answer.reply is Reply.GONE and answer.is_repeated):
             attempt.is_closed = attempt.is_settled = True
+            attempt.object_key = None
         elif answer.reply is Reply.FENCED:
             attempt.is_closed = True
             tell_fenced(self._task, attempt.claim, answer.text(0))

@@ -166,10 +166,11 @@ class Ledger(Burials):
         claim: Claim,
         result: StoredResult | None = None,
         *,
+        object_key: str | None = None,
         patience_seconds: float | None = None,
     ) -> Answer:
         """Report that the attempt has an outcome: which Celery has stored, or *result*, which is
-        stored in the same step.
+        stored in the same step, as the object is freed that the attempt holds.
         """
         result = result or _NO_RESULT
         return self._caller.call(
@@ -179,6 +180,7 @@ class Ledger(Burials):
                 self.keys.due,
                 self.keys.claims(claim.worker),
                 result.key,
+                self.keys.lock(object_key) if object_key else "",
             ],
             [
                 claim.task_id,

@@ -112,7 +112,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "fault"),
     [
-        ("settle", "found[2] ~= ARGV[2]", "found[2] ~= ARGV[3]", "ARGV"),
+        ("settle", "found[3] ~= ARGV[3]", "found[3] ~= ARGV[2]", "ARGV"),
         ("settle", "redis.call('HDEL', KEYS[3], ARGV[1])\n", "", "KEYS"),
         ("settle", "ARGV[2]   attempt\n", "", "ARGV"),
         ("settle", "return {'settled'}", "return {'done'}", "replies"),

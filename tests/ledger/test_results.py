@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger import connect, server_of
+from celery_reliable.ledger import ObjectLocks, connect, server_of
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply, State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
@@ -150,3 +150,18 @@ def test_what_moves_is_no_server() -> None:
     assert sentinel.server is None
     assert server_of({}) is None
     assert server_of({"host": "h", "credential_provider": object()}) is None
+
+
+@pytest.mark.parametrize("holder", ["task", "another"])
+def test_the_object_is_freed_with_the_settlement_by_who_has_it(scene: Scene, holder: str) -> None:
+    locks = ObjectLocks(scene.ledger)
+    claim, other = scene.claim(scene.publish()), scene.claim(scene.publish("another"), "other")
+    locks.take("object", claim if holder == "task" else other)
+
+    assert scene.ledger.settle(claim, RESULT, object_key="object").reply is Reply.SETTLED
+
+    third = scene.claim(scene.publish("third"))
+    assert locks.take("object", third) == (None if holder == "task" else "another")
+    assert not scene.client.exists(scene.ledger.keys.record("task"))
+    scene.client.delete(KEY)
+    locks.close()

@@ -1,11 +1,13 @@
 --[[
-settle: an attempt reports its outcome, and has its result stored where that is kept on the same server.
+settle: an attempt reports its outcome, has its result stored where that is kept on the same server, and frees its
+object.
 
 Moves     running(attempt) -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the worker that runs the attempt
 KEYS[4]   result   STRING   published as well, on a channel of this name; "" when nothing is to be stored
+KEYS[5]   lock     STRING   of the object that the attempt holds; "" for none
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   token    of the claim: an id that is published again after it ended begins at 1 again
@@ -46,4 +48,7 @@ end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
+if KEYS[5] ~= '' and redis.call('GET', KEYS[5]) == ARGV[2] .. ':' .. ARGV[1] then
+  redis.call('DEL', KEYS[5])
+end
 return {'settled'}
