@@ -21,6 +21,8 @@ __all__ = ["FULL", "SHORT", "Scale", "count_bytes", "count_scripted", "time_task
 #: What is timed has bodies of this size.
 BODY_BYTES = 100
 _PARKED_SECONDS = 3600.0
+#: Of the pool that publishes a burst.
+_THREADS = 8
 #: As many are queued and parked while the bytes of one are counted.
 _WAITING = 300
 #: What is not gone by then counts as left.
@@ -33,6 +35,8 @@ class Scale:
 
     rounds: int
     tasks: int
+    #: Published in a group, and as many from a pool of threads.
+    burst_tasks: int
     #: Published one at a time.
     idle_tasks: int
     #: How long half the drain rate is published.
@@ -45,11 +49,18 @@ class Scale:
 
 #: Whether all of it works, in a minute and a half.
 SHORT = Scale(
-    rounds=1, tasks=300, idle_tasks=20, load_seconds=0.5, bodies=(1_000,), running_tasks=16
+    rounds=1,
+    tasks=300,
+    burst_tasks=200,
+    idle_tasks=20,
+    load_seconds=0.5,
+    bodies=(1_000,),
+    running_tasks=16,
 )
 FULL = Scale(
     rounds=5,
     tasks=5_000,
+    burst_tasks=10_000,
     idle_tasks=300,
     load_seconds=5.0,
     bodies=(100, 1_000, 10_000),
@@ -58,12 +69,15 @@ FULL = Scale(
 
 
 def time_tasks(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]:
-    """Publish with no worker there, start one, let it work off everything, then see how soon a
-    task begins.
+    """Publish in bursts, then one by one, start a worker, let it work off the latter, then see how
+    soon a task begins.
     """
     rig.reset()
     with rig.producer(contender) as producer:
+        bursts = _burst(producer, scale.burst_tasks)
+        rig.reset()
         figures, published = _publish(producer, scale.tasks)
+        figures.update(bursts)
         with rig.worker(contender) as worker:
             window = _drain(rig, worker, published, scale.tasks)
             figures.update(window.figures())
@@ -79,6 +93,15 @@ def time_tasks(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]
             figures.update(_latencies("load", load))
             figures["load_per_second"] = load["reached_per_second"]
     return figures
+
+
+def _burst(producer: Producer, tasks: int) -> dict[str, float]:
+    """Return how many tasks a second are published in a group, and from a pool of threads."""
+    told = {
+        "group": producer.ask("in_a_group", count=tasks, size=BODY_BYTES),
+        "threads": producer.ask("from_threads", count=tasks, threads=_THREADS, size=BODY_BYTES),
+    }
+    return {f"{how}_per_second": tasks / one["seconds"] for how, one in told.items()}
 
 
 def _publish(producer: Producer, tasks: int) -> tuple[dict[str, float], int]:

@@ -18,7 +18,12 @@ _STATES = ("queued", "running", "parked", "settled", "result")
 
 #: File, title, unit, and the figures that stand side by side.
 _BARS = (
-    ("rates", "Tasks per second", "", ("enqueue_per_second", "drain_per_second")),
+    (
+        "rates",
+        "Tasks per second",
+        "",
+        ("enqueue_per_second", "group_per_second", "threads_per_second", "drain_per_second"),
+    ),
     (
         "cpu",
         "CPU of a task",

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import redis
+from celery import group
 
 from benchmarks.server import ServerCounts
 
@@ -50,6 +52,26 @@ class Producer:
             "commands": counted.commands,
         }
 
+    def in_a_group(self, *, count: int, size: int) -> dict[str, Any]:
+        """Publish so many as one group, and tell what that took."""
+        noop, body = self._tasks["noop"], "x" * size
+        members = group(noop.s(self._next(), body) for _ in range(count))
+        began = time.perf_counter()
+        members.apply_async()
+        return {"seconds": time.perf_counter() - began}
+
+    def from_threads(self, *, count: int, threads: int, size: int) -> dict[str, Any]:
+        """Publish so many from a pool of threads, and tell what that took."""
+        noop, body = self._tasks["noop"], "x" * size
+        arguments = [(self._next(), body) for _ in range(count)]
+        with ThreadPoolExecutor(threads) as pool:
+            # Each has its connections by then.
+            list(pool.map(noop.apply_async, arguments[: 4 * threads]))
+            began = time.perf_counter()
+            list(pool.map(noop.apply_async, arguments[4 * threads :]))
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds * count / max(1, count - 4 * threads)}
+
     def one_at_a_time(self, *, count: int, size: int) -> dict[str, Any]:
         """Publish each when the one before has its result; seconds from the call to the start."""
         seconds = []
@@ -71,8 +93,11 @@ class Producer:
         return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
 
     def _send(self, size: int) -> Any:
+        return self._tasks["noop"].apply_async((self._next(), "x" * size))
+
+    def _next(self) -> int:
         self._number += 1
-        return self._tasks["noop"].apply_async((self._number, "x" * size))
+        return self._number
 
 
 def main() -> None:
