@@ -26,6 +26,11 @@ def _once_settings(lock_url: str) -> dict[str, Any]:
     return {"ONCE": {"backend": "celery_once.backends.Redis", "settings": settings}}
 
 
+def _apart_settings(lock_url: str) -> dict[str, Any]:
+    # The same server under another name is another one, as far as the package can tell.
+    return {"reliable": {"REDIS_URL": lock_url.replace("127.0.0.1", "localhost")}}
+
+
 @dataclass(frozen=True)
 class Contender:
     """One way to declare the same task, whose arguments are `number` and `body`."""
@@ -70,6 +75,12 @@ _ALL = (
         "celery_reliable:ReliableTask",
         "celery-reliable",
         {"object_id": "number"},
+    ),
+    Contender(
+        "reliable-apart",
+        "celery_reliable:ReliableTask",
+        "celery-reliable",
+        settings=_apart_settings,
     ),
 )
 
