@@ -29,8 +29,8 @@ __all__ = ["PatientBackend", "before_retry"]
 
 logger = logging.getLogger(__name__)
 
-#: How a success reads in JSON, as Celery writes it.
-_SUCCESS = '"status": "SUCCESS"'
+#: How a success begins in JSON, as Celery writes it; what it tells may have such words in it too.
+_SUCCESS = '{"status": "SUCCESS"'
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0

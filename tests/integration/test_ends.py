@@ -73,6 +73,7 @@ GONE = ""
 
 ENDS = {
     "finish": Case(End(GONE, "SUCCESS")),
+    "finish a step first": Case(End(GONE, "SUCCESS")),
     "ignore": Case(End(GONE, "PENDING")),
     "ignore with a state": Case(End(GONE, "DONE_BY_HAND")),
     "reject": Case(End("rejected", "FAILURE")),
