@@ -263,7 +263,8 @@ class _Execution:
                     sender=self.task.name, task_id=self.id, reason=reason.value
                 )
         else:
-            answer = self.ledger.settle(claim, patience_seconds=FOREVER)
+            key, attempt.object_key = attempt.object_key, None
+            answer = self.ledger.settle(claim, object_key=key, patience_seconds=FOREVER)
         is_refused = answer.reply is Reply.FENCED or (
             answer.reply is Reply.GONE and not answer.is_repeated
         )

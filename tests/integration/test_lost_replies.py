@@ -53,7 +53,6 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(
         ("lose", "poison_times", [1], 2),
         ("lock", "locked", ["object", 0.01], 1),
         ("unlock", "locked", ["object", 0.01], 1),
-        ("unlock", "unique", ["object"], 1),
         ("keep", "once", ["object"], 1),
     ],
 )
