@@ -108,6 +108,12 @@ def add_tasks(to: Any) -> None:
         with to.effects.run(self, how):
             raise Broken("each time")
 
+    @task(dead_letter=False, time_limit=1)
+    def limited(self: Any) -> None:
+        """Outlive its time limit."""
+        with to.effects.run(self):
+            time.sleep(LONG_SECONDS)
+
     @task(rate_limit="30/m")
     def rated(self: Any) -> None:
         """Be the one in two seconds."""
