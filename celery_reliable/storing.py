@@ -92,6 +92,8 @@ class PatientBackend:
         return (
             not attempt.is_closed
             and not attempt.is_replaced
+            # While hooks run, only its claim keeps its message from a second run, and a third.
+            and not attempt.is_adopted
             and attempt.claim.task_id == task_id
             and request is not None
             and not (attempt.object_key and self._needs_object_longer())
