@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,9 @@ __all__ = [
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
 
+#: A time in ms.  Others write messages too, and the ledger counts on from what it is told.
+_GENERATION = re.compile(r"[0-9]{1,15}")
+
 
 @dataclass(frozen=True)
 class Stamp:
@@ -47,7 +51,7 @@ class Stamp:
         if not isinstance(value, str) or ":" not in value:
             return cls()
         generation, _, epoch = value.partition(":")
-        return cls(generation, epoch) if generation.isdigit() else cls()
+        return cls(generation, epoch) if _GENERATION.fullmatch(generation) else cls()
 
     def __str__(self) -> str:
         return f"{self.generation}:{self.epoch}"

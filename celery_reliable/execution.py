@@ -76,6 +76,7 @@ class _Execution:
         self.request = request
         self.reliable = reliable_of(task.app)
         self.ledger = self.reliable.ledger
+        self.is_adopted = not Stamp.of(request).generation
 
     def run(self) -> trace_ok_t:
         """Run the attempt, or end the delivery without one."""
@@ -97,7 +98,7 @@ class _Execution:
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if claim is None:
             return self._without_attempt(answer)
-        attempt = RunningAttempt(claim, Stamp.of(self.request))
+        attempt = RunningAttempt(claim, Stamp.of(self.request), self.is_adopted)
         token = running.set(attempt)
         try:
             return self._attempted(attempt)
@@ -148,6 +149,7 @@ class _Execution:
             )
             answer = ask()
             if answer.reply is Reply.UNRECORDED:
+                self.is_adopted = True
                 answer = ask(message=str(properties.get(MESSAGE) or self._as_delivered().to_text()))
             if answer.reply is Reply.CLAIMED:
                 claim = Claim(self.id, int(answer.values[0]), name, token, int(answer.values[1]))
@@ -263,7 +265,8 @@ class _Execution:
                     sender=self.task.name, task_id=self.id, reason=reason.value
                 )
         else:
-            answer = self.ledger.settle(claim, patience_seconds=FOREVER)
+            key, attempt.object_key = attempt.object_key, None
+            answer = self.ledger.settle(claim, object_key=key, patience_seconds=FOREVER)
         is_refused = answer.reply is Reply.FENCED or (
             answer.reply is Reply.GONE and not answer.is_repeated
         )

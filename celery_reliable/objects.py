@@ -84,14 +84,16 @@ def leave(task: Any, attempt: RunningAttempt, *, has_succeeded: bool = False) ->
         )
         attempt.object_key = None
     elif attempt.is_replaced or not is_unique(task):
-        free(task, attempt)
+        free(task, attempt, is_over=False)
 
 
-def free(task: Any, attempt: RunningAttempt) -> None:
-    """Free the object that an attempt has, if it has one."""
+def free(task: Any, attempt: RunningAttempt, *, is_over: bool = True) -> None:
+    """Free the object that an attempt has, if it has one.  *is_over*: its task has ended."""
     if attempt.object_key is None:
         return
-    reliable_of(task.app).locks.free(attempt.object_key, attempt.claim, patience_seconds=FOREVER)
+    reliable_of(task.app).locks.free(
+        attempt.object_key, attempt.claim, is_over=is_over, patience_seconds=FOREVER
+    )
     attempt.object_key = None
 
 

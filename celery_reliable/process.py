@@ -115,6 +115,8 @@ class RunningAttempt:
     claim: Claim
     #: What its message carried.
     stamp: Stamp = field(default_factory=Stamp)
+    #: Nothing proves of its message that its task has ended: delivered again, it would begin anew.
+    is_adopted: bool = False
     #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
     is_closed: bool = False
     #: Its result is stored and its record gone; what follows are hooks of the user's.

@@ -313,6 +313,7 @@ class _RecordingProducer:
                 self._reliable.locks.free(
                     self._object_key,
                     self._as_holder(),
+                    is_over=True,
                     patience_seconds=_WITHDRAW_PATIENCE_SECONDS,
                 )
 

@@ -340,7 +340,8 @@ class ReliableRequest(Request):
             if claim is None:
                 return
             ledger = reliable_of(self.app).ledger
-            if self.task.dead_letter:
+            # What is owed is told from a dead letter.
+            if self.task.dead_letter or is_owed:
                 ledger.bury(
                     claim,
                     reason,

@@ -29,8 +29,8 @@ __all__ = ["PatientBackend", "before_retry"]
 
 logger = logging.getLogger(__name__)
 
-#: How a success reads in JSON, as Celery writes it.
-_SUCCESS = '"status": "SUCCESS"'
+#: How a success begins in JSON, as Celery writes it; what it tells may have such words in it too.
+_SUCCESS = '{"status": "SUCCESS"'
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -92,6 +92,8 @@ class PatientBackend:
         return (
             not attempt.is_closed
             and not attempt.is_replaced
+            # While hooks run, only its claim keeps its message from a second run, and a third.
+            and not attempt.is_adopted
             and attempt.claim.task_id == task_id
             and request is not None
             and not (attempt.object_key and self._needs_object_longer())

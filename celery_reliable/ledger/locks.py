@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.model import Claim, Reply, State
+from celery_reliable.model import Claim, Reply
 
 __all__ = ["ObjectLocks"]
 
@@ -21,7 +21,6 @@ class ObjectLocks:
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
         self._keys = ledger.keys
         self._caller = Caller(ledger.connector.client(), ledger.connector.shown, 10.0)
 
@@ -40,28 +39,28 @@ class ObjectLocks:
         gone or dead is taken over, by comparing.  What a publication is told of cannot be withdrawn
         any more.
         """
-        seen = ""
+        seen = holder = ""
         while True:
             answer = self._caller.call(
                 "lock",
-                [self._keys.lock(object_key), self._keys.record(claim.task_id)],
+                [
+                    self._keys.lock(object_key),
+                    self._keys.record(claim.task_id),
+                    self._keys.record(holder),
+                ],
                 [claim.task_id, claim.attempt, seen],
                 patience_seconds,
             )
             if answer.reply is Reply.LOCKED:
                 return None
-            seen = answer.text(0)
+            before, seen = seen, answer.text(0)
             if answer.reply is Reply.KEPT:
                 return seen
             holder = seen.partition(":")[2]
-            if claim.attempt:
-                record = self._ledger.find(holder, patience_seconds=patience_seconds)
-                is_held = record is not None and record.state is not State.DEAD
-            else:
-                is_held = self._rely(holder, patience_seconds)
-            if is_held:
+            # The second time its record was looked at too.
+            if seen == before if claim.attempt else self._rely(holder, patience_seconds):
                 return holder
-            # It ended between our looks at the lock and at its record: it may be another's turn.
+            # It may have ended meanwhile: then it may be another's turn.
 
     def _rely(self, holder: str, patience_seconds: float | None) -> bool:
         answer = self._caller.call("rely", [self._keys.record(holder)], [], patience_seconds)
@@ -77,12 +76,13 @@ class ObjectLocks:
     ) -> bool:
         """Free the lock if *claim* still holds it; False when it does not, or when it is kept.
 
-        *is_over*: the task has ended, and what an older attempt of it holds is freed too.
+        *is_over*: the task has ended, and what an older attempt of it holds is freed too; nothing
+        when the id was published anew since.
         """
         answer = self._caller.call(
             "unlock",
-            [self._keys.lock(object_key)],
-            [claim.task_id, claim.attempt, 0 if is_over else claim.attempt],
+            [self._keys.lock(object_key), self._keys.record(claim.task_id)],
+            [claim.task_id, claim.attempt, claim.token, int(is_over)],
             patience_seconds,
         )
         return answer.reply is Reply.UNLOCKED or answer.is_repeated

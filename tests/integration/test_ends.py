@@ -73,6 +73,7 @@ GONE = ""
 
 ENDS = {
     "finish": Case(End(GONE, "SUCCESS")),
+    "finish a step first": Case(End(GONE, "SUCCESS")),
     "ignore": Case(End(GONE, "PENDING")),
     "ignore with a state": Case(End(GONE, "DONE_BY_HAND")),
     "reject": Case(End("rejected", "FAILURE")),
@@ -346,6 +347,7 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     stopped = apart.send("locked_gate", "object", "never")
     run_begins(apart, stopped)
     limited = apart.send("ending", "sleep", time_limit=1)
+    undead = apart.send("limited")
     rejected = apart.send("ending", "reject")
     expired = apart.send("work", 0.01, countdown=1, expires=0.5)
     results.stop()
@@ -356,12 +358,13 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     later = apart.send("plain_work", 0.01, ignore_result=True)
     wait_for(lambda: apart.effects.finished(later.id), 20, "others run")
     wait_for(lambda: ledger.find(stopped.id) is None, 10, "the terminated one is gone")
-    wait_for(lambda: DeadLetters(apart.app).count() == 2, 10, "two dead letters")
+    wait_for(lambda: DeadLetters(apart.app).count() == 3, 10, "three dead letters")
     wait_for(lambda: not client.keys("unacked*"), 10, "every message acknowledged")
     assert not client.keys(LEDGER + "lock:*")
     results.start()
     # What nobody could be told is told now.
-    ends = {limited.id: End("time_limit", "FAILURE"), expired.id: End(GONE, "REVOKED", 0)}
+    ends = {one.id: End("time_limit", "FAILURE") for one in (limited, undead)}
+    ends[expired.id] = End(GONE, "REVOKED", 0)
     wait_for_ends(apart, ends)
     letter = DeadLetters(apart.app).get(rejected.id)
     assert letter.reason is Reason.REJECTED

@@ -64,14 +64,16 @@ def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
 
 
-def foreign_message(task_id: str, body: object, **properties: str) -> str:
-    """A message of `project.work` as a producer of another language may put it into a queue."""
+def foreign_message(
+    task_id: str, body: object, task: str = "project.work", **properties: str
+) -> str:
+    """A message of a task as a producer of another language may put it into a queue."""
     return json.dumps(
         {
             "body": base64.b64encode(json.dumps(body).encode()).decode(),
             "content-encoding": "utf-8",
             "content-type": "application/json",
-            "headers": {"task": "project.work", "id": task_id, "lang": "js"},
+            "headers": {"task": task, "id": task_id, "lang": "js"},
             "properties": {
                 "correlation_id": task_id,
                 "delivery_mode": 2,
@@ -111,6 +113,22 @@ def test_a_body_of_another_shape_ends_no_worker(
     wait_for(lambda: effects.finished(result.id) or not one.is_running, 10, "the next one ran")
     assert one.is_running
     assert not effects.runs("foreign")
+
+
+def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start(concurrency=1, options=ONE_EACH)
+    client = redis_server.client()
+    client.lpush("celery", foreign_message("foreign", [[], {}, {}], "project.fatal"))
+    run_of(effects, "foreign")
+    # One that runs again goes behind others.
+    for _ in range(3):
+        assert project.send("work", 0.01).get(timeout=15) == "worked"
+    wait_for(lambda: not client.keys("unacked:*"), 15, "every message acknowledged")
+    assert not record(redis_server, "foreign")
+    assert project.app.AsyncResult("foreign").state == "SUCCESS"
+    assert len(effects.runs("foreign")) == 1
 
 
 def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(

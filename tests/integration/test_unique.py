@@ -116,6 +116,15 @@ def test_the_next_call_after_the_end_is_another_task(
     assert len(ids) == len(effects.runs()) == 3
 
 
+def test_what_stores_no_result_frees_its_object_too(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one", options=QUICK)
+    result = project.send("unique", "object", ignore_result=True)
+    running(effects, result.id)
+    is_free(redis_server)
+
+
 def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(
     project: Project, redis_server: RedisServer
 ) -> None:

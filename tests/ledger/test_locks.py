@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -147,23 +149,67 @@ def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(
     assert {holder for holder in found if holder} == set(winners)
 
 
-def test_a_lock_is_not_taken_over_from_another_than_was_seen(scene: Scene) -> None:
+def before_call(locks: ObjectLocks, number: int, happen: Callable[[], object]) -> None:
+    """Have something happen before the call of that number from now on."""
+    call, numbers = locks._caller.call, count(1)
+
+    def late(*args: Any, **options: Any) -> Any:
+        if next(numbers) == number:
+            happen()
+        return call(*args, **options)
+
+    locks._caller.call = late  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("is_publication", [False, True])
+def test_a_lock_is_not_taken_over_from_another_than_was_seen(
+    scene: Scene, is_publication: bool
+) -> None:
     holder, quicker, slower = (start(scene, name) for name in ("holder", "quicker", "slower"))
     locks, slow_locks = ObjectLocks(scene.ledger), ObjectLocks(scene.ledger)
     locks.take("object", holder)
     scene.ledger.settle(holder)
-    find = scene.ledger.find
 
     # The quicker one takes over while the slower one looks whether the holder lives.
-    def find_slowly(task_id: str, **options: float | None) -> object:
-        if task_id == "holder":
-            scene.ledger.find = find  # type: ignore[method-assign]
-            assert locks.take("object", quicker) is None
-        return find(task_id, **options)
+    before_call(slow_locks, 3 if is_publication else 2, lambda: locks.take("object", quicker))
 
-    scene.ledger.find = find_slowly  # type: ignore[method-assign,assignment]
+    mine = attempt_zero("slower") if is_publication else slower
+    assert slow_locks.take("object", mine) == "quicker"
 
-    assert slow_locks.take("object", slower) == "quicker"
+
+@pytest.mark.parametrize("is_publication", [False, True])
+def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
+    scene: Scene, locks: ObjectLocks, is_publication: bool
+) -> None:
+    former, other = start(scene, "holder"), start(scene, "other task")
+    locks.take("object", former)
+    scene.ledger.settle(former)
+
+    def live_again() -> None:
+        assert locks.take("object", start(scene, "holder")) is None
+
+    slow_locks = ObjectLocks(scene.ledger)
+    before_call(slow_locks, 3 if is_publication else 2, live_again)
+
+    mine = attempt_zero("other task") if is_publication else other
+    assert slow_locks.take("object", mine) == "holder"
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_an_attempt_of_a_former_life_frees_nothing(
+    scene: Scene, locks: ObjectLocks, is_running: bool, is_over: bool
+) -> None:
+    former = start(scene, "task")
+    locks.take("object", former)
+    scene.ledger.settle(former)
+    message = scene.publish("task")
+    latter = scene.claim(message) if is_running else attempt_zero("task")
+    assert locks.take("object", latter) is None
+    before = scene.snapshot()
+
+    assert not locks.free("object", former, is_over=is_over)
+    assert scene.snapshot() == before
 
 
 def test_on_the_ledgers_own_server_a_lock_does_not_expire(scene: Scene, locks: ObjectLocks) -> None:
@@ -321,6 +367,17 @@ def test_only_the_attempt_that_holds_keeps(scene: Scene, locks: ObjectLocks) -> 
     assert not locks.keep("another object", other, keep_ms=KEEP_MS)
     assert scene.snapshot() == before
     assert locks.keep("object", second, keep_ms=KEEP_MS)
+
+
+def test_an_attempt_that_was_lost_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish()
+    first = scene.claim(message)
+    locks.take("object", first)
+    scene.lose(first)
+
+    assert not locks.keep("object", first, keep_ms=KEEP_MS)
+    # Kept, it would keep the next attempt out too.
+    assert locks.take("object", scene.claim(message)) is None
 
 
 def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:

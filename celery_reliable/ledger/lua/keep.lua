@@ -16,12 +16,13 @@ local value = redis.call('GET', KEYS[1])
 if value == kept then
   return {'kept'}
 end
-local token = redis.call('HGET', KEYS[2], 'token')
-if value ~= ARGV[2] .. ':' .. ARGV[1] or (token and token ~= ARGV[3]) then
+local found = redis.call('HMGET', KEYS[2], 'state', 'token')
+-- What was lost is another attempt's, which could not walk into an object that is kept.
+if value ~= ARGV[2] .. ':' .. ARGV[1] or (found[1] and found[2] ~= ARGV[3]) then
   return {'not_held'}
 end
 redis.call('SET', KEYS[1], kept, 'PX', ARGV[4])
-if token then
+if found[1] then
   redis.call('HSET', KEYS[2], 'kept', '1')
 end
 return {'kept'}

@@ -7,15 +7,22 @@ Moves     free -> held
           kept by the same id -> held   (its attempt was lost between its success and its settlement)
 KEYS[1]   lock     STRING   "<attempt>:<id>", or "kept:<id>" with an expiry
 KEYS[2]   record   HASH     of the id
+KEYS[3]   holder   HASH     the record of the id in the value that was seen
 ARGV[1]   id
 ARGV[2]   attempt  0: a publication
-ARGV[3]   seen     value of a holder whose record is gone or dead; "" for none
+ARGV[3]   seen     value that an earlier call was answered with; "" for none
 Returns   {"locked"} | {"held", value} | {"kept", id}
+          "held" by the value that was seen means that its record lives
 Cost      O(1)
 ]]
 local mine = ARGV[2] .. ':' .. ARGV[1]
 local value = redis.call('GET', KEYS[1])
-if value and value ~= mine and value ~= ARGV[3] then
+local is_over = false
+if value and value == ARGV[3] then
+  local state = redis.call('HGET', KEYS[3], 'state')
+  is_over = not state or state == 'dead'
+end
+if value and value ~= mine and not is_over then
   local attempt, id = string.match(value, '^(%w+):(.*)$')
   if attempt == 'kept' then
     -- An id that is published anew is not the one that succeeded.

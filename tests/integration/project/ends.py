@@ -32,6 +32,11 @@ def _ignore_with_a_state(task: Any) -> None:
     raise Ignore()
 
 
+def _finish_a_step_first(task: Any) -> str:
+    task.update_state(state="PROGRESS", meta={"status": "SUCCESS"})
+    return "finished"
+
+
 def _catch_the_soft_limit(task: Any) -> str:
     try:
         time.sleep(LONG_SECONDS)
@@ -56,6 +61,7 @@ def _raise(error: BaseException) -> Callable[[Any], Any]:
 #: What the body of `ending` does when told so.
 HOW: dict[str, Callable[[Any], Any]] = {
     "finish": lambda task: "finished",
+    "finish a step first": _finish_a_step_first,
     "ignore": _raise(Ignore()),
     "ignore with a state": _ignore_with_a_state,
     "reject": _raise(Reject("no", requeue=False)),
@@ -101,6 +107,12 @@ def add_tasks(to: Any) -> None:
         """Fail, and be retried by Celery."""
         with to.effects.run(self, how):
             raise Broken("each time")
+
+    @task(dead_letter=False, time_limit=1)
+    def limited(self: Any) -> None:
+        """Outlive its time limit."""
+        with to.effects.run(self):
+            time.sleep(LONG_SECONDS)
 
     @task(rate_limit="30/m")
     def rated(self: Any) -> None:

@@ -48,6 +48,15 @@ class SlowToFail(ReliableTask):
         time.sleep(HOOK_SECONDS / 3)
 
 
+class Fatal(ReliableTask):
+    """Kills its process when its result has been stored, every time."""
+
+    abstract = True
+
+    def on_success(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     """Give an app of `create_app` the tasks of this module."""
 
@@ -98,6 +107,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def once_object(self: Any, object_id: str) -> None:
         """Succeed, once in a minute, and keep the process for as long as the test wants."""
         with to.effects.run(self, object_id):
+            pass
+
+    @task(base=Fatal)
+    def fatal(self: Any) -> None:
+        """Succeed, and kill the process then."""
+        with to.effects.run(self):
             pass
 
     @task(time_limit=1)
