@@ -118,7 +118,7 @@ class StoredResult:
 
     key: str
     value: str | bytes
-    #: A result that is there already and contains this text is kept.
+    #: A result that is there already and begins with this text is kept.
     final: str
     #: 0: never.
     expires_seconds: int

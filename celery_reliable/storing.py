@@ -29,8 +29,9 @@ __all__ = ["PatientBackend", "before_retry"]
 
 logger = logging.getLogger(__name__)
 
-#: How a success reads in JSON, as Celery writes it.
-_SUCCESS = '"status": "SUCCESS"'
+#: How a success begins in JSON, as Celery writes it.  (What a task says of its progress may hold
+#: the same words further on.)
+_SUCCESS = '{"status": "SUCCESS"'
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0

@@ -17,7 +17,7 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 
 KEY = "celery-task-meta-task"
-RESULT = StoredResult(KEY, '{"status": "SUCCESS", "result": 1}', '"status": "SUCCESS"', 60, 0)
+RESULT = StoredResult(KEY, '{"status": "SUCCESS", "result": 1}', '{"status": "SUCCESS"', 60, 0)
 
 
 def kept(scene: Scene, db: int) -> redis.Redis:
@@ -50,7 +50,11 @@ def test_it_is_stored_and_told_in_whichever_database(
 
 @pytest.mark.parametrize(
     ("before", "is_kept"),
-    [('{"status": "SUCCESS", "result": 0}', True), ('{"status": "FAILURE"}', False)],
+    [
+        ('{"status": "SUCCESS", "result": 0}', True),
+        ('{"status": "FAILURE"}', False),
+        ('{"status": "PROGRESS", "result": {"status": "SUCCESS"}}', False),
+    ],
 )
 def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -> None:
     claim = scene.claim(scene.publish())

@@ -12,7 +12,7 @@ ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   token    of the claim: an id that is published again after it ended begins at 1 again
 ARGV[4]   value    of the result
-ARGV[5]   final    a result that contains this text is kept as it is
+ARGV[5]   final    a result that begins with this text is kept as it is
 ARGV[6]   expires_seconds   of the result; 0: never
 ARGV[7]   db       of the result; "" when it is the ledger's
 ARGV[8]   own_db   the ledger's
@@ -33,7 +33,7 @@ if KEYS[4] ~= '' then
     return {'elsewhere'}
   end
   local before = redis.call('GET', KEYS[4])
-  if not before or not string.find(before, ARGV[5], 1, true) then
+  if not before or string.sub(before, 1, #ARGV[5]) ~= ARGV[5] then
     if ARGV[6] == '0' then
       redis.call('SET', KEYS[4], ARGV[4])
     else
