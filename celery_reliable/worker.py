@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
