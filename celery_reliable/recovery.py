@@ -18,7 +18,7 @@ from celery_reliable.process import current_worker
 from celery_reliable.publisher import is_reliable
 from celery_reliable.rooms import Entry, Room
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "is_over"]
 
 logger = logging.getLogger(__name__)
 
@@ -121,14 +121,7 @@ class Recovery:
         suspects: set[str],
         report: SweepReport,
     ) -> bool:
-        stamp = _stamp(entry)
-        # Those without the package would run what has ended: their workers ask nobody.
-        is_over = (
-            record.state is State.DEAD
-            if record is not None
-            else bool(stamp.generation) and self.ledger.has_ended(entry.task_id, stamp.generation)
-        )
-        if is_over:
+        if is_over(self.ledger, entry, record):
             room.discard(entry.tag)
             report.dropped += 1
             return True
@@ -184,6 +177,18 @@ class Recovery:
         )
         room.discard(entry.tag)
         logger.error("plain_task_buried name=%s id=%s", entry.task_name, entry.task_id)
+
+
+def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
+    """Whether a message that may go back is to be dropped: its task has ended, or goes on with
+    another message.  *record* is what was found of the task.
+
+    Those without the package would run it: their workers ask nobody.
+    """
+    stamp = _stamp(entry)
+    if record is None:
+        return bool(stamp.generation) and ledger.has_ended(entry.task_id, stamp.generation)
+    return record.state is State.DEAD or bool(stamp.epoch and stamp.epoch != record.epoch)
 
 
 def _stamp(entry: Entry) -> Stamp:

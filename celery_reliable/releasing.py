@@ -13,11 +13,12 @@ from celery import Celery
 
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
-from celery_reliable.envelope import Envelope, Stamp
+from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Due, Record, Reply, State
 from celery_reliable.publisher import resend
+from celery_reliable.recovery import is_over
 
 __all__ = ["Released", "release"]
 
@@ -86,9 +87,10 @@ class _Release:
         for name in self.broker.room_names():
             room = self.broker.room(name)
             # The newest first, as each goes in front of the others.
-            for entry in sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True):
-                generation = Stamp.of((entry.payload or {}).get("headers")).generation
-                if generation and self.ledger.has_ended(entry.task_id, generation):
+            entries = sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True)
+            known = self.ledger.find_all([entry.task_id for entry in entries])
+            for entry, record in zip(entries, known, strict=True):
+                if is_over(self.ledger, entry, record):
                     room.discard(entry.tag)
                     continue
                 self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)

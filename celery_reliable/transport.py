@@ -17,6 +17,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
+from kombu.utils.scheduling import round_robin_cycle
 
 from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.envelope import HEADER
@@ -187,13 +188,17 @@ class Channel(kombu_redis.Channel):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         # Without an event loop nobody would look again when something has ended.
-        while self._n_waiting and self.qos.room.idle_slots is not None:
+        n_delivered = 0
+        # After so many the loop turns: the reply to BRPOP brings it back here at once.
+        while (
+            self._n_waiting and n_delivered < _MOST_AT_ONCE and self.qos.room.idle_slots is not None
+        ):
             least, most = self._may_take()
             is_enough = self._n_waiting >= _PLENTY and 2 * most < self.qos.prefetch_count
             if most <= 0 or (is_enough and not least):
                 # It is asked again when some of what it holds has ended.
                 return
-            self._take(None)
+            n_delivered += self._take(None)
         if not self.reliable_room or self.qos.can_consume():
             super()._brpop_start(timeout)
 
@@ -218,9 +223,9 @@ class Channel(kombu_redis.Channel):
         self._take((key, queue, raw))
         return True
 
-    def _take(self, popped: tuple[str, str, bytes] | None) -> None:
-        """File what was popped, pop and file more as far as the prefetch count allows, and deliver
-        it all.
+    def _take(self, popped: tuple[str, str, bytes] | None) -> int:
+        """File what was popped, pop and file more as far as the prefetch count allows, deliver it
+        all, and return how many that was.
         """
         least, most = self._may_take()
         if popped is None:
@@ -229,12 +234,23 @@ class Channel(kombu_redis.Channel):
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
-        taken = self.qos.room.take(queues, lists, least, popped, most=most, plenty=_PLENTY)
+        # Of other orders of queues kombu's BRPOP takes the first that has something.
+        taken = self.qos.room.take(
+            queues,
+            lists,
+            least,
+            popped,
+            most=most,
+            plenty=_PLENTY,
+            in_turn=type(self._queue_cycle) is round_robin_cycle,
+        )
         self._n_waiting = taken.n_waiting
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
             self._deliver(delivery)
+        self.qos.room.after_delivery()
+        return len(taken.deliveries)
 
     def _may_take(self) -> tuple[int, int]:
         """Return how many messages the worker can begin now, and how many it may be delivered."""
@@ -328,8 +344,9 @@ class SendingChannel(Channel):
     """A channel whose messages somebody else may put into their lists."""
 
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
-        """Leave text as it is: a record has it once more, and base64 would add a third to both."""
-        if isinstance(body, str) and encoding == Channel.body_encoding:
+        """Leave recorded text as it is: base64 would add a third to queue and record."""
+        is_recorded = _sending.get() is not None
+        if is_recorded and isinstance(body, str) and encoding == Channel.body_encoding:
             return body, None
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
         return encoded
@@ -340,8 +357,17 @@ class SendingChannel(Channel):
             priority = self._get_message_priority(message, reverse=False)
             key = self.global_keyprefix + self._q_for_pri(queue, priority)
             if send(key, message):
+                self._tell_of_use(queue)
                 return
         super()._put(queue, message, **kwargs)
+
+    def _tell_of_use(self, queue: str) -> None:
+        """Let a queue that expires when it is not used expire later, as kombu does."""
+        if queue in self._expires:
+            with self.conn_or_acquire() as client, client.pipeline() as pipe:
+                for priority in self.priority_steps:
+                    pipe.pexpire(self._q_for_pri(queue, priority), self._expires[queue])
+                pipe.execute()
 
 
 class SendingTransport(kombu_redis.Transport):

@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,6 +30,7 @@ from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
 from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
+from celery_reliable.turning import acknowledge_at_once, raise_prefetch_count
 from celery_reliable.unprocessable import Unprocessable
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
@@ -306,10 +306,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
             c.cancel_active_requests = _let_run
-        if step.pool_name == "solo":
-            # The loop does not turn while a task runs: what is acknowledged when it begins would be
-            # acknowledged when it has ended.
-            setattr(c, "call_soon_ack" if hasattr(c, "call_soon_ack") else "call_soon", _at_once)
+        if step.pool_name == "solo" or c.hub is not None:
+            acknowledge_at_once(c)
         if step.room_name:
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
@@ -321,6 +319,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             if c.hub is not None:
                 # Without an event loop nobody would look again when what was taken has ended.
                 room.idle_slots = partial(_idle_slots, c.pool)
+                room.after_delivery = partial(raise_prefetch_count, c)
             room.before_leaving = step.release_claims
             room.on_unreadable = step.unprocessable.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
@@ -362,11 +361,6 @@ def _check_start_method(w: Any) -> None:
             f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
             "fork which worker's lease they run under. Set it to 'fork', or use another pool."
         )
-
-
-def _at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call what was to be called when the loop turns."""
-    return function(*args, **kwargs)
 
 
 def _let_run() -> None:

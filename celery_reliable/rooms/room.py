@@ -126,6 +126,9 @@ class Room:
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
         #: event loop.
         self.idle_slots: Callable[[], int] | None = None
+        #: Called when all that was taken is delivered, as more may be taken then; the worker sets
+        #: it.
+        self.after_delivery: Callable[[], None] = _nothing
         #: Called before everything is given back at a shutdown; the worker sets it.
         self.before_leaving: Callable[[], None] = _nothing
         #: Keeps what is no message of kombu's for an operator; False when it cannot now.  The
@@ -157,11 +160,13 @@ class Room:
         *,
         most: int = 0,
         plenty: int = 0,
+        in_turn: bool = True,
     ) -> Taken:
         """File *popped* (list, queue and message), if given, and pop and file up to *least* more,
         or up to *most* where *plenty* remain.
 
         *lists* are the keys of all *queues* for the first priority, then for the next, and so on.
+        *in_turn*: queues of one priority take turns; else the first is emptied first.
         What is acknowledged is removed in the same step.  Raises redis-py's errors; then what was
         given is kept, and returned to its list when the broker is back.
         """
@@ -169,7 +174,9 @@ class Room:
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
-        args += [len(queues), len(acknowledged), *queues, *acknowledged]
+        # Without a queue there is no list, and a step of 0 would never end.
+        turns = max(len(queues), 1) if in_turn else 1
+        args += [len(queues), turns, len(acknowledged), *queues, *acknowledged]
         found = []
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from celery_reliable.application import reliable_of
-from celery_reliable.model import Cause, Claim, TaskRef
+from celery_reliable.broker import BrokerView
+from celery_reliable.losses import Losses
+from celery_reliable.model import Cause, Claim, Reason, State, SweepReport, TaskRef
+from celery_reliable.recovery import Recovery
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, Project
 from tests.support.effects import Effects
@@ -125,3 +131,45 @@ def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     start_worker("stock", project=stock_project, options=QUICK)
     for result in (lost, waiting):
         wait_for(lambda r=result: effects.finished(r.id), 20, "it ran at a stock worker")
+
+
+@pytest.mark.parametrize("how", ["released", "recovered"])
+def test_no_message_is_returned_that_its_task_is_done_with(
+    project: Project, redis_server: RedisServer, tmp_path: Path, how: str
+) -> None:
+    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
+    ledger.workers.register("gone", lease_ms=1, client_id=0, facts={"room": "unacked:gone"})
+    claims, records = [], []
+    for tag in ("buried", "retried", "lost"):
+        task_id = project.send("work", 0.01).id
+        client.hset("unacked:gone", tag, b"1 celery\n" + client.rpop("celery"))
+        record = ledger.find(task_id)
+        assert record is not None
+        ask = {"epoch": record.epoch, "generation": ledger.generation, "worker": "gone"}
+        answer = ledger.claim(TaskRef(task_id, record.name), **ask, token=tag, pid=1)
+        claims.append(Claim(task_id, int(answer.values[0]), "gone", tag))
+        records.append(record)
+    # Its worker was killed before what was acknowledged was removed.
+    ledger.bury(claims[0], Reason.FAILED, exception="", traceback="")
+    ledger.record(
+        TaskRef(claims[1].task_id, records[1].name),
+        epoch="1-again",
+        state=State.PARKED,
+        due_in_ms=60_000,
+        message=records[1].message.replace(records[1].epoch, "1-again"),
+        claim=claims[1],
+    )
+    if how == "released":
+        assert release(project, tmp_path).code == 0
+    else:
+        (lease,), broker = ledger.workers.leases(), BrokerView(project.app)
+        recovery = Recovery(project.app, ledger, broker, Losses(project.app, ledger))
+        recovery.recover(lease, SweepReport())
+        broker.close()
+    assert not client.exists("unacked:gone")
+    headers = [json.loads(one)["headers"] for one in client.lrange("celery", 0, -1)]
+    epochs = {one["id"]: one["reliable"].partition(":")[2] for one in headers}
+    assert len(headers) == len(epochs)
+    parked = {claims[1].task_id: "1-again"} if how == "released" else {}
+    assert epochs == {claims[2].task_id: records[2].epoch, **parked}

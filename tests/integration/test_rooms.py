@@ -304,3 +304,49 @@ def test_workers_come_and_go_and_leave_no_connections(
     assert client.scard(ROOMS) == 1
     assert stays.stop() == 0
     assert not client.exists(ROOMS)
+
+
+@pytest.mark.parametrize("options", [{"countdown": 50}, {"expires": 0.001}], ids=["eta", "expired"])
+def test_what_needs_no_process_is_fetched_without_a_pause(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+    options: dict[str, float],
+) -> None:
+    client = redis_server.client()
+    for _ in range(600):
+        project.send("work", 0, ignore_result=True, **options)
+    start_worker("one", options=QUICK, concurrency=1)
+    # A pause for every four would make it half a minute.
+    wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
+
+
+def test_the_loop_turns_while_plenty_is_fetched(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
+    for _ in range(4000):
+        chosen.send("plain_work", 0, ignore_result=True)
+    start_worker("one", project=chosen, options=QUICK, concurrency=1, wait=False)
+    queue = chosen.app.connection_for_read().default_channel.client
+    wait_for(lambda: effects.client.exists("rows"), 20, "the first has begun")
+    assert queue.llen("celery") > 0
+
+
+def test_queues_are_emptied_in_their_order_where_they_have_one(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    chosen = project.with_settings(
+        celery={
+            "broker_transport_options": {"queue_order_strategy": "priority"},
+            "worker_prefetch_multiplier": 1,
+        }
+    )
+    last = [chosen.send("gate", "last", queue="a_last").id for _ in range(6)]
+    first = {chosen.send("gate", "first", queue="b_first").id for _ in range(5)}
+    start_worker("one", project=chosen, options=(*QUICK, "-Q", "b_first,a_last"), concurrency=4)
+    wait_for(lambda: len(effects.runs()) == 4, 20, "four have begun")
+    assert {run.task_id for run in effects.runs()} < first
+    effects.open_gate("first")
+    effects.open_gate("last")
+    wait_for(lambda: len(effects.runs()) == len([*first, *last]), 20, "all have begun")

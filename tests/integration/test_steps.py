@@ -4,11 +4,13 @@ server, and still the same steps where they do not.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kombu import Queue
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
@@ -78,3 +80,36 @@ def test_steps_are_one_where_they_can_be(
     for name in published:
         found[name] -= published[name]
     assert {name: number for name, number in found.items() if number} == run
+
+
+def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(
+    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+) -> None:
+    start_worker("one", options=QUICK, concurrency=1)
+    result = project.send("gate", "open")
+    wait_for(lambda: project.effects.runs(), 20, "it runs")
+    told = {"status": "PROGRESS", "result": {"status": "SUCCESS"}, "task_id": result.id}
+    key = project.app.backend.get_key_for_task(result.id)
+    redis_server.client(1).set(key, json.dumps(told))
+    project.effects.open_gate("open")
+    assert result.get(timeout=20) == "open"
+
+
+def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(
+    project: Project, redis_server: RedisServer
+) -> None:
+    queue, client = Queue("brief", expires=60.0), redis_server.client()
+    project.app.amqp.queues.add(queue)
+    result = project.send("work", 0, queue="brief")
+    assert client.llen("brief") == 1
+    assert client.exists("{reliable:0}:task:" + result.id)
+    assert 0 < client.pttl("brief") <= 60_000
+
+
+@pytest.mark.parametrize(("name", "encoding"), [("work", None), ("plain_work", "base64")])
+def test_what_is_not_recorded_is_sent_as_kombu_sends_it(
+    project: Project, redis_server: RedisServer, name: str, encoding: str | None
+) -> None:
+    project.send(name, 0)
+    message = json.loads(redis_server.client().lindex("celery", 0))
+    assert message["properties"]["body_encoding"] == encoding

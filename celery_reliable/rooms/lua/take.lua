@@ -9,16 +9,17 @@ ARGV[3]    plenty  how many that is
 ARGV[4]    prefix  what the tags begin with; 0 ends that of what was given, 1 and so on those of the others
 ARGV[5]    time    in ms, by the worker's clock
 ARGV[6]    queues  how many
-ARGV[7]    acknowledged  how many
-ARGV[8..]  names   of the queues; tags that are acknowledged; then, if something was popped already, the name of its
+ARGV[7]    turns   how many lists side by side take turns; 1: each is emptied before the next
+ARGV[8]    acknowledged  how many
+ARGV[9..]  names   of the queues; tags that are acknowledged; then, if something was popped already, the name of its
            queue and the message
 Returns    {waiting, queue, message, ...}   waiting: how many are left in the lists
 Cost       O(most + acknowledged + lists)
 ]]
 local room, prefix, filed, queues = KEYS[1], ARGV[4], ARGV[5] .. ' ', tonumber(ARGV[6])
-local given = 8 + queues + ARGV[7]
+local turns, given = tonumber(ARGV[7]), 9 + queues + ARGV[8]
 -- What is moved needs no memory, but a full Redis knows that only of scripts that have written.
-redis.call('HDEL', room, '', unpack(ARGV, 8 + queues, given - 1))
+redis.call('HDEL', room, '', unpack(ARGV, 9 + queues, given - 1))
 if ARGV[given] then
   redis.call('HSET', room, prefix .. '0', filed .. ARGV[given] .. '\n' .. ARGV[given + 1])
 end
@@ -35,17 +36,16 @@ if redis.call('HEXISTS', room, prefix .. '1') == 1 then
   -- Asked again, as the reply was lost: what was taken then is in the room, and nobody holds it.
   limit = 0
 end
--- Without a queue there is no list, and a step of 0 would never end.
-for first = 2, #KEYS, math.max(queues, 1) do
+for first = 2, #KEYS, turns do
   local is_empty = false
   while taken < limit and not is_empty do
     is_empty = true
-    for n = first, first + queues - 1 do
+    for n = first, first + turns - 1 do
       if taken < limit and lengths[n] > 0 then
-        local item = redis.call('RPOP', KEYS[n])
+        local item, queue = redis.call('RPOP', KEYS[n]), ARGV[9 + (n - 2) % queues]
         is_empty, taken, lengths[n] = false, taken + 1, lengths[n] - 1
-        redis.call('HSET', room, prefix .. taken, filed .. ARGV[8 + n - first] .. '\n' .. item)
-        reply[#reply + 1] = ARGV[8 + n - first]
+        redis.call('HSET', room, prefix .. taken, filed .. queue .. '\n' .. item)
+        reply[#reply + 1] = queue
         reply[#reply + 1] = item
       end
     end
