@@ -61,3 +61,7 @@ class Keys:
     def lock(self, object_key: str) -> str:
         """STRING: "<attempt>:<id>" of the task that holds an object, or "kept:<id>" with a TTL."""
         return f"{self._prefix}lock:{object_key}"
+
+    def sent(self, sender: str) -> str:
+        """STRING with a TTL: the epoch of what a sender has sent last with its record."""
+        return f"{self._prefix}sent:{sender}"

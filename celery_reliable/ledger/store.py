@@ -4,6 +4,8 @@ its script.
 
 from __future__ import annotations
 
+import secrets
+from collections import deque
 from collections.abc import Sequence
 
 from celery_reliable.ledger.burials import Burials
@@ -23,6 +25,8 @@ from celery_reliable.model import (
 
 __all__ = ["Ledger"]
 
+#: How long what a sender has sent last is known; it goes on asking for minutes at the most.
+_REMEMBERED_MS = 3_600_000
 _NO_RESULT = StoredResult("", "", "", 0, 0)
 
 
@@ -52,6 +56,8 @@ class Ledger(Burials):
         self.workers = Workers(self._caller, self.keys)
         #: The generation of the last record; learned from the first refusal.
         self.generation = "1"
+        #: Names under which nobody of this process sends just now.
+        self._senders: deque[str] = deque()
 
     def close(self) -> None:
         """Close the connections."""
@@ -75,7 +81,8 @@ class Ledger(Burials):
         """Note a publication before its message is sent; *claim* is the running attempt that
         publishes its own id, *queue* the list on this server to send it to in the same step.
         """
-        return self._caller.call(
+        sender = self._sender() if queue else ""
+        answer = self._caller.call(
             "record",
             [
                 self.keys.record(task.id),
@@ -84,6 +91,7 @@ class Ledger(Burials):
                 self.keys.claims(claim.worker if claim else ""),
                 self.keys.dead,
                 queue,
+                self.keys.sent(sender),
             ],
             [
                 task.id,
@@ -96,9 +104,20 @@ class Ledger(Burials):
                 claim.attempt if claim else "",
                 _optional(task.max_losses),
                 claim.token if claim else "",
+                _REMEMBERED_MS,
             ],
             patience_seconds,
         )
+        if sender:
+            # One that was not answered is not used again: its last may be asked for again.
+            self._senders.append(sender)
+        return answer
+
+    def _sender(self) -> str:
+        try:
+            return self._senders.pop()
+        except IndexError:
+            return secrets.token_hex(8)
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None

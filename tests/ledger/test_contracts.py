@@ -99,6 +99,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.meta,
         keys.sweep,
         keys.lock("<object>"),
+        keys.sent("<sender>"),
     ]
 
     listed = re.findall(r"^``([^`]+)`` +(?:HASH|ZSET|STRING) ", README, re.MULTILINE)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply, TaskRef
-from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.scene import Published, Scene, open_ledger
 from tests.ledger.stages import STAGES
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 TASK = TaskRef("task", "app.work")
 QUEUE = "a queue"
@@ -38,6 +41,31 @@ def test_it_is_sent_once_whatever_is_lost(
     assert (answer.reply, answer.is_repeated) == (Reply.RECORDED, True)
     assert sent(scene) == [scene.record_of().message.encode()]
     ledger.close()
+    client.close()
+
+
+def test_what_ran_and_ended_before_the_reply_was_heard_is_not_sent_again(
+    redis_server: RedisServer, proxy: RedisProxy
+) -> None:
+    ledger, client = open_ledger(proxy.url(), "own"), redis_server.client()
+    near = Scene(open_ledger(redis_server.url(), "own"), client)
+    near.start_worker("me")
+    ledger.generation = near.publish("another").generation
+    far = Scene(ledger, client)
+    rule = proxy.drop_reply(script=script("record").sha, times=2)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(far.record, TASK, "0-1", queue=QUEUE)
+        wait_for(lambda: sent(near), 10, "it is sent")
+        near.ledger.settle(near.claim(Published(TASK, "0-1", ledger.generation)))
+        assert asked.result(timeout=20).reply is Reply.RECORDED
+    assert rule.acted == 2
+    assert near.ledger.find("task") is None
+    assert len(sent(near)) == 1
+    # The next of the same sender is another one.
+    assert far.record(TASK, "0-2", queue=QUEUE).reply is Reply.RECORDED
+    assert len(sent(near)) == 2
+    ledger.close()
+    near.ledger.close()
     client.close()
 
 
