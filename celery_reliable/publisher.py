@@ -177,7 +177,15 @@ class _RecordingProducer:
         # Who is to have the object to himself sends when he has it.
         is_plain = self._attempt is None and self._unique is None
         if is_plain and state is State.QUEUED and self._is_one_step(options):
-            return self._publish_in_one_step(body, options, look_seconds)
+            try:
+                return self._publish_in_one_step(body, options, look_seconds)
+            except ReliableError:
+                raise
+            except Exception as exc:
+                # kombu's own connection failed; the ledger may be there all the same.
+                if not self._reliable.config.outbox:
+                    raise
+                logger.info("sent_in_two_steps id=%s error=%r", self._ref.id, exc)
         wire, options = prepared(self._producer, body, options)
         envelope = as_published(wire, options)
         answer = self._record(envelope.to_text, state, look_seconds)
