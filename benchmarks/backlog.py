@@ -23,6 +23,7 @@ from tests.support.redis_server import RedisServer
 __all__ = ["Backlog"]
 
 _PIPELINED = 500
+_REMEMBERED_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Backlog:
         template = self._template(queue)
         generation = Stamp.of(Envelope.from_text(template.message).headers).generation
         keys, sha = self.ledger.keys, script("record").sha
-        shared = [keys.due, keys.meta, keys.claims(""), keys.dead]
+        # As one sender would, one step for each.
+        place = queue if is_sent else ""
+        shared = [keys.due, keys.meta, keys.claims(""), keys.dead, place, keys.sent("benchmark")]
         fresh = [str(uuid4()) for _ in range(count)]
         for start in range(0, count, _PIPELINED):
             pipe = self.client.pipeline(transaction=False)
@@ -74,14 +77,12 @@ class Backlog:
                 message = template.copied(template.message, task_id, epoch, tag)
                 pipe.evalsha(
                     sha,
-                    5,
+                    1 + len(shared),
                     keys.record(task_id),
                     *shared,
                     *(task_id, epoch, generation, "queued", due_in_ms, message),
-                    *(self.task.name, "", "", ""),
+                    *(self.task.name, "", "", "", _REMEMBERED_MS),
                 )
-                if is_sent:
-                    pipe.lpush(queue, template.copied(template.raw, task_id, epoch, tag))
                 if age_ms:
                     pipe.hincrby(keys.record(task_id), "published_ms", -age_ms)
             pipe.execute()
