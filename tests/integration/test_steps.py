@@ -10,8 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from celery import Celery
+from celery.app.amqp import AMQP
 from kombu import Queue
 
+from celery_reliable import ReliableTask
+from celery_reliable.application import reliable_of
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.support.processes import Worker
@@ -71,7 +75,7 @@ def test_steps_are_one_where_they_can_be(
         assert result.get(timeout=20) == "worked"
     keys = redis_server.client(3 if apart == "queue" else 0)
     wait_for(lambda: not keys.keys("*task:*"), 20, "the first are settled")
-    running = watched(proxy)
+    running, removals = watched(proxy), proxy.watch("HDEL")
     for _ in range(TASKS):
         chosen.send("work", 0)
     wait_for(lambda: not keys.keys("*task:*"), 20, "the others are settled")
@@ -80,6 +84,62 @@ def test_steps_are_one_where_they_can_be(
     for name in published:
         found[name] -= published[name]
     assert {name: number for name, number in found.items() if number} == run
+    # Acknowledgements go with what is fetched, or some at once.
+    assert removals.matched < TASKS
+
+
+def work() -> None:
+    """Nobody runs it."""
+
+
+class OwnAMQP(AMQP):
+    """What a project may have in the place of Celery's."""
+
+
+def test_an_app_that_was_made_before_the_package_was_imported_sends_in_one_step(
+    proxy: RedisProxy, redis_server: RedisServer
+) -> None:
+    app = Celery("early", broker=proxy.url(), amqp=OwnAMQP, set_as_current=False)
+    # It has published before.
+    app.send_task("somebody.elses")
+    task = app.task(name="early.work", base=ReliableTask, shared=False)(work)
+    task.delay()
+    sending = watched(proxy)
+    result = task.delay()
+    assert counts(sending) == {"record": 1}
+    assert isinstance(app.amqp, OwnAMQP)
+    client = redis_server.client()
+    assert (client.llen("celery"), client.exists("{reliable:0}:task:" + result.id)) == (3, 1)
+    reliable_of(app).close()
+    app.close()
+
+
+def test_a_producer_of_another_app_sends_to_its_own_broker(
+    project: Project, start_redis: Callable[..., RedisServer], redis_server: RedisServer
+) -> None:
+    elsewhere = start_redis()
+    other = project.with_settings(broker_url=elsewhere.url())
+    with other.app.producer_pool.acquire(block=True) as producer:
+        result = project.send("work", 0, producer=producer)
+    here, there = redis_server.client(), elsewhere.client()
+    assert here.exists("{reliable:0}:task:" + result.id)
+    assert (here.llen("celery"), there.llen("celery")) == (0, 1)
+
+
+def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
+    project: Project, proxy: RedisProxy, redis_server: RedisServer
+) -> None:
+    # A channel begins with it; the ledger does without.
+    proxy.drop_request("PING", times=1000)
+    chosen = project.with_settings(
+        broker_url=proxy.url(),
+        reliable={"OUTBOX": True},
+        celery={"task_publish_retry": False},
+    )
+    result = chosen.send("work", 0)
+    client = redis_server.client()
+    assert client.exists("{reliable:0}:task:" + result.id)
+    assert client.llen("celery") == 0
 
 
 def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(
