@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import math
 import re
 import secrets
@@ -23,12 +24,16 @@ __all__ = [
     "Stamp",
     "Wire",
     "as_published",
+    "as_sent",
     "expiration_seconds",
     "from_request",
     "new_epoch",
     "prepared",
     "seconds_until",
+    "text_as_sent",
 ]
+
+logger = logging.getLogger(__name__)
 
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
@@ -268,6 +273,44 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
     )
+
+
+def as_sent(message: Any) -> Envelope:
+    """Return the envelope of a message that kombu has delivered."""
+    delivery = message.delivery_info or {}
+    properties = {
+        key: value
+        for key, value in (message.properties or {}).items()
+        if key not in ("delivery_info", "delivery_tag", "body_encoding") and value is not None
+    }
+    if "expiration" in properties:
+        # Stored in milliseconds as text; publishing takes seconds.
+        seconds = expiration_seconds(properties.pop("expiration"))
+        if seconds is not None:
+            properties["expiration"] = seconds
+    body = message.body
+    headers = dict(message.headers or {})
+    return Envelope(
+        body.encode("utf-8") if isinstance(body, str) else bytes(body),
+        message.content_type,
+        message.content_encoding,
+        {k: v for k, v in headers.items() if k != "compression"},
+        properties,
+        delivery.get("exchange") or "",
+        delivery.get("routing_key") or "",
+    )
+
+
+def text_as_sent(message: Any) -> str:
+    """Return a delivered message as text to be stored; empty when it cannot be told.
+
+    Others publish too: what a message contains must not end the worker that receives it.
+    """
+    try:
+        return as_sent(message).to_text()
+    except Exception as exc:
+        logger.warning("message_not_kept_as_sent error=%r", exc)
+        return ""
 
 
 def seconds_until(eta: object) -> float:

@@ -37,7 +37,7 @@ from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Claim, Reply, State, TaskRef
 from celery_reliable.objects import key_of, unique_call
 from celery_reliable.process import running
-from celery_reliable.transport import SENDING_TRANSPORT, sending_with
+from celery_reliable.sending import SENDING_TRANSPORT, sending_with
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
 

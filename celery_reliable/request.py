@@ -20,7 +20,7 @@ from celery.worker.request import Request
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import HEADER, Envelope, Stamp, expiration_seconds
+from celery_reliable.envelope import HEADER, Stamp, text_as_sent
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import DELIVERY, MESSAGE
 from celery_reliable.losses import Losses
@@ -28,7 +28,7 @@ from celery_reliable.model import Cause, Claim, Reason, Reply, State
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
-__all__ = ["ReliableRequest", "as_sent", "is_ending"]
+__all__ = ["ReliableRequest", "is_ending"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class ReliableRequest(Request):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         if HEADER not in (message.headers or {}):
-            text = _text_as_sent(message)
+            text = text_as_sent(message)
             if text:
                 properties[MESSAGE] = text
         self._request_dict["properties"] = properties
@@ -321,7 +321,7 @@ class ReliableRequest(Request):
             worker=worker.id,
             token=self.reliable_token,
             pid=self.worker_pid,
-            message=str(properties.get(MESSAGE) or _text_as_sent(self.message)),
+            message=str(properties.get(MESSAGE) or text_as_sent(self.message)),
             patience_seconds=_PATIENCE_SECONDS,
         )
         if answer.reply is Reply.NO_LEASE:
@@ -359,41 +359,3 @@ class ReliableRequest(Request):
             Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
-
-
-def _text_as_sent(message: Any) -> str:
-    """Return a delivered message as stored text; empty when it cannot be told.
-
-    Others publish too: what a message contains must not end the worker that receives it.
-    """
-    try:
-        return as_sent(message).to_text()
-    except Exception as exc:
-        logger.warning("message_not_kept_as_sent error=%r", exc)
-        return ""
-
-
-def as_sent(message: Any) -> Envelope:
-    """Return the envelope of a delivered message."""
-    delivery = message.delivery_info or {}
-    properties = {
-        key: value
-        for key, value in (message.properties or {}).items()
-        if key not in ("delivery_info", "delivery_tag", "body_encoding") and value is not None
-    }
-    if "expiration" in properties:
-        # Stored in milliseconds as text; publishing takes seconds.
-        seconds = expiration_seconds(properties.pop("expiration"))
-        if seconds is not None:
-            properties["expiration"] = seconds
-    body = message.body
-    headers = dict(message.headers or {})
-    return Envelope(
-        body.encode("utf-8") if isinstance(body, str) else bytes(body),
-        message.content_type,
-        message.content_encoding,
-        {k: v for k, v in headers.items() if k != "compression"},
-        properties,
-        delivery.get("exchange") or "",
-        delivery.get("routing_key") or "",
-    )

@@ -7,9 +7,7 @@ A worker keeps what it was delivered in a room of its own.  Messages in the shar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -24,24 +22,14 @@ from celery_reliable.envelope import HEADER
 from celery_reliable.rooms import Delivery, Room, opened_room, room_of
 
 __all__ = [
-    "SENDING_TRANSPORT",
     "Channel",
     "QoS",
-    "SendingTransport",
     "SentinelTransport",
     "Transport",
-    "sending_with",
     "transport_for",
 ]
 
 logger = logging.getLogger(__name__)
-
-#: Of producers whose queues are on the ledger's server.
-SENDING_TRANSPORT = f"{__name__}:SendingTransport"
-
-#: Puts a message into a list, if it is the one that it is meant for.
-Send = Callable[[str, dict[str, Any]], bool]
-_sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
 
 #: How many messages are taken from the queues in one step, if the worker may hold so many: Redis
 #: is busy for well under a millisecond.
@@ -325,55 +313,6 @@ class Transport(kombu_redis.Transport):
     """kombu's Redis transport with rooms."""
 
     Channel = Channel
-
-
-@contextmanager
-def sending_with(send: Send) -> Iterator[None]:
-    """Let *send* put what is published here into its list, over a connection of SENDING_TRANSPORT.
-
-    It is given the list's key and the message, and returns False for one that is not its own.
-    """
-    token = _sending.set(send)
-    try:
-        yield
-    finally:
-        _sending.reset(token)
-
-
-class SendingChannel(Channel):
-    """A channel whose messages somebody else may put into their lists."""
-
-    def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
-        """Leave recorded text as it is: base64 would add a third to queue and record."""
-        is_recorded = _sending.get() is not None
-        if is_recorded and isinstance(body, str) and encoding == Channel.body_encoding:
-            return body, None
-        encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
-        return encoded
-
-    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        send = _sending.get()
-        if send is not None:
-            priority = self._get_message_priority(message, reverse=False)
-            key = self.global_keyprefix + self._q_for_pri(queue, priority)
-            if send(key, message):
-                self._tell_of_use(queue)
-                return
-        super()._put(queue, message, **kwargs)
-
-    def _tell_of_use(self, queue: str) -> None:
-        """Let a queue that expires when it is not used expire later, as kombu does."""
-        if queue in self._expires:
-            with self.conn_or_acquire() as client, client.pipeline() as pipe:
-                for priority in self.priority_steps:
-                    pipe.pexpire(self._q_for_pri(queue, priority), self._expires[queue])
-                pipe.execute()
-
-
-class SendingTransport(kombu_redis.Transport):
-    """kombu's Redis transport for producers."""
-
-    Channel = SendingChannel
 
 
 class SentinelChannel(Channel, kombu_redis.SentinelChannel):

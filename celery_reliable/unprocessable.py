@@ -17,10 +17,9 @@ from celery.worker import state
 
 from celery_reliable.application import Reliable
 from celery_reliable.endings import one_line
-from celery_reliable.envelope import Envelope
+from celery_reliable.envelope import Envelope, as_sent
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Reason
-from celery_reliable.request import as_sent
 from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]

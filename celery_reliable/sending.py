@@ -1,0 +1,72 @@
+"""The Redis transport of producers whose queues are on the ledger's server: what they publish is
+put into its list by the step that records it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from kombu.transport import redis as kombu_redis
+
+from celery_reliable.transport import Channel
+
+__all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_with"]
+
+#: As Celery names it.
+SENDING_TRANSPORT = f"{__name__}:SendingTransport"
+
+#: Puts a message into a list, if it is the one that it is meant for.
+Send = Callable[[str, dict[str, Any]], bool]
+_sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
+
+
+@contextmanager
+def sending_with(send: Send) -> Iterator[None]:
+    """Let *send* put what is published here into its list, over a connection of SENDING_TRANSPORT.
+
+    It is given the list's key and the message, and returns False for one that is not its own.
+    """
+    token = _sending.set(send)
+    try:
+        yield
+    finally:
+        _sending.reset(token)
+
+
+class SendingChannel(Channel):
+    """A channel whose messages somebody else may put into their lists."""
+
+    def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
+        """Leave recorded text as it is: base64 would add a third to queue and record."""
+        is_recorded = _sending.get() is not None
+        if is_recorded and isinstance(body, str) and encoding == Channel.body_encoding:
+            return body, None
+        encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
+        return encoded
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        send = _sending.get()
+        if send is not None:
+            priority = self._get_message_priority(message, reverse=False)
+            key = self.global_keyprefix + self._q_for_pri(queue, priority)
+            if send(key, message):
+                self._tell_of_use(queue)
+                return
+        super()._put(queue, message, **kwargs)
+
+    def _tell_of_use(self, queue: str) -> None:
+        """Let a queue that expires when it is not used expire later, as kombu does."""
+        if queue in self._expires:
+            with self.conn_or_acquire() as client, client.pipeline() as pipe:
+                for priority in self.priority_steps:
+                    pipe.pexpire(self._q_for_pri(queue, priority), self._expires[queue])
+                pipe.execute()
+
+
+class SendingTransport(kombu_redis.Transport):
+    """kombu's Redis transport for producers."""
+
+    Channel = SendingChannel
