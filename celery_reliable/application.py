@@ -120,8 +120,18 @@ class Reliable:
         """Where messages are sent to, if the ledger is in that very database, so that a message and
         its record can be written in one step; else empty.  Raises ConfigurationError.
         """
+        return self._if_in_ledger(self.app.conf.broker_write_url)
+
+    @property
+    def is_delivered_from_ledger(self) -> bool:
+        """Whether workers fetch from the ledger's own database, so that a message can be filed and
+        claimed in one round trip.  Raises ConfigurationError.
+        """
+        return bool(self._if_in_ledger(self.app.conf.broker_read_url))
+
+    def _if_in_ledger(self, url: Any) -> str:
+        """Return where a broker's URL points to, if that is the ledger's database; else empty."""
         conf = self.app.conf
-        url = conf.broker_write_url
         if (
             not isinstance(url, str)
             or ";" in url

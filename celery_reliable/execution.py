@@ -22,25 +22,25 @@ from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
 
 from celery_reliable import signals
-from celery_reliable.application import reliable_of
+from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
+from celery_reliable.claiming import DELIVERY, claimed_early
 from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
 from celery_reliable.envelope import Envelope, Stamp, from_request
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ObjectBusy, ObjectIdError
 from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
+from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
 from celery_reliable.objects import free, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
 
-__all__ = ["DELIVERY", "MESSAGE", "around"]
+__all__ = ["MESSAGE", "around"]
 
 logger = logging.getLogger(__name__)
 
-#: Where the main process puts what the child needs to know: properties are not copied to retries,
-#: headers are.
-DELIVERY = "reliable_delivery"
+#: Beside DELIVERY and EARLY.
 MESSAGE = "reliable_message"
 
 _LONGEST_CONFLICT_WAIT_SECONDS = 30.0
@@ -74,9 +74,16 @@ class _Execution:
         self.args = args
         self.kwargs = kwargs
         self.request = request
-        self.reliable = reliable_of(task.app)
-        self.ledger = self.reliable.ledger
-        self.is_adopted = not Stamp.of(request).generation
+        self.stamp = Stamp.of(request)
+        self.is_adopted = not self.stamp.generation
+
+    @property
+    def reliable(self) -> Reliable:
+        return reliable_of(self.task.app)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.reliable.ledger
 
     def run(self) -> trace_ok_t:
         """Run the attempt, or end the delivery without one."""
@@ -97,8 +104,9 @@ class _Execution:
             logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if claim is None:
+            assert answer is not None
             return self._without_attempt(answer)
-        attempt = RunningAttempt(claim, Stamp.of(self.request), self.is_adopted)
+        attempt = RunningAttempt(claim, self.stamp, self.is_adopted)
         token = running.set(attempt)
         try:
             return self._attempted(attempt)
@@ -124,7 +132,7 @@ class _Execution:
 
     # -- claim
 
-    def _claim(self) -> tuple[Answer, Claim | None]:
+    def _claim(self) -> tuple[Answer | None, Claim | None]:
         """Claim, waiting for the worker's lease, and for the ledger as long as it takes.
 
         With FAIL_OPEN, only for a lease: then LedgerUnavailable is raised.
@@ -133,15 +141,17 @@ class _Execution:
         patience_seconds = config.lease_seconds if config.fail_open else FOREVER
         worker = current_worker()
         assert worker is not None
-        stamp = Stamp.of(self.request)
         properties = self.request.get("properties") or {}
+        early = claimed_early(worker, self.id, properties)
+        if early is not None:
+            return None, early
         token = str(properties.get(DELIVERY) or secrets.token_hex(8))
         for name in worker.turns_to_claim():
             ask = partial(
                 self.ledger.claim,
                 task_ref(self.task, self.id),
-                epoch=stamp.epoch,
-                generation=stamp.generation,
+                epoch=self.stamp.epoch,
+                generation=self.stamp.generation,
                 worker=name,
                 token=token,
                 pid=os.getpid(),
@@ -167,8 +177,7 @@ class _Execution:
         logger.error("task_unprotected name=%s id=%s error=%s", self.task.name, self.id, exc)
         result = self.tracer(self.id, self.args, self.kwargs, self.request)
         if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
-            epoch = Stamp.of(self.request).epoch
-            self.ledger.cancel(self.id, epoch=epoch, patience_seconds=FOREVER)
+            self.ledger.cancel(self.id, epoch=self.stamp.epoch, patience_seconds=FOREVER)
         return result
 
     def _without_attempt(self, answer: Answer) -> trace_ok_t:

@@ -8,7 +8,6 @@ task has none, and is looked for in the worker's room.
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 from celery.worker import state
@@ -56,7 +55,7 @@ def _is_ours(request: Any, process: WorkerProcess) -> bool:
     holder = getattr(message, "reliable_holder", None)
     if holder is None or is_reliable(request.task):
         return True
-    if holder == process.id and process.has_lease and time.monotonic() < process.lease_until:
+    if process.surely_holds(holder):
         return True
     # What is acknowledged when it begins is removed now: then nobody can return it meanwhile.
     return bool(

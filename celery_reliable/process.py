@@ -79,6 +79,15 @@ class WorkerProcess:
         """When the lease that was last renewed runs out, on this host's monotonic clock."""
         return self._read()[2]
 
+    def surely_holds(self, name: str) -> bool:
+        """Whether nobody can have taken what was claimed or taken under the id *name*.
+
+        False in doubt, and in a process that has outlived its main process.
+        """
+        is_here = self.pid in (os.getpid(), os.getppid())
+        has_lease, until = self._read()[1:]
+        return is_here and has_lease and time.monotonic() < until and name == self.id
+
     def turns_to_claim(self) -> Iterator[str]:
         """Yield the worker's id to claim under, and again until its main process should have
         registered anew: for whoever is told that it has no lease.

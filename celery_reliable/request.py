@@ -20,9 +20,10 @@ from celery.worker.request import Request
 
 from celery_reliable import signals
 from celery_reliable.application import reliable_of
+from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
 from celery_reliable.envelope import HEADER, Stamp, text_as_sent
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.execution import DELIVERY, MESSAGE
+from celery_reliable.execution import MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
 from celery_reliable.process import current_worker, end_child, is_running_child
@@ -62,10 +63,12 @@ class ReliableRequest(Request):
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             # Anything else that is raised here ends the worker, and then the next one.
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
-        self.reliable_token = secrets.token_hex(8)
+        early: EarlyClaim | None = getattr(message, "reliable_early", None)
+        self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not is_reliable(self.task):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
+        properties[EARLY] = early.told if early is not None else None
         if HEADER not in (message.headers or {}):
             text = text_as_sent(message)
             if text:

@@ -216,9 +216,12 @@ class Channel(kombu_redis.Channel):
         all, and return how many that was.
         """
         least, most = self._may_take()
+        early = None
         if popped is None:
             least = max(least, 1)
         else:
+            if least and popped[1] not in self._unacknowledged:
+                early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
@@ -231,12 +234,15 @@ class Channel(kombu_redis.Channel):
             most=most,
             plenty=_PLENTY,
             in_turn=type(self._queue_cycle) is round_robin_cycle,
+            beside=early and early.reliable_early.step,
         )
         self._n_waiting = taken.n_waiting
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
-            self._deliver(delivery)
+            # What was popped is the first.
+            self._deliver(delivery, early)
+            early = None
         self.qos.room.after_delivery()
         return len(taken.deliveries)
 
@@ -254,14 +260,29 @@ class Channel(kombu_redis.Channel):
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
         return min(idle, most), most
 
-    def _deliver(self, delivery: Delivery) -> None:
+    def _early(self, raw: bytes) -> Any:
+        """Return a message with what goes to the server as it is filed; None when nothing does."""
+        try:
+            message = self._read(raw)
+        except Exception:
+            # It is looked at when it is delivered.
+            return None
+        message.reliable_early = self.qos.room.early(message)
+        return message if message.reliable_early is not None else None
+
+    def _read(self, raw: bytes) -> Any:
+        """Return a message; whatever it raises, here it ends nothing."""
+        payload = loads(bytes_to_str(raw))
+        _check_shape(payload)
+        payload["properties"].setdefault("delivery_tag", "")
+        return self.Message(payload, channel=self)
+
+    def _deliver(self, delivery: Delivery, message: Any = None) -> None:
         room = self.qos.room
         try:
-            message = loads(bytes_to_str(delivery.raw))
-            _check_shape(message)
-            message["properties"]["delivery_tag"] = delivery.tag
-            # Here what it raises ends nothing.
-            message = self.Message(message, channel=self)
+            if message is None:
+                message = self._read(delivery.raw)
+            message.delivery_tag = message.properties["delivery_tag"] = delivery.tag
         except Exception as exc:
             if room.on_unreadable(delivery, exc):
                 room.discard(delivery.tag)

@@ -20,6 +20,7 @@ from celery.worker import state
 from celery.worker.control import Panel
 
 from celery_reliable.application import reliable_of
+from celery_reliable.claiming import EarlyClaims
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
@@ -194,9 +195,9 @@ class WorkerStep(bootsteps.StartStopStep):
         budget.
         """
         ledger = self.reliable.ledger
-        for claim, pid in ledger.workers.claims(self.process.id).values():
+        for claim, _ in ledger.workers.claims(self.process.id).values():
             # A thread cannot be stopped: its task runs to its end, and settles by itself.
-            if pid == os.getpid() and self.runs(claim):
+            if self.pool_name != "prefork" and self.runs(claim):
                 continue
             if (
                 ledger.release(claim, due_in_ms=self.reliable.config.sweep_ms).reply
@@ -320,6 +321,8 @@ class ConsumerStep(bootsteps.StartStopStep):
                 # Without an event loop nobody would look again when what was taken has ended.
                 room.idle_slots = partial(_idle_slots, c.pool)
                 room.after_delivery = partial(raise_prefetch_count, c)
+                if step.reliable.is_delivered_from_ledger:
+                    room.early = EarlyClaims(c, step.process)
             room.before_leaving = step.release_claims
             room.on_unreadable = step.unprocessable.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))

@@ -8,16 +8,16 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import redis
 from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.scripts import Script, script
+from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 
-__all__ = ["FOREVER", "Answer", "Caller", "encoded"]
+__all__ = ["FOREVER", "Answer", "Caller", "Step", "encoded"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,23 @@ class Answer:
         return value.decode() if isinstance(value, bytes) else str(value)
 
 
+class Step:
+    """One call of a script, which somebody else may send who sends something to the same server."""
+
+    def __init__(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
+        self.code = script(name)
+        values = (encoded(value) if isinstance(value, str) else value for value in (*keys, *args))
+        #: The arguments of EVALSHA.
+        self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
+        #: None until it is heard, and when it was an error: then nothing is known.
+        self.answer: Answer | None = None
+
+    def hear(self, raw: Any) -> None:
+        """Take the server's reply, or the error that it is."""
+        if not isinstance(raw, Exception):
+            self.answer = _answer(raw)
+
+
 class Caller:
     """Runs scripts and reads on one client and turns redis errors into ours, once, here."""
 
@@ -85,10 +102,14 @@ class Caller:
         A lost connection or reply is repeated for *patience_seconds* (every script may be), then
         LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
         """
+        return self.run(Step(name, keys, args), patience_seconds)
+
+    def run(self, step: Step, patience_seconds: float | None = None) -> Answer:
+        """Send a step, and return its answer as `call` does."""
         raw, is_repeated = self._patiently(
-            name, lambda: self._run(script(name), keys, args), patience_seconds
+            step.code.name, lambda: self._sent(step), patience_seconds
         )
-        return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
+        return _answer(raw, is_repeated)
 
     def call_all(self, name: str, calls: Sequence[Call]) -> None:
         """Run the script *name* with the keys and arguments of each of *calls*, in two round trips.
@@ -98,24 +119,23 @@ class Caller:
         """
         if not calls:
             return
-        code = script(name)
+        first, *others = (Step(name, keys, args) for keys, args in calls)
 
         def run() -> None:
             # From then on the server knows the script; in a pipeline it could not be told.
-            self._run(code, *calls[0])
+            self._sent(first)
             pipe = self.client.pipeline(transaction=False)
-            for keys, args in calls[1:]:
-                pipe.evalsha(code.sha, len(keys), *_flat(keys, args))
+            for step in others:
+                pipe.evalsha(*step.call)
             pipe.execute()
 
         self._patiently(name, run, None)
 
-    def _run(self, code: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        flat = _flat(keys, args)
+    def _sent(self, step: Step) -> Any:
         try:
-            return self.client.evalsha(code.sha, len(keys), *flat)
+            return self.client.evalsha(*step.call)
         except errors.NoScriptError:
-            return self.client.eval(code.text, len(keys), *flat)
+            return self.client.eval(step.code.text, *step.call[1:])
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* reads with the client; errors as in `call`."""
@@ -172,9 +192,8 @@ class Caller:
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
 
-def _flat(keys: Sequence[str], args: Sequence[Argument]) -> list[str]:
-    flat = [encoded(value) if isinstance(value, str) else value for value in (*keys, *args)]
-    return cast("list[str]", flat)
+def _answer(raw: Any, is_repeated: bool = False) -> Answer:
+    return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
 
 
 def encoded(text: str) -> bytes:

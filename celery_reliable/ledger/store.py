@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from celery_reliable.ledger.burials import Burials
-from celery_reliable.ledger.caller import Answer, Caller
+from celery_reliable.ledger.caller import Answer, Caller, Step
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.workers import Workers
@@ -145,7 +145,30 @@ class Ledger(Burials):
         patience_seconds: float | None = None,
     ) -> Answer:
         """Begin an attempt, or hear why not."""
-        return self._caller.call(
+        step = self.claim_step(
+            task,
+            epoch=epoch,
+            generation=generation,
+            worker=worker,
+            token=token,
+            pid=pid,
+            message=message,
+        )
+        return self._caller.run(step, patience_seconds)
+
+    def claim_step(
+        self,
+        task: TaskRef,
+        *,
+        epoch: str,
+        generation: str,
+        worker: str,
+        token: str,
+        pid: int,
+        message: str = "",
+    ) -> Step:
+        """Return the same, for somebody to send who sends something to this server anyway."""
+        return Step(
             "claim",
             [
                 self.keys.record(task.id),
@@ -166,7 +189,6 @@ class Ledger(Burials):
                 _optional(task.max_losses),
                 message,
             ],
-            patience_seconds,
         )
 
     def touch(

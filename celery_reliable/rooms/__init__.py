@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from celery_reliable.rooms.entries import Entry, task_id_of
 from celery_reliable.rooms.room import (
     ROOM_PREFIX,
     Delivery,
-    Entry,
     Room,
     Taken,
     opened_room,
     room_names,
     room_of,
-    task_id_of,
 )
 
 __all__ = [

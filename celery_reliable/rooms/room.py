@@ -16,33 +16,30 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import dumps, loads
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from celery_reliable.rooms.entries import Entry, entry_of
+from celery_reliable.rooms.line import Line
 
 __all__ = [
     "ROOM_PREFIX",
     "Delivery",
-    "Entry",
     "Room",
     "Taken",
     "opened_room",
     "room_names",
     "room_of",
-    "task_id_of",
 ]
 
 logger = logging.getLogger(__name__)
 
 #: What the names of rooms begin with; kombu's shared hash is called "unacked".
 ROOM_PREFIX = "unacked:"
-
-#: The property that counts a message's returns from dead workers.
-_RETURNS = "reliable_returns"
 
 #: How many acknowledged messages are removed in one step with what is taken.
 _REMOVED_AT_ONCE = 500
@@ -62,6 +59,22 @@ class Delivery:
     holder: str = ""
 
 
+class Step(Protocol):
+    """A script's call that somebody else wants to be sent."""
+
+    #: The arguments of EVALSHA.
+    call: tuple[Any, ...]
+
+    def hear(self, raw: Any) -> None:
+        """Take the server's reply, or the error that it is."""
+
+
+class Early(Protocol):
+    """What goes to the server with the filing of one message."""
+
+    step: Any
+
+
 @dataclass(frozen=True)
 class Taken:
     """What came of looking into the queues."""
@@ -69,34 +82,6 @@ class Taken:
     deliveries: list[Delivery]
     #: How many more wait there.
     n_waiting: int
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a room holds of one delivery.  *payload* is None for what is no message of kombu's."""
-
-    tag: str
-    queue: str
-    raw: bytes
-    payload: dict[str, Any] | None
-    #: By the clock of the worker that was delivered it.
-    filed_ms: int
-
-    @property
-    def task_id(self) -> str:
-        """The task's id; empty for what has none."""
-        return task_id_of(self.payload or {})
-
-    @property
-    def task_name(self) -> str:
-        """The task's name; empty where the headers do not tell."""
-        return str(((self.payload or {}).get("headers") or {}).get("task") or "")
-
-    @property
-    def returns(self) -> int:
-        """How often the message came back from a dead worker, as far as that was counted."""
-        count = ((self.payload or {}).get("properties") or {}).get(_RETURNS, 0)
-        return count if isinstance(count, int) else 0
 
 
 class Room:
@@ -111,6 +96,8 @@ class Room:
         self._key = prefix + name
         self._prefix = prefix
         self._client = redis.Redis(connection_pool=pool)
+        #: For what the main loop asks with every message.
+        self._line = Line(pool)
         self._take = self._client.register_script(_script("take"))
         self._give_back = self._client.register_script(_script("give_back"))
         self._put_back = self._client.register_script(_script("put_back"))
@@ -126,6 +113,9 @@ class Room:
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
         #: event loop.
         self.idle_slots: Callable[[], int] | None = None
+        #: Tells what goes to the server with the filing of a message that can begin at once, and
+        #: is to be found at that message then; the worker sets it.
+        self.early: Callable[[Any], Early | None] = _nothing_early
         #: Called when all that was taken is delivered, as more may be taken then; the worker sets
         #: it.
         self.after_delivery: Callable[[], None] = _nothing
@@ -161,13 +151,15 @@ class Room:
         most: int = 0,
         plenty: int = 0,
         in_turn: bool = True,
+        beside: Step | None = None,
     ) -> Taken:
         """File *popped* (list, queue and message), if given, and pop and file up to *least* more,
         or up to *most* where *plenty* remain.
 
         *lists* are the keys of all *queues* for the first priority, then for the next, and so on.
         *in_turn*: queues of one priority take turns; else the first is emptied first.
-        What is acknowledged is removed in the same step.  Raises redis-py's errors; then what was
+        What is acknowledged is removed in the same step.  *beside* goes to the server in the same
+        round trip.  Raises redis-py's errors; then what was
         given is kept, and returned to its list when the broker is back.
         """
         prefix, holder = f"{uuid.uuid4()}:", self.holder()
@@ -181,8 +173,9 @@ class Room:
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += popped[1:]
+        keys = [self._key, *(self._prefix + k for k in lists)]
         try:
-            reply = self._take(keys=[self._key, *(self._prefix + k for k in lists)], args=args)
+            reply = self._taken(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
                 with self._lock:
@@ -196,6 +189,26 @@ class Room:
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
+
+    def _taken(
+        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Step | None
+    ) -> Any:
+        call = (len(keys), *keys, *args)
+        step = ("EVALSHA", self._take.sha, *call)
+        if beside is None:
+            (reply,) = self._line.ask(step)
+        else:
+            try:
+                reply, answer = self._line.ask(step, ("EVALSHA", *beside.call))
+                beside.hear(answer)
+            except (redis.ConnectionError, redis.TimeoutError, OSError):
+                # Whoever wants the other can ask for it again, and has the patience.
+                (reply,) = self._line.ask(step)
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            (reply,) = self._line.ask(("EVAL", self._take.script, *call))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def remove(self, tag: str) -> None:
         """Remove an acknowledged message, now or when the broker is back."""
@@ -256,14 +269,11 @@ class Room:
         value = self._client.hget(self._key, tag)
         if value is None:
             return False
-        entry = _entry(tag, value)
-        priority, raw = 0, entry.raw
+        entry = entry_of(tag, value)
+        priority = 0
         if entry.payload is not None:
             priority = channel._get_message_priority(entry.payload, reverse=False)
-            _mark_redelivered(entry.payload)
-            if is_counted:
-                entry.payload["properties"][_RETURNS] = entry.returns + 1
-            raw = dumps(entry.payload).encode()
+        raw = entry.redelivered(is_counted=is_counted)
         moved = self._give_back(
             keys=[self._key, self._prefix + channel._q_for_pri(entry.queue, priority)],
             args=[tag, "LPUSH" if is_last else "RPUSH", raw],
@@ -276,7 +286,7 @@ class Room:
         """Return what is in the room, or some of it."""
         found: list[Entry] = []
         for tag, value in self._client.hscan_iter(self._key, count=200):
-            found.append(_entry(bytes_to_str(tag), value))
+            found.append(entry_of(bytes_to_str(tag), value))
             if limit is not None and len(found) >= limit:
                 break
         return found
@@ -299,28 +309,6 @@ class Room:
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
 
 
-def task_id_of(payload: dict[str, Any]) -> str:
-    """Return the id of the task of a message; empty for what has none."""
-    # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
-    properties = payload.get("properties") or {}
-    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
-
-
-def _entry(tag: str, value: Any) -> Entry:
-    head, _, raw = value.partition(b"\n")
-    filed_ms, _, queue = head.partition(b" ")
-    try:
-        payload = loads(bytes_to_str(raw))
-        properties = payload["properties"]
-        is_message = isinstance(properties.get("delivery_info", {}), dict)
-    except Exception:
-        # Whatever decoding raises: what nobody can read must not keep anybody from the rest.
-        is_message = False
-    if not is_message:
-        payload = None
-    return Entry(tag, bytes_to_str(queue), raw, payload, int(filed_ms))
-
-
 @cache
 def _script(name: str) -> str:
     return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
@@ -330,15 +318,13 @@ def _nothing() -> None:
     """Nobody asked to be told."""
 
 
+def _nothing_early(message: Any) -> None:
+    """Nothing goes with a message."""
+
+
 def _keep(delivery: Delivery, error: Exception) -> bool:
     logger.error("unreadable queue=%s bytes=%d error=%r", delivery.queue, len(delivery.raw), error)
     return False
-
-
-def _mark_redelivered(payload: dict[str, Any]) -> None:
-    properties = payload.setdefault("properties", {})
-    properties["delivery_tag"] = str(uuid.uuid4())
-    properties.setdefault("delivery_info", {})["redelivered"] = True
 
 
 _rooms: dict[str, Room] = {}

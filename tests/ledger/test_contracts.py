@@ -32,7 +32,7 @@ def calls() -> dict[str, tuple[int, int]]:
         for node in ast.walk(ast.parse(source.read_text("utf-8"))):
             match node:
                 case ast.Call(
-                    func=ast.Attribute(attr="call"),
+                    func=ast.Attribute(attr="call") | ast.Name(id="Step"),
                     args=[ast.Constant(value=str(name)), ast.List(keys), ast.List(args), *_],
                 ):
                     found[name] = len(keys), len(args)

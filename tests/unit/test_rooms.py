@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -13,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from celery_reliable.rooms import Room
+from celery_reliable.rooms.line import Line
 from tests.support.proxy import RedisProxy
 
 SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
@@ -191,18 +193,53 @@ def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
 
 
 def test_a_take_that_is_asked_for_again_takes_nothing_more(
-    shared_redis: redis.Redis, proxy: RedisProxy
+    shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with redis.Redis(
-        port=proxy.port, retry=Retry(NoBackoff(), 1), retry_on_error=[redis.ConnectionError]
-    ) as client:
-        client.lpush("one", *[message(str(n)) for n in range(6)])
-        room = room_on(client)
-        room.take(QUEUES, LISTS, 0)
-        proxy.drop_reply("EVALSHA")
-        assert room.take(QUEUES, LISTS, 2).deliveries == []
-        assert (client.llen("one"), len(room)) == (4, 2)
-        assert sorted(names(room.entries())) == ["0", "1"]
+    shared_redis.lpush("one", *[message(str(n)) for n in range(6)])
+    ask = Line.ask
+
+    def ask_twice(line: Line, *commands: Sequence[Any]) -> list[Any]:
+        ask(line, *commands)
+        return ask(line, *commands)
+
+    room = room_on(shared_redis)
+    monkeypatch.setattr(Line, "ask", ask_twice)
+    assert room.take(QUEUES, LISTS, 2).deliveries == []
+    assert (shared_redis.llen("one"), len(room)) == (4, 2)
+    assert sorted(names(room.entries())) == ["0", "1"]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_anew(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
+    room = room_on(shared_redis)
+    assert len(room.take(QUEUES, LISTS, 1).deliveries) == 1
+    assert shared_redis.client_kill_filter(_type="normal", skipme=True) >= 1
+    assert len(room.take(QUEUES, LISTS, 1).deliveries) == 1
+
+
+class Beside:
+    """What is sent beside a take."""
+
+    def __init__(self, script: str, *keys_and_args: object) -> None:
+        self.call = (script, *keys_and_args)
+        self.heard: list[Any] = []
+
+    def hear(self, raw: Any) -> None:
+        self.heard.append(raw)
+
+
+def test_what_is_sent_beside_a_take_is_answered_beside_it(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", message("it"))
+    room = room_on(shared_redis)
+    shared_redis.script_flush()
+    known = shared_redis.script_load("return {KEYS[1], ARGV[1]}")
+    # The server does not know the room's own script either.
+    unknown = Beside("0" * 40, 0)
+    assert len(room.take(QUEUES, LISTS, 1, beside=unknown).deliveries) == 1
+    assert [type(raw) for raw in unknown.heard] == [redis.exceptions.NoScriptError]
+    beside = Beside(known, 1, "key", "argument")
+    assert room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")), beside=beside).deliveries
+    assert beside.heard == [[b"key", b"argument"]]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""Early claims: what a worker can begin at once is claimed as its message is filed, in one round
+trip, so that its process need not ask before it begins.
+
+That is right only while the lease surely holds and hardly any time has gone by.  Otherwise the
+process asks, as it does for everything else: the claim's token gets it the same attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import Stamp
+from celery_reliable.ledger.caller import Step
+from celery_reliable.model import Claim, Reply
+from celery_reliable.process import WorkerProcess
+from celery_reliable.publisher import is_reliable, task_ref
+
+__all__ = ["DELIVERY", "EARLY", "EarlyClaim", "EarlyClaims", "claimed_early"]
+
+#: Where the main process puts what the child needs to know: properties are not copied to retries,
+#: headers are.
+DELIVERY = "reliable_delivery"
+EARLY = "reliable_claim"
+
+#: For so long a claim is taken for current without a look: shorter than any death takes to be
+#: declared, with the default settings.
+_FRESH_SECONDS = 0.5
+_STRATEGY = "celery.worker.strategy:default"
+
+
+@dataclass
+class EarlyClaim:
+    """A claim that is sent with the filing of its message."""
+
+    token: str
+    worker: str
+    #: By this host's monotonic clock.
+    asked_at: float
+    step: Step
+
+    @property
+    def told(self) -> tuple[int, int, str, float] | None:
+        """What the process that runs the task has to know; None when nothing was claimed."""
+        answer = self.step.answer
+        if answer is None or answer.reply is not Reply.CLAIMED:
+            # It asks for itself, and hears the same or waits.
+            return None
+        return int(answer.values[0]), int(answer.values[1]), self.worker, self.asked_at
+
+
+class EarlyClaims:
+    """Decides for one consumer which messages are claimed as they are filed."""
+
+    def __init__(self, c: Any, process: WorkerProcess) -> None:
+        self._consumer = c
+        self._process = process
+        self._ledger = reliable_of(c.app).ledger
+
+    def __call__(self, message: Any) -> EarlyClaim | None:
+        """Return the claim of a message that begins as soon as it is delivered; None for all that
+        waits in the worker for something, or that its handler may not accept.
+        """
+        headers = message.headers
+        stamp = Stamp.of(headers)
+        task = self._consumer.app.tasks.get(headers.get("task"))
+        if (
+            not stamp.generation
+            or not is_reliable(task)
+            or headers.get("eta")
+            or headers.get("expires")
+            or self._consumer.task_buckets.get(task.name)
+            or task.Strategy != _STRATEGY
+            or not _is_readable(message)
+        ):
+            return None
+        token, worker = secrets.token_hex(8), self._process.id
+        step = self._ledger.claim_step(
+            task_ref(task, headers["id"]),
+            epoch=stamp.epoch,
+            generation=stamp.generation,
+            worker=worker,
+            token=token,
+            pid=os.getpid(),
+        )
+        return EarlyClaim(token, worker, time.monotonic(), step)
+
+
+def _is_readable(message: Any) -> bool:
+    """Whether Celery can decode it, which it does only once, and finds what protocol 2 says."""
+    try:
+        payload = message.payload
+    except Exception:
+        # It is for the consumer to say so.
+        return False
+    return isinstance(payload, (list, tuple)) and len(payload) == 3
+
+
+def claimed_early(
+    worker: WorkerProcess, task_id: str, properties: Mapping[str, Any]
+) -> Claim | None:
+    """Return the claim that was made as the message was filed; None when there is none, or when
+    somebody may have taken it since.
+    """
+    told = properties.get(EARLY)
+    if not told:
+        return None
+    attempt, losses, name, asked_at = told
+    if time.monotonic() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
+        return None
+    return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)

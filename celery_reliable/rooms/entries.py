@@ -1,0 +1,79 @@
+"""What is in a room: a delivery's entry, read from its hash."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+
+__all__ = ["Entry", "entry_of", "task_id_of"]
+
+#: The property that counts a message's returns from dead workers.
+_RETURNS = "reliable_returns"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a room holds of one delivery.  *payload* is None for what is no message of kombu's."""
+
+    tag: str
+    queue: str
+    raw: bytes
+    payload: dict[str, Any] | None
+    #: By the clock of the worker that was delivered it.
+    filed_ms: int
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; empty for what has none."""
+        return task_id_of(self.payload or {})
+
+    @property
+    def task_name(self) -> str:
+        """The task's name; empty where the headers do not tell."""
+        return str(((self.payload or {}).get("headers") or {}).get("task") or "")
+
+    @property
+    def returns(self) -> int:
+        """How often the message came back from a dead worker, as far as that was counted."""
+        count = ((self.payload or {}).get("properties") or {}).get(_RETURNS, 0)
+        return count if isinstance(count, int) else 0
+
+    def redelivered(self, *, is_counted: bool) -> bytes:
+        """Return the message as it goes back to its queue, its tag fresh and itself marked as
+        redelivered; *is_counted*: as one more of its returns.
+        """
+        if self.payload is None:
+            return self.raw
+        properties = self.payload.setdefault("properties", {})
+        properties["delivery_tag"] = str(uuid.uuid4())
+        properties.setdefault("delivery_info", {})["redelivered"] = True
+        if is_counted:
+            properties[_RETURNS] = self.returns + 1
+        return str(dumps(self.payload)).encode()
+
+
+def task_id_of(payload: dict[str, Any]) -> str:
+    """Return the id of the task of a message; empty for what has none."""
+    # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
+    properties = payload.get("properties") or {}
+    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
+
+
+def entry_of(tag: str, value: Any) -> Entry:
+    """Read what a room holds under a tag."""
+    head, _, raw = value.partition(b"\n")
+    filed_ms, _, queue = head.partition(b" ")
+    try:
+        payload = loads(bytes_to_str(raw))
+        properties = payload["properties"]
+        is_message = isinstance(properties.get("delivery_info", {}), dict)
+    except Exception:
+        # Whatever decoding raises: what nobody can read must not keep anybody from the rest.
+        is_message = False
+    if not is_message:
+        payload = None
+    return Entry(tag, bytes_to_str(queue), raw, payload, int(filed_ms))

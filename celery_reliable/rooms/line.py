@@ -1,0 +1,47 @@
+"""A connection that is kept for one thread, for what must not wait for a client's housekeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+__all__ = ["Line"]
+
+
+class Line:
+    """Asks several things of a server in one round trip, on one connection."""
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._pool = pool
+        self._connection: Any = None
+
+    def ask(self, *commands: Sequence[Any]) -> list[Any]:
+        """Return what each command is answered; an error reply is returned as its exception.
+
+        Raises redis-py's errors when the connection fails: then nothing is known of any command.
+        """
+        if self._connection is None:
+            self._connection = self._pool.make_connection()
+        connection = self._connection
+        try:
+            # What the server has closed meanwhile can be read; nothing else can.
+            if connection.can_read():
+                connection.disconnect()
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
+            connection.disconnect()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            return [_reply(connection) for _ in commands]
+        except BaseException:
+            # A reply that nobody has read would be taken for the next one.
+            connection.disconnect()
+            raise
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as exc:
+        return exc
