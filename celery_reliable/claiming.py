@@ -38,20 +38,31 @@ _STRATEGY = "celery.worker.strategy:default"
 class EarlyClaim:
     """A claim that is sent with the filing of its message."""
 
-    token: str
+    task_id: str
     worker: str
+    token: str
     #: By this host's monotonic clock.
     asked_at: float
     step: Step
 
     @property
-    def told(self) -> tuple[int, int, str, float] | None:
-        """What the process that runs the task has to know; None when nothing was claimed."""
+    def claim(self) -> Claim | None:
+        """What was claimed; None when nothing was, or nothing is known: who asks again with the
+        token hears it.
+        """
         answer = self.step.answer
         if answer is None or answer.reply is not Reply.CLAIMED:
-            # It asks for itself, and hears the same or waits.
             return None
-        return int(answer.values[0]), int(answer.values[1]), self.worker, self.asked_at
+        attempt, losses = (int(value) for value in answer.values)
+        return Claim(self.task_id, attempt, self.worker, self.token, losses)
+
+    @property
+    def told(self) -> tuple[int, int, str, float] | None:
+        """The same for the process that runs the task, in plain values, as user code sees them."""
+        claim = self.claim
+        if claim is None:
+            return None
+        return claim.attempt, claim.losses, claim.worker, self.asked_at
 
 
 class EarlyClaims:
@@ -63,42 +74,32 @@ class EarlyClaims:
         self._ledger = reliable_of(c.app).ledger
 
     def __call__(self, message: Any) -> EarlyClaim | None:
-        """Return the claim of a message that begins as soon as it is delivered; None for all that
-        waits in the worker for something, or that its handler may not accept.
+        """Return the claim of a message that begins as soon as it is delivered; None for what waits
+        in the worker for something.
         """
-        headers = message.headers
+        headers = message.headers or {}
         stamp = Stamp.of(headers)
         task = self._consumer.app.tasks.get(headers.get("task"))
         if (
             not stamp.generation
+            or not headers.get("id")
             or not is_reliable(task)
             or headers.get("eta")
             or headers.get("expires")
             or self._consumer.task_buckets.get(task.name)
             or task.Strategy != _STRATEGY
-            or not _is_readable(message)
         ):
             return None
-        token, worker = secrets.token_hex(8), self._process.id
+        task_id, token, worker = str(headers["id"]), secrets.token_hex(8), self._process.id
         step = self._ledger.claim_step(
-            task_ref(task, headers["id"]),
+            task_ref(task, task_id),
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=worker,
             token=token,
             pid=os.getpid(),
         )
-        return EarlyClaim(token, worker, time.monotonic(), step)
-
-
-def _is_readable(message: Any) -> bool:
-    """Whether Celery can decode it, which it does only once, and finds what protocol 2 says."""
-    try:
-        payload = message.payload
-    except Exception:
-        # It is for the consumer to say so.
-        return False
-    return isinstance(payload, (list, tuple)) and len(payload) == 3
+        return EarlyClaim(task_id, worker, token, time.monotonic(), step)
 
 
 def claimed_early(

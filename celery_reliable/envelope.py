@@ -25,6 +25,7 @@ __all__ = [
     "Wire",
     "as_published",
     "as_sent",
+    "check_time_limits",
     "expiration_seconds",
     "from_request",
     "new_epoch",
@@ -311,6 +312,19 @@ def text_as_sent(message: Any) -> str:
     except Exception as exc:
         logger.warning("message_not_kept_as_sent error=%r", exc)
         return ""
+
+
+def check_time_limits(headers: object) -> None:
+    """Raise ValueError for time limits in a message's headers that would end the worker which hands
+    it to its pool.
+    """
+    limits = headers.get("timelimit") if isinstance(headers, dict) else None
+    if limits is not None and not (
+        isinstance(limits, (list, tuple))
+        and len(limits) == 2
+        and all(one is None or type(one) in (int, float) for one in limits)
+    ):
+        raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
 
 
 def seconds_until(eta: object) -> float:

@@ -68,7 +68,8 @@ class ReliableRequest(Request):
         if not is_reliable(self.task):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
-        properties[EARLY] = early.told if early is not None else None
+        if early is not None:
+            properties[EARLY] = early.told
         if HEADER not in (message.headers or {}):
             text = text_as_sent(message)
             if text:

@@ -16,10 +16,11 @@ from typing import Any
 from celery.worker import state
 
 from celery_reliable.application import Reliable
+from celery_reliable.claiming import EarlyClaim
 from celery_reliable.endings import one_line
-from celery_reliable.envelope import Envelope, as_sent
+from celery_reliable.envelope import Envelope, as_sent, check_time_limits
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.model import Reason
+from celery_reliable.model import Claim, Reason
 from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]
@@ -72,6 +73,7 @@ class Unprocessable:
 
             def on_task_received(message: Any) -> None:
                 try:
+                    check_time_limits(message.headers)
                     handle(message)
                 except (*broken, MemoryError):
                     raise
@@ -109,7 +111,9 @@ class Unprocessable:
         """Put a message among the dead letters, then let Celery *drop* it."""
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
-        if not self._is_buried(task_id, name, error, _envelope(message)):
+        early: EarlyClaim | None = getattr(message, "reliable_early", None)
+        claim = early.claim if early is not None else None
+        if not self._is_buried(task_id, name, error, _envelope(message), claim):
             self._waiting.append(partial(self._bury, message, error, drop))
             return
         try:
@@ -120,17 +124,28 @@ class Unprocessable:
             if not message.acknowledged:
                 message.reject()
 
-    def _is_buried(self, task_id: str, name: str, error: Exception, envelope: Envelope) -> bool:
+    def _is_buried(
+        self,
+        task_id: str,
+        name: str,
+        error: Exception,
+        envelope: Envelope,
+        claim: Claim | None = None,
+    ) -> bool:
+        ledger = self._reliable.ledger
+        why: dict[str, Any] = {"exception": one_line(error), "traceback": ""}
         try:
-            self._reliable.ledger.bury_message(
-                task_id,
-                Reason.UNPROCESSABLE,
-                exception=one_line(error),
-                traceback="",
-                message=envelope.to_text(),
-                name=name,
-                patience_seconds=_PATIENCE_SECONDS,
-            )
+            if claim is not None:
+                ledger.bury(claim, Reason.UNPROCESSABLE, **why, patience_seconds=_PATIENCE_SECONDS)
+            else:
+                ledger.bury_message(
+                    task_id,
+                    Reason.UNPROCESSABLE,
+                    **why,
+                    message=envelope.to_text(),
+                    name=name,
+                    patience_seconds=_PATIENCE_SECONDS,
+                )
         except ReliableError as exc:
             logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
             return False

@@ -1,0 +1,271 @@
+"""Claims that are made as a message is filed, for what its worker begins at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery.exceptions import TaskRevokedError
+
+from celery_reliable.ledger.scripts import script
+from tests.integration.conftest import Project
+from tests.integration.figures import is_alive
+from tests.integration.project.ends import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
+)
+
+QUICK = ("--without-mingle", "--without-gossip")
+ENDS = "tests.integration.project.ends"
+
+Start = Callable[..., Worker]
+
+
+def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
+    """The task's record as it stands in Redis."""
+    raw = redis_server.client().hgetall("{reliable:0}:task:" + task_id)
+    return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
+
+
+def claimed(redis_server: RedisServer, task_id: str) -> dict[str, str]:
+    """The record, once an attempt is claimed."""
+
+    def found() -> dict[str, str] | None:
+        now = record(redis_server, task_id)
+        return now if now.get("state") == "running" else None
+
+    return wait_for(found, 10, f"a claim of {task_id}")  # type: ignore[return-value]
+
+
+def wait_until_stale(redis_server: RedisServer, task_id: str) -> None:
+    """Wait until nobody may begin by an early claim without asking any more."""
+    claimed_ms = int(claimed(redis_server, task_id)["claimed_ms"])
+    client = redis_server.client()
+    wait_for(lambda: client.time()[0] * 1000 > claimed_ms + 1000, 5, "a claim of a second ago")
+
+
+def warm_up(project: Project, redis_server: RedisServer) -> None:
+    """Have a task run, so that the server knows all scripts, and the worker idle again."""
+    project.send("work", 0).get(timeout=10)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("unacked:one*"), 10, "it is acknowledged")
+
+
+def frozen_child(worker: Worker) -> int:
+    """The worker's only child, which does not move any more."""
+    (child,) = worker.children()
+    os.kill(child, signal.SIGSTOP)
+    return child
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
+    pool: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind = project.with_settings(broker_url=proxy.url())
+    one = start_worker("one", project=behind, options=QUICK, pool=pool)
+    warm_up(project, redis_server)
+    claims = proxy.watch(script=script("claim").sha)
+    result = project.send("gate", "open")
+    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    assert claimed(redis_server, result.id)["pid"] == str(one.pid)
+    effects.open_gate("open")
+    assert result.get(timeout=10) == "open"
+    assert claims.matched == 1
+    assert [run.attempt for run in effects.runs(result.id)] == [1]
+
+
+def test_with_the_ledger_elsewhere_its_own_process_claims(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    # Another name is another server, as far as can be told.
+    url = redis_server.url().replace("127.0.0.1", "localhost")
+    apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
+    one = start_worker("one", project=apart, options=QUICK)
+    result = apart.send("gate", "open")
+    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    assert int(claimed(redis_server, result.id)["pid"]) in one.children()
+    effects.open_gate("open")
+    result.get(timeout=10)
+
+
+def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind = project.with_settings(broker_url=proxy.url())
+    one = start_worker("one", project=behind, options=QUICK, concurrency=1)
+    warm_up(project, redis_server)
+    child = frozen_child(one)
+    claims = proxy.watch(script=script("claim").sha)
+    result = project.send("work", 0)
+    wait_until_stale(redis_server, result.id)
+    assert claims.matched == 1
+    os.kill(child, signal.SIGCONT)
+    assert result.get(timeout=10) == "worked"
+    assert claims.matched == 2
+    assert [run.attempt for run in effects.runs(result.id)] == [1]
+
+
+def test_a_process_that_has_outlived_its_worker_does_not_begin(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start_worker("one", options=QUICK, concurrency=1)
+    warm_up(project, redis_server)
+    orphan = frozen_child(one)
+    result = project.send("gate", "open")
+    claimed(redis_server, result.id)
+    one.kill_main()
+    # The kernel wakes it by itself where its group is orphaned by that.
+    with suppress(ProcessLookupError):
+        os.kill(orphan, signal.SIGCONT)
+    wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
+    assert not effects.runs(result.id)
+    start_worker("two", options=QUICK, concurrency=1)
+    wait_for(lambda: effects.runs(result.id), 20, "its successor")
+    effects.open_gate("open")
+    assert result.get(timeout=10) == "open"
+    (run,) = effects.runs(result.id)
+    assert (run.worker.partition("@")[0], run.attempt) == ("two", 2)
+
+
+def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start_worker("one", options=QUICK, concurrency=1)
+    warm_up(project, redis_server)
+    child = frozen_child(one)
+    result = project.send("work", 0)
+    claimed(redis_server, result.id)
+    os.kill(child, signal.SIGKILL)
+    assert result.get(timeout=20) == "worked"
+    assert len(effects.runs(result.id)) == 1
+    wait_for(lambda: not record(redis_server, result.id), 10, "it is settled")
+
+
+@pytest.mark.parametrize("name", ["rare", "work"])
+def test_what_waits_in_the_worker_is_not_claimed(
+    name: str, project: Project, start_worker: Start, redis_server: RedisServer
+) -> None:
+    add_tasks(project.app)
+    one = start_worker("one", app=ENDS, options=QUICK)
+    if name == "rare":
+        # It is the one of this hour.
+        project.send("rare").get(timeout=10)
+        warm_up(project, redis_server)
+        result = project.send("rare")
+    else:
+        warm_up(project, redis_server)
+        result = project.send("work", 0, countdown=30)
+    client = redis_server.client()
+    wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
+    # What is sent after it is delivered after it.
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    assert record(redis_server, result.id)["state"] == "queued"
+    assert one.is_running
+
+
+def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start_worker("one", options=QUICK)
+    warm_up(project, redis_server)
+    task_id = str(uuid4())
+    project.app.control.revoke(task_id)
+
+    def is_known() -> bool:
+        told = project.app.control.inspect(timeout=1).revoked() or {}
+        return task_id in next(iter(told.values()), [])
+
+    wait_for(is_known, 10, "the worker knows that it is revoked")
+    result = project.send("work", 0, task_id=task_id)
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=10)
+    client = redis_server.client()
+    wait_for(
+        lambda: not record(redis_server, task_id) and not client.keys("{reliable:0}:claims:*"),
+        10,
+        "nothing is left of it",
+    )
+    assert not effects.runs(task_id)
+    assert one.is_running
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content-type": "application/x-python-serialize"},
+        {"body": "[[], {}"},
+        {"body": "[[], {}]"},
+        {"headers": {"task": ["project.work"]}},
+        {"headers": {"timelimit": "soon"}},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
+    change: dict[str, Any],
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker("one", options=QUICK)
+    warm_up(project, redis_server)
+    client = redis_server.client()
+    result = project.send("work", 0, queue="elsewhere")
+    message = json.loads(client.rpop("elsewhere"))
+    headers = {**message["headers"], **change.get("headers", {})}
+    client.lpush("celery", json.dumps({**message, **change, "headers": headers}))
+
+    def letters() -> list[dict[bytes, bytes]]:
+        return [client.hgetall("{reliable:0}:task:" + i.decode()) for i in dead()]
+
+    def dead() -> list[bytes]:
+        return list(client.zrange("{reliable:0}:dead", 0, -1))
+
+    (letter,) = wait_for(letters, 10, "a dead letter")  # type: ignore[misc]
+    assert (letter[b"reason"], letter.get(b"losses")) == (b"unprocessable", None)
+    wait_for(lambda: not client.keys("unacked:one*"), 10, "the message is dropped")
+    assert not client.keys("{reliable:0}:claims:*")
+    assert not effects.runs(result.id)
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    assert one.is_running
+
+
+def test_replies_that_are_lost_time_and_again_cost_no_task(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind = project.with_settings(broker_url=proxy.url())
+    start_worker("one", project=behind, options=QUICK)
+    warm_up(project, redis_server)
+    task_id = str(uuid4())
+    # Of what files and claims it, and of what files it once more.
+    lost = proxy.drop_reply("EVALSHA", containing=task_id, times=2)
+    result = project.send("work", 0, task_id=task_id)
+    assert result.get(timeout=40) == "worked"
+    lost.wait(2)
+    assert len(effects.runs(task_id)) == 1

@@ -1,0 +1,106 @@
+"""When a process may begin by the claim that its worker made early, without asking."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim, claimed_early
+from celery_reliable.envelope import check_time_limits
+from celery_reliable.ledger.caller import Step
+from celery_reliable.model import Claim
+from celery_reliable.process import WorkerProcess
+
+LEASE_SECONDS = 10.0
+
+
+@pytest.fixture
+def worker() -> WorkerProcess:
+    """A worker whose lease holds, in this process."""
+    process = WorkerProcess("one@host")
+    process.renewed(time.monotonic() + LEASE_SECONDS)
+    return process
+
+
+def early(worker: WorkerProcess, reply: Any) -> EarlyClaim:
+    """A claim that was answered so, just now."""
+    step = Step("claim", [], [])
+    step.hear(reply)
+    return EarlyClaim("id", worker.id, "token", time.monotonic(), step)
+
+
+def properties(claim: EarlyClaim) -> dict[str, Any]:
+    """What the process that runs the task is told; nothing of it is more than JSON."""
+    told: dict[str, Any] = json.loads(json.dumps({DELIVERY: claim.token, EARLY: claim.told}))
+    return told
+
+
+def test_a_fresh_claim_is_taken_for_current(worker: WorkerProcess) -> None:
+    claim = early(worker, [b"claimed", 3, 1])
+    assert claimed_early(worker, "id", properties(claim)) == claim.claim
+    assert claim.claim == Claim("id", 3, worker.id, "token", 1)
+
+
+@pytest.mark.parametrize("reply", [[b"held", b"two"], [b"ended"], OSError("gone")], ids=str)
+def test_where_nothing_was_claimed_nobody_begins_by_it(worker: WorkerProcess, reply: Any) -> None:
+    claim = early(worker, reply)
+    assert (claim.claim, claim.told) == (None, None)
+    assert claimed_early(worker, "id", properties(claim)) is None
+    assert claimed_early(worker, "id", {}) is None
+
+
+def died(worker: WorkerProcess) -> None:
+    worker.lost()
+
+
+def doubted(worker: WorkerProcess) -> None:
+    worker.doubt()
+
+
+def born_again(worker: WorkerProcess) -> None:
+    worker.reborn()
+    worker.renewed(time.monotonic() + LEASE_SECONDS)
+
+
+def lapsed(worker: WorkerProcess) -> None:
+    worker.renewed(time.monotonic() - 0.001)
+
+
+def outlived(worker: WorkerProcess) -> None:
+    # Neither this process nor its parent is the worker any more.
+    worker.pid = next(pid for pid in range(2, 9) if pid not in (os.getpid(), os.getppid()))
+
+
+@pytest.mark.parametrize("what", [died, doubted, born_again, lapsed, outlived])
+def test_where_somebody_may_have_taken_it_the_ledger_is_asked(
+    worker: WorkerProcess, what: Callable[[WorkerProcess], None]
+) -> None:
+    told = properties(early(worker, [b"claimed", 1, 0]))
+    what(worker)
+    assert claimed_early(worker, "id", told) is None
+
+
+def test_a_claim_of_long_ago_is_asked_for_again(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = properties(early(worker, [b"claimed", 1, 0]))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 0.6)
+    assert claimed_early(worker, "id", told) is None
+
+
+@pytest.mark.parametrize("limits", [None, [None, None], [10, 5.5], (1, None)])
+def test_time_limits_that_a_pool_understands_pass(limits: object) -> None:
+    check_time_limits({"timelimit": limits})
+    check_time_limits({})
+
+
+@pytest.mark.parametrize("limits", ["ab", 3, [1], [1, 2, 3], ["1", None], {"hard": 1, "soft": 2}])
+def test_time_limits_that_would_end_a_worker_are_named(limits: object) -> None:
+    with pytest.raises(ValueError, match="timelimit is"):
+        check_time_limits({"timelimit": limits})
