@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS, Contender
 from benchmarks.figures import Row
+from benchmarks.idle import time_idle
 from benchmarks.measures import FULL, SHORT, Scale, count_bytes, count_scripted, time_tasks
 from benchmarks.profiles import profile
 from benchmarks.report import environment, print_report, write_json
@@ -69,6 +70,8 @@ def _measure(rig: Rig, contenders: Sequence[Contender], scale: Scale) -> list[Ro
                 f"{figures['drain_per_second']:.0f} tasks/s, load {load:.1f}",
                 flush=True,
             )
+        for name, figures in time_idle(contenders, scale, _SERVER_OPTIONS).items():
+            rows.append(Row(turn, name, figures))
     for contender in contenders:
         counted = count_bytes(rig, contender, scale)
         if contender.package == "celery-reliable":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 
@@ -16,7 +15,15 @@ from benchmarks.server import BROKER_DB, LOCK_DB, RESULT_DB
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
-__all__ = ["FULL", "SHORT", "Scale", "count_bytes", "count_scripted", "time_tasks"]
+__all__ = [
+    "BODY_BYTES",
+    "FULL",
+    "SHORT",
+    "Scale",
+    "count_bytes",
+    "count_scripted",
+    "time_tasks",
+]
 
 #: What is timed has bodies of this size.
 BODY_BYTES = 100
@@ -37,7 +44,7 @@ class Scale:
     tasks: int
     #: Published in a group, and as many from a pool of threads.
     burst_tasks: int
-    #: Published one at a time.
+    #: Published one at a time, when the worker is idle again.
     idle_tasks: int
     #: How long half the drain rate is published.
     load_seconds: float
@@ -52,7 +59,7 @@ SHORT = Scale(
     rounds=1,
     tasks=300,
     burst_tasks=200,
-    idle_tasks=20,
+    idle_tasks=50,
     load_seconds=0.5,
     bodies=(1_000,),
     running_tasks=16,
@@ -70,7 +77,7 @@ FULL = Scale(
 
 def time_tasks(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]:
     """Publish in bursts, then one by one, start a worker, let it work off the latter, then see how
-    soon a task begins.
+    soon a task begins while half as much comes.
     """
     rig.reset()
     with rig.producer(contender) as producer:
@@ -84,13 +91,13 @@ def time_tasks(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]
             figures["life_trips"] = figures["enqueue_trips"] + figures["drain_trips"]
             figures["life_redis_us"] = figures["enqueue_redis_us"] + figures["drain_redis_us"]
             figures.update(_resident(worker))
-            idle = producer.ask("one_at_a_time", count=scale.idle_tasks, size=BODY_BYTES)
-            figures.update(_latencies("idle", idle))
             half = figures["drain_per_second"] / 2
             load = producer.ask(
                 "steadily", per_second=half, seconds=scale.load_seconds, size=BODY_BYTES
             )
-            figures.update(_latencies("load", load))
+            latencies = load["latencies_seconds"]
+            figures["load_p50_ms"] = statistics.median(latencies) * 1000
+            figures["load_p99_ms"] = percentile_99(latencies) * 1000
             figures["load_per_second"] = load["reached_per_second"]
     return figures
 
@@ -165,14 +172,6 @@ def _resident(worker: Worker) -> dict[str, float]:
         psutil.Process(pid).memory_info().rss / 1e6 for pid in (worker.pid, *worker.children())
     )
     return {"main_rss_mb": main, "child_rss_mb": statistics.mean(children)}
-
-
-def _latencies(when: str, told: dict[str, Any]) -> dict[str, float]:
-    latencies = told["latencies_seconds"]
-    return {
-        f"{when}_p50_ms": statistics.median(latencies) * 1000,
-        f"{when}_p99_ms": percentile_99(latencies) * 1000,
-    }
 
 
 def count_bytes(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]:
