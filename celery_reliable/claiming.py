@@ -85,7 +85,6 @@ class EarlyClaims:
             or not headers.get("id")
             or not is_reliable(task)
             or headers.get("eta")
-            or headers.get("expires")
             or self._consumer.task_buckets.get(task.name)
             or task.Strategy != _STRATEGY
         ):

@@ -211,6 +211,24 @@ def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
     assert one.is_running
 
 
+def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start_worker("one", options=QUICK)
+    warm_up(project, redis_server)
+    result = project.send("work", 0, expires=-1)
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=10)
+    client = redis_server.client()
+    wait_for(
+        lambda: not record(redis_server, result.id) and not client.keys("{reliable:0}:claims:*"),
+        10,
+        "nothing is left of it",
+    )
+    assert not effects.runs(result.id)
+    assert one.is_running
+
+
 @pytest.mark.parametrize(
     "change",
     [
