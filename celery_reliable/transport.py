@@ -220,7 +220,7 @@ class Channel(kombu_redis.Channel):
         if popped is None:
             least = max(least, 1)
         else:
-            if least and popped[1] not in self._unacknowledged:
+            if least:
                 early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))

@@ -99,6 +99,7 @@ def test_with_the_ledger_elsewhere_its_own_process_claims(
     url = redis_server.url().replace("127.0.0.1", "localhost")
     apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
     one = start_worker("one", project=apart, options=QUICK)
+    warm_up(apart, redis_server)
     result = apart.send("gate", "open")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
     assert int(claimed(redis_server, result.id)["pid"]) in one.children()
@@ -161,6 +162,24 @@ def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
     assert result.get(timeout=20) == "worked"
     assert len(effects.runs(result.id)) == 1
     wait_for(lambda: not record(redis_server, result.id), 10, "it is settled")
+
+
+def test_what_waits_for_another_task_is_not_claimed(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one", options=QUICK, concurrency=1)
+    warm_up(project, redis_server)
+    first, second = project.send("gate", "open"), project.send("work", 0)
+    client = redis_server.client()
+
+    def n_fetched() -> int:
+        return sum(client.hlen(room) for room in client.keys("unacked:one*"))
+
+    wait_for(lambda: n_fetched() == 2, 10, "both are fetched")
+    assert claimed(redis_server, first.id)["attempt"] == "1"
+    assert record(redis_server, second.id)["state"] == "queued"
+    effects.open_gate("open")
+    assert second.get(timeout=10) == "worked"
 
 
 @pytest.mark.parametrize("name", ["rare", "work"])
