@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from celery.worker import state
+
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
 from celery_reliable.ledger.caller import Step
@@ -28,8 +30,8 @@ __all__ = ["DELIVERY", "EARLY", "EarlyClaim", "EarlyClaims", "claimed_early"]
 DELIVERY = "reliable_delivery"
 EARLY = "reliable_claim"
 
-#: For so long a claim is taken for current without a look: shorter than any death takes to be
-#: declared, with the default settings.
+#: For so long a claim is taken for current without a look, while nothing speaks against the lease:
+#: a worker that was away for longer may have been declared dead.
 _FRESH_SECONDS = 0.5
 _STRATEGY = "celery.worker.strategy:default"
 
@@ -44,6 +46,14 @@ class EarlyClaim:
     #: By this host's monotonic clock.
     asked_at: float
     step: Step
+    #: Its message is on the way to the pool; until then no request stands behind the claim.
+    is_under_way: bool = True
+    #: The message could not be filed; whether it was claimed is not known.
+    is_given_up: bool = False
+
+    def give_up(self) -> None:
+        """Note that nobody will begin by it."""
+        self.is_under_way, self.is_given_up = False, True
 
     @property
     def claim(self) -> Claim | None:
@@ -72,6 +82,18 @@ class EarlyClaims:
         self._consumer = c
         self._process = process
         self._ledger = reliable_of(c.app).ledger
+        #: What is under way or was given up, by its token.
+        self._watched: dict[str, EarlyClaim] = {}
+
+    def is_under_way(self, token: str) -> bool:
+        """Whether a claim's message is on its way to the pool."""
+        early = self._watched.get(token)
+        return early is not None and early.is_under_way
+
+    def is_given_up(self, token: str) -> bool:
+        """Whether nobody can have begun by this claim, if it was made at all."""
+        early = self._watched.get(token)
+        return early is not None and early.is_given_up
 
     def __call__(self, message: Any) -> EarlyClaim | None:
         """Return the claim of a message that begins as soon as it is delivered; None for what waits
@@ -87,6 +109,9 @@ class EarlyClaims:
             or headers.get("eta")
             or self._consumer.task_buckets.get(task.name)
             or task.Strategy != _STRATEGY
+            # It would begin before the task does.
+            or task.time_to_run_seconds
+            or not self._has_idle_child()
         ):
             return None
         task_id, token, worker = str(headers["id"]), secrets.token_hex(8), self._process.id
@@ -98,7 +123,21 @@ class EarlyClaims:
             token=token,
             pid=os.getpid(),
         )
-        return EarlyClaim(task_id, worker, token, time.monotonic(), step)
+        early = EarlyClaim(task_id, worker, token, time.monotonic(), step)
+        watched = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
+        self._watched = {**watched, token: early}
+        return early
+
+    def _has_idle_child(self) -> bool:
+        """Whether a process is up and idle, where the pool has processes: new ones take a while.
+
+        One that ends after so many tasks, or with so much memory, is not known to be gone at once.
+        """
+        worker = self._consumer.controller
+        if worker.max_tasks_per_child or worker.max_memory_per_child:
+            return False
+        inqueues = getattr(getattr(self._consumer.pool, "_pool", None), "_fileno_to_inq", None)
+        return inqueues is None or len(inqueues) > len(state.reserved_requests)
 
 
 def claimed_early(

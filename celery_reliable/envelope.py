@@ -25,7 +25,7 @@ __all__ = [
     "Wire",
     "as_published",
     "as_sent",
-    "check_time_limits",
+    "check_delivered",
     "expiration_seconds",
     "from_request",
     "new_epoch",
@@ -314,17 +314,33 @@ def text_as_sent(message: Any) -> str:
         return ""
 
 
-def check_time_limits(headers: object) -> None:
-    """Raise ValueError for time limits in a message's headers that would end the worker which hands
-    it to its pool.
+def check_delivered(message: Any) -> None:
+    """Raise ValueError for a task's message that would end the worker which hands it to its pool,
+    or that fails in its process before anybody has begun.
     """
-    limits = headers.get("timelimit") if isinstance(headers, dict) else None
+    headers = message.headers
+    if not isinstance(headers, dict) or "task" not in headers:
+        return
+    limits = headers.get("timelimit")
     if limits is not None and not (
         isinstance(limits, (list, tuple))
         and len(limits) == 2
         and all(one is None or type(one) in (int, float) for one in limits)
     ):
         raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
+    try:
+        payload = message.payload
+    except Exception:
+        # It is for the consumer to say so.
+        return
+    # A mapping is of protocol 1 or of both.
+    if isinstance(payload, (list, tuple)) and not (
+        len(payload) == 3
+        and isinstance(payload[0], (list, tuple))
+        and isinstance(payload[1], dict)
+        and isinstance(payload[2], (dict, type(None)))
+    ):
+        raise ValueError("the body is no list of arguments, keyword arguments and options")
 
 
 def seconds_until(eta: object) -> float:

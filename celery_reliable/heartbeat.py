@@ -44,6 +44,9 @@ class Host(Protocol):
     def runs(self, claim: Claim) -> bool:
         """Whether the worker knows of somebody who runs the claim."""
 
+    def has_given_up(self, claim: Claim) -> bool:
+        """Whether nobody can have begun by a claim."""
+
     def stop_taken(self, claim: Claim) -> bool:
         """Stop a claim that was taken from the worker; True when nobody runs it any more."""
 
@@ -246,8 +249,8 @@ class Passes(NativeThread):
         self.ask_to_stop()
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
-        """Lose claims that nobody runs, after two sightings: nobody else would while this worker
-        lives.
+        """Lose claims that nobody runs, after two sightings, or release those by which nobody has
+        begun: nobody else would while this worker lives.
         """
         claims = sweeper.ledger.workers.claims(self._step.process.id)
         gone = {
@@ -256,7 +259,11 @@ class Passes(NativeThread):
             if not (_is_alive(pid) and self._step.runs(claim))
         }
         for task_id, attempt in gone & self._orphans:
-            sweeper.losses.lose_orphan(claims[task_id][0])
+            claim, _ = claims[task_id]
+            if self._step.has_given_up(claim):
+                sweeper.ledger.release(claim, due_in_ms=0)
+            else:
+                sweeper.losses.lose_orphan(claim)
             logger.warning("claim_without_process id=%s attempt=%d", task_id, attempt)
         self._orphans = gone
 

@@ -68,8 +68,8 @@ class ReliableRequest(Request):
         if not is_reliable(self.task):
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
-        if early is not None:
-            properties[EARLY] = early.told
+        # Whatever a sender has put there.
+        properties[EARLY] = early.told if early is not None else None
         if HEADER not in (message.headers or {}):
             text = text_as_sent(message)
             if text:

@@ -220,28 +220,37 @@ class Channel(kombu_redis.Channel):
         if popped is None:
             least = max(least, 1)
         else:
-            if least:
+            if least and self._is_consumed(popped[1]):
                 early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
         # Of other orders of queues kombu's BRPOP takes the first that has something.
-        taken = self.qos.room.take(
-            queues,
-            lists,
-            least,
-            popped,
-            most=most,
-            plenty=_PLENTY,
-            in_turn=type(self._queue_cycle) is round_robin_cycle,
-            beside=early and early.reliable_early.step,
-        )
+        try:
+            taken = self.qos.room.take(
+                queues,
+                lists,
+                least,
+                popped,
+                most=most,
+                plenty=_PLENTY,
+                in_turn=type(self._queue_cycle) is round_robin_cycle,
+                beside=early and early.reliable_early.step,
+            )
+        except BaseException:
+            if early is not None:
+                early.reliable_early.give_up()
+            raise
         self._n_waiting = taken.n_waiting
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
             # What was popped is the first.
-            self._deliver(delivery, early)
+            try:
+                self._deliver(delivery, early)
+            finally:
+                if early is not None:
+                    early.reliable_early.is_under_way = False
             early = None
         self.qos.room.after_delivery()
         return len(taken.deliveries)
@@ -287,7 +296,7 @@ class Channel(kombu_redis.Channel):
             if room.on_unreadable(delivery, exc):
                 room.discard(delivery.tag)
             return
-        if delivery.queue in self.connection._callbacks and not self._is_closing:
+        if self._is_consumed(delivery.queue):
             is_acknowledged = delivery.queue not in self._unacknowledged
             if is_acknowledged:
                 self.qos.append(message, delivery.tag)
@@ -298,6 +307,9 @@ class Channel(kombu_redis.Channel):
         else:
             # Nobody consumes from there any more.
             room.give_back(self, delivery.tag, is_last=False)
+
+    def _is_consumed(self, queue: str) -> bool:
+        return queue in self.connection._callbacks and not self._is_closing
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""

@@ -18,7 +18,7 @@ from celery.worker import state
 from celery_reliable.application import Reliable
 from celery_reliable.claiming import EarlyClaim
 from celery_reliable.endings import one_line
-from celery_reliable.envelope import Envelope, as_sent, check_time_limits
+from celery_reliable.envelope import Envelope, as_sent, check_delivered
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Claim, Reason
 from celery_reliable.rooms import Delivery
@@ -73,7 +73,7 @@ class Unprocessable:
 
             def on_task_received(message: Any) -> None:
                 try:
-                    check_time_limits(message.headers)
+                    check_delivered(message)
                     handle(message)
                 except (*broken, MemoryError):
                     raise

@@ -77,6 +77,7 @@ class WorkerStep(bootsteps.StartStopStep):
         w.reliable = self
         self._pool: Any = None
         self.pool_name = ""
+        self.early_claims: EarlyClaims | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
         self.turned_at = time.monotonic()
@@ -231,7 +232,8 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def runs(self, claim: Claim) -> bool:
         """Whether a request or a job of the pool stands behind a claim."""
-        if is_ending(claim.token):
+        early = self.early_claims
+        if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
             return True
         # The first is by id: a copy of the message takes the place of what runs.
         for request in [*state.requests.values(), *state.active_requests]:
@@ -242,6 +244,10 @@ class WorkerStep(bootsteps.StartStopStep):
         return any(
             getattr(job, "correlation_id", None) == claim.task_id for job in list(cache.values())
         )
+
+    def has_given_up(self, claim: Claim) -> bool:
+        """Whether nobody can have begun by a claim, as its message could not be filed."""
+        return self.early_claims is not None and self.early_claims.is_given_up(claim.token)
 
     def stop_taken(self, claim: Claim) -> bool:
         """Stop a claim that was taken from this worker, muted; True when nobody runs it any more.
@@ -322,7 +328,9 @@ class ConsumerStep(bootsteps.StartStopStep):
                 room.idle_slots = partial(_idle_slots, c.pool)
                 room.after_delivery = partial(raise_prefetch_count, c)
                 if step.reliable.is_delivered_from_ledger:
-                    room.early = EarlyClaims(c, step.process)
+                    # What was given up with a connection is not forgotten with it.
+                    step.early_claims = step.early_claims or EarlyClaims(c, step.process)
+                    room.early = step.early_claims
             room.before_leaving = step.release_claims
             room.on_unreadable = step.unprocessable.bury_unreadable
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))

@@ -59,7 +59,7 @@ class Delivery:
     holder: str = ""
 
 
-class Step(Protocol):
+class Beside(Protocol):
     """A script's call that somebody else wants to be sent."""
 
     #: The arguments of EVALSHA.
@@ -67,12 +67,6 @@ class Step(Protocol):
 
     def hear(self, raw: Any) -> None:
         """Take the server's reply, or the error that it is."""
-
-
-class Early(Protocol):
-    """What goes to the server with the filing of one message."""
-
-    step: Any
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,9 @@ class Room:
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
         #: event loop.
         self.idle_slots: Callable[[], int] | None = None
-        #: Tells what goes to the server with the filing of a message that can begin at once, and
-        #: is to be found at that message then; the worker sets it.
-        self.early: Callable[[Any], Early | None] = _nothing_early
+        #: Returns the claim that is made as a message is filed which can begin at once, if any; the
+        #: worker sets it.
+        self.early: Callable[[Any], Any] = _nothing
         #: Called when all that was taken is delivered, as more may be taken then; the worker sets
         #: it.
         self.after_delivery: Callable[[], None] = _nothing
@@ -151,7 +145,7 @@ class Room:
         most: int = 0,
         plenty: int = 0,
         in_turn: bool = True,
-        beside: Step | None = None,
+        beside: Beside | None = None,
     ) -> Taken:
         """File *popped* (list, queue and message), if given, and pop and file up to *least* more,
         or up to *most* where *plenty* remain.
@@ -159,8 +153,8 @@ class Room:
         *lists* are the keys of all *queues* for the first priority, then for the next, and so on.
         *in_turn*: queues of one priority take turns; else the first is emptied first.
         What is acknowledged is removed in the same step.  *beside* goes to the server in the same
-        round trip.  Raises redis-py's errors; then what was
-        given is kept, and returned to its list when the broker is back.
+        round trip, and may be executed or not whatever becomes of the rest.  Raises redis-py's
+        errors; then what was given is kept, and returned to its list when the broker is back.
         """
         prefix, holder = f"{uuid.uuid4()}:", self.holder()
         now_ms = int(time.time() * 1000)
@@ -191,19 +185,19 @@ class Room:
         return Taken(found, int(reply[0]))
 
     def _taken(
-        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Step | None
+        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None
     ) -> Any:
         call = (len(keys), *keys, *args)
-        step = ("EVALSHA", self._take.sha, *call)
+        take = ("EVALSHA", self._take.sha, *call)
         if beside is None:
-            (reply,) = self._line.ask(step)
+            (reply,) = self._line.ask(take)
         else:
             try:
-                reply, answer = self._line.ask(step, ("EVALSHA", *beside.call))
+                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
                 beside.hear(answer)
             except (redis.ConnectionError, redis.TimeoutError, OSError):
                 # Whoever wants the other can ask for it again, and has the patience.
-                (reply,) = self._line.ask(step)
+                (reply,) = self._line.ask(take)
         if isinstance(reply, redis.exceptions.NoScriptError):
             (reply,) = self._line.ask(("EVAL", self._take.script, *call))
         if isinstance(reply, Exception):
@@ -314,12 +308,8 @@ def _script(name: str) -> str:
     return resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
 
 
-def _nothing() -> None:
+def _nothing(*_: Any) -> None:
     """Nobody asked to be told."""
-
-
-def _nothing_early(message: Any) -> None:
-    """Nothing goes with a message."""
 
 
 def _keep(delivery: Delivery, error: Exception) -> bool:
@@ -353,6 +343,8 @@ def room_of(name: str, channel: Any) -> Room:
             pool.connection_kwargs.update(
                 retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
             )
+            # One more than it was given: the main loop keeps one.
+            pool.max_connections += 1
             room = _rooms[name] = Room(name, pool, channel.global_keyprefix)
         return room
 

@@ -16,6 +16,7 @@ from celery.exceptions import TaskRevokedError
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.integration.figures import is_alive
+from tests.integration.project.awkward import add_tasks as add_awkward
 from tests.integration.project.ends import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 QUICK = ("--without-mingle", "--without-gossip")
 ENDS = "tests.integration.project.ends"
+SLOW = "tests.integration.project.slow"
 
 Start = Callable[..., Worker]
 
@@ -248,6 +250,60 @@ def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
     assert one.is_running
 
 
+def test_what_is_received_slowly_is_nobody_elses_meanwhile(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    # Many looks fit between its claim and the request that stands behind it.
+    quick = project.with_settings(reliable={"SWEEP_SECONDS": 0.1})
+    start_worker("one", project=quick, app=SLOW, options=QUICK, environ={"RECEIVE_SECONDS": "0.45"})
+    warm_up(quick, redis_server)
+    for _ in range(5):
+        result = quick.send("work", 0.5)
+        assert result.get(timeout=20) == "worked"
+        assert [run.attempt for run in effects.runs(result.id)] == [1]
+
+
+def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker(
+        "one",
+        app=SLOW,
+        concurrency=1,
+        options=(*QUICK, "--max-tasks-per-child", "1"),
+        environ={"BOOT_SECONDS": "2"},
+    )
+    warm_up(project, redis_server)
+    result = project.send("work", 0)
+    client = redis_server.client()
+    wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
+    assert record(redis_server, result.id)["state"] == "queued"
+    result.revoke()
+    wait_for(lambda: not record(redis_server, result.id), 10, "it is called off")
+    assert project.send("work", 0).get(timeout=20) == "worked"
+    assert not effects.runs(result.id)
+
+
+def test_what_has_a_time_to_run_is_claimed_when_it_begins(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    add_awkward(project.app)
+    one = start_worker("one", app="tests.integration.project.awkward", options=QUICK)
+    warm_up(project, redis_server)
+    result = project.send("touching", 0.5)
+    assert int(claimed(redis_server, result.id)["pid"]) in one.children()
+    assert result.get(timeout=10) == "touched"
+
+
+def test_one_connection_for_each_channel_will_do(
+    project: Project, start_worker: Start, effects: Effects
+) -> None:
+    few = project.with_settings(celery={"broker_transport_options": {"max_connections": 1}})
+    start_worker("one", project=few, options=QUICK)
+    for _ in range(3):
+        assert project.send("work", 0).get(timeout=10) == "worked"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -255,6 +311,8 @@ def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
         {"body": "[[], {}"},
         {"body": "[[], {}]"},
         {"headers": {"task": ["project.work"]}},
+        {"body": "[1, 2, 3]"},
+        {"body": "[[], {}, 7]"},
         {"headers": {"timelimit": "soon"}},
     ],
     ids=str,
@@ -296,7 +354,7 @@ def test_replies_that_are_lost_time_and_again_cost_no_task(
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    behind = project.with_settings(broker_url=proxy.url())
+    behind = project.with_settings(broker_url=proxy.url(), reliable={"MAX_LOSSES": 0})
     start_worker("one", project=behind, options=QUICK)
     warm_up(project, redis_server)
     task_id = str(uuid4())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim, claimed_early
-from celery_reliable.envelope import check_time_limits
 from celery_reliable.ledger.caller import Step
 from celery_reliable.model import Claim
 from celery_reliable.process import WorkerProcess
@@ -92,15 +91,3 @@ def test_a_claim_of_long_ago_is_asked_for_again(
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 0.6)
     assert claimed_early(worker, "id", told) is None
-
-
-@pytest.mark.parametrize("limits", [None, [None, None], [10, 5.5], (1, None)])
-def test_time_limits_that_a_pool_understands_pass(limits: object) -> None:
-    check_time_limits({"timelimit": limits})
-    check_time_limits({})
-
-
-@pytest.mark.parametrize("limits", ["ab", 3, [1], [1, 2, 3], ["1", None], {"hard": 1, "soft": 2}])
-def test_time_limits_that_would_end_a_worker_are_named(limits: object) -> None:
-    with pytest.raises(ValueError, match="timelimit is"):
-        check_time_limits({"timelimit": limits})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.envelope import HEADER, Stamp
+from celery_reliable.envelope import HEADER, Stamp, check_delivered
 
 
 @pytest.mark.parametrize("generation", ["1", "1795288823019", "9" * 15])
@@ -20,3 +20,40 @@ def test_a_stamp_is_read_as_it_was_written(generation: str) -> None:
 )
 def test_what_is_no_stamp_counts_as_none(value: object) -> None:
     assert Stamp.of({HEADER: value}) == Stamp()
+
+
+class Delivered:
+    """A message as a consumer sees it."""
+
+    def __init__(self, headers: object, payload: object = ((), {}, {})) -> None:
+        self.headers = headers
+        self._payload = payload
+
+    @property
+    def payload(self) -> object:
+        if isinstance(self._payload, Exception):
+            raise self._payload
+        return self._payload
+
+
+@pytest.mark.parametrize("limits", [None, [None, None], [10, 5.5], (1, None)])
+def test_time_limits_that_a_pool_understands_pass(limits: object) -> None:
+    check_delivered(Delivered({"task": "x", "timelimit": limits}))
+
+
+@pytest.mark.parametrize("limits", ["ab", 3, [1], [1, 2, 3], ["1", None], {"hard": 1, "soft": 2}])
+def test_time_limits_that_would_end_a_worker_are_named(limits: object) -> None:
+    with pytest.raises(ValueError, match="timelimit is"):
+        check_delivered(Delivered({"task": "x", "timelimit": limits}))
+
+
+@pytest.mark.parametrize("body", [[[], {}, {}], ((), {}, None), {"args": []}, "text", OSError()])
+def test_bodies_that_somebody_can_read_or_else_reports_pass(body: object) -> None:
+    check_delivered(Delivered({"task": "x"}, body))
+    check_delivered(Delivered({}, []))
+
+
+@pytest.mark.parametrize("body", [[], [1, 2, 3], [[], {}], [[], {}, 7], ["ab", {}, {}]])
+def test_bodies_that_would_fail_before_anybody_begins_are_refused(body: object) -> None:
+    with pytest.raises(ValueError, match="no list of arguments"):
+        check_delivered(Delivered({"task": "x"}, body))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from kombu import Connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -20,6 +21,7 @@ from tests.support.proxy import RedisProxy
 SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
 #: All that they may do: with the room, with lists, and with the list of rooms.
 COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HSET", "LLEN", "RPOP", "RPUSH", "SREM"}
+TRANSPORT = "celery_reliable.transport:Transport"
 QUEUES = ["one", "two"]
 LISTS = ["one", "two", "one:3", "two:3"]
 
@@ -28,6 +30,14 @@ def message(name: str) -> bytes:
     """A message as kombu leaves it in a list."""
     properties = {"delivery_tag": f"tag of {name}", "delivery_info": {"routing_key": "x"}}
     return json.dumps({"body": "", "headers": {"id": name}, "properties": properties}).encode()
+
+
+def sendable(name: str) -> bytes:
+    """The same with all that a consumer wants to see."""
+    told = {"exchange": "", "routing_key": "one"}
+    fields = json.loads(message(name))
+    fields["properties"]["delivery_info"] = told
+    return json.dumps(fields).encode()
 
 
 def names(found: list[Any]) -> list[str]:
@@ -314,3 +324,37 @@ def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -
     room.discard(entry.tag)
     room.strike_off("ours")
     assert not shared_redis.exists("celery-reliable.rooms:ours")
+
+
+class Claims:
+    """Tells which messages would have been claimed as they were filed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, message: Any) -> None:
+        self.asked.append(message.headers["id"])
+
+
+@pytest.mark.parametrize(
+    ("is_consumed", "idle", "asked"), [(True, 1, ["it"]), (False, 1, []), (True, 0, [])]
+)
+def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
+    shared_redis: redis.Redis, is_consumed: bool, idle: int, asked: list[str]
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        delivered: list[Any] = []
+        channel.basic_consume("one", False, delivered.append, "tag")
+        channel.reliable_room = "unacked:it"
+        room = channel.qos.room
+        room.idle_slots, room.early = (lambda: idle), (claims := Claims())
+        if not is_consumed:
+            channel.basic_cancel("tag")
+        channel._take(("one", "one", sendable("it")))
+        assert (claims.asked, len(delivered)) == (asked, int(is_consumed))
+        # What nobody consumes any more goes back.
+        assert shared_redis.llen("one") == int(not is_consumed)
+        room.is_leaving = True
