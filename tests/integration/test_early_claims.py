@@ -358,9 +358,9 @@ def test_replies_that_are_lost_time_and_again_cost_no_task(
     start_worker("one", project=behind, options=QUICK)
     warm_up(project, redis_server)
     task_id = str(uuid4())
-    # Of what files and claims it, and of what files it once more.
-    lost = proxy.drop_reply("EVALSHA", containing=task_id, times=2)
+    # Of what files it, of what claims it, and of what files it once more.
+    lost = proxy.drop_reply("EVALSHA", containing=task_id, times=3)
     result = project.send("work", 0, task_id=task_id)
     assert result.get(timeout=40) == "worked"
-    lost.wait(2)
+    lost.wait(3)
     assert len(effects.runs(task_id)) == 1

@@ -41,9 +41,12 @@ def test_a_worker_killed_between_the_pop_and_the_filing(
 ) -> None:
     client = redis_server.client()
     ids, took = [], []
+    # It asks for messages seldom enough to be frozen while it waits for one.
+    patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
     for turn in range(scale.of(full=20, small=3)):
-        worker = start_worker(f"one-{turn}", project=soon, options=QUICK)
-        # It waits for messages: Redis pops the next one and sends it, and nobody reads that.
+        worker = start_worker(f"one-{turn}", project=patient, options=QUICK)
+        wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
+        # Redis pops the next one and sends it, and nobody reads that.
         worker.freeze()
         result = soon.send("work", 0.01)
         wait_for(lambda: client.llen("celery") == 0, 10, "it is popped")
