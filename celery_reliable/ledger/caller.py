@@ -6,6 +6,7 @@ import logging
 import random
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import redis
 from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 
@@ -87,6 +89,8 @@ class Caller:
 
     def __init__(self, client: redis.Redis, shown: str, patience_seconds: float) -> None:
         self.client = client
+        #: Those that nobody of this process uses just now; None where all is one connection.
+        self._lines: deque[Line] | None = deque() if client.connection is None else None
         self.shown = shown
         self.patience_seconds = patience_seconds
 
@@ -131,11 +135,33 @@ class Caller:
 
         self._patiently(name, run, None)
 
+    def close(self) -> None:
+        """Close the connections; they are made anew when something is asked."""
+        while self._lines:
+            self._lines.pop().close()
+        self.client.close()
+        self.client.connection_pool.disconnect()
+
     def _sent(self, step: Step) -> Any:
         try:
-            return self.client.evalsha(*step.call)
+            return self._asked("EVALSHA", *step.call)
         except errors.NoScriptError:
-            return self.client.eval(step.code.text, *step.call[1:])
+            return self._asked("EVAL", step.code.text, *step.call[1:])
+
+    def _asked(self, *command: Any) -> Any:
+        if self._lines is None:
+            return self.client.execute_command(*command)
+        try:
+            line = self._lines.pop()
+        except IndexError:
+            line = Line(self.client.connection_pool)
+        try:
+            (reply,) = line.ask(command)
+        finally:
+            self._lines.append(line)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* reads with the client; errors as in `call`."""

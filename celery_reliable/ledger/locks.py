@@ -26,8 +26,7 @@ class ObjectLocks:
 
     def close(self) -> None:
         """Close the connections."""
-        self._caller.client.close()
-        self._caller.client.connection_pool.disconnect()
+        self._caller.close()
 
     def take(
         self, object_key: str, claim: Claim, *, patience_seconds: float | None = None

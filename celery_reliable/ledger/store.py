@@ -61,8 +61,7 @@ class Ledger(Burials):
 
     def close(self) -> None:
         """Close the connections."""
-        self._caller.client.close()
-        self._caller.client.connection_pool.disconnect()
+        self._caller.close()
 
     # -- the publisher's transitions
 

@@ -23,8 +23,8 @@ from kombu.utils.encoding import bytes_to_str
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from celery_reliable.ledger.line import Line
 from celery_reliable.rooms.entries import Entry, entry_of
-from celery_reliable.rooms.line import Line
 
 __all__ = [
     "ROOM_PREFIX",

@@ -14,8 +14,8 @@ from kombu import Connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from celery_reliable.ledger.line import Line
 from celery_reliable.rooms import Room
-from celery_reliable.rooms.line import Line
 from tests.support.proxy import RedisProxy
 
 SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)

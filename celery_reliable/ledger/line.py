@@ -1,4 +1,4 @@
-"""A connection that is kept for one thread, for what must not wait for a client's housekeeping."""
+"""A connection that is kept, for what must not wait for a client's housekeeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["Line"]
 
 
 class Line:
-    """Asks several things of a server in one round trip, on one connection."""
+    """Asks several things of a server in one round trip, on one connection; for one thread at a
+    time.
+    """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
         self._pool = pool
@@ -38,6 +40,11 @@ class Line:
             # A reply that nobody has read would be taken for the next one.
             connection.disconnect()
             raise
+
+    def close(self) -> None:
+        """Close the connection; it is made anew when something is asked."""
+        if self._connection is not None:
+            self._connection.disconnect()
 
 
 def _reply(connection: Any) -> Any:
