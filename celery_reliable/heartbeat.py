@@ -33,6 +33,8 @@ class Host(Protocol):
     app: Celery
     reliable: Reliable
     process: WorkerProcess
+    #: Whether its shutdown has begun.
+    is_leaving: bool
 
     @property
     def is_stalled(self) -> bool:
@@ -222,7 +224,8 @@ class Passes(NativeThread):
     def __init__(self, step: Host) -> None:
         super().__init__("celery-reliable-passes")
         self._step = step
-        self._orphans: set[tuple[str, int]] = set()
+        #: Claims that nobody runs, and since when that is so, by the monotonic clock.
+        self._orphans: dict[tuple[str, int], float] = {}
 
     def run(self) -> None:
         """Sweep until told to stop."""
@@ -251,21 +254,28 @@ class Passes(NativeThread):
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
         """Lose claims that nobody runs, after two sightings, or release those by which nobody has
         begun: nobody else would while this worker lives.
+
+        One that leaves stops its tasks and releases them by itself.
         """
+        if self._step.is_leaving:
+            return
+        now = time.monotonic()
         claims = sweeper.ledger.workers.claims(self._step.process.id)
         gone = {
             (claim.task_id, claim.attempt)
             for claim, pid in claims.values()
             if not (_is_alive(pid) and self._step.runs(claim))
         }
-        for task_id, attempt in gone & self._orphans:
+        self._orphans = {key: self._orphans.get(key, now) for key in gone}
+        # Two looks may follow each other at once, as whoever runs the next pass decides.
+        apart = self._step.reliable.config.sweep_seconds / 2
+        for task_id, attempt in [k for k, since in self._orphans.items() if now - since >= apart]:
             claim, _ = claims[task_id]
             if self._step.has_given_up(claim):
                 sweeper.ledger.release(claim, due_in_ms=0)
             else:
                 sweeper.losses.lose_orphan(claim)
             logger.warning("claim_without_process id=%s attempt=%d", task_id, attempt)
-        self._orphans = gone
 
 
 def _is_alive(pid: int) -> bool:
