@@ -15,7 +15,13 @@ from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
-from celery_reliable.threads import NativeThread, is_patched, native_lock, wait_readable
+from celery_reliable.threads import (
+    NativeThread,
+    fork_gate,
+    is_patched,
+    native_lock,
+    wait_readable,
+)
 from celery_reliable.witness import why_no_witness
 
 __all__ = ["Heartbeat", "Passes"]
@@ -224,28 +230,35 @@ class Passes(NativeThread):
     def __init__(self, step: Host) -> None:
         super().__init__("celery-reliable-passes")
         self._step = step
+        self._sweeper: Sweeper | None = None
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
 
     def run(self) -> None:
         """Sweep until told to stop."""
-        sweeper: Sweeper | None = None
         wait = 0.0
         while not self.stop_asked(wait):
-            wait = self._step.reliable.config.sweep_seconds
-            try:
-                if sweeper is None:
-                    sweeper = Sweeper(self._step.app)
-                _, wait = sweeper.run_if_due()
-                self._look_at_own_claims(sweeper)
-            except ReliableError as exc:
-                logger.warning("pass_failed error=%s", exc)
-            except Exception:
-                logger.exception("pass_failed")
-                if sweeper is not None:
-                    sweeper.broker.close()
-        if sweeper is not None:
-            sweeper.close()
+            # Passes publish, store results and call receivers, with locks that children need.
+            with fork_gate:
+                wait = self._sweep()
+        if self._sweeper is not None:
+            self._sweeper.close()
+
+    def _sweep(self) -> float:
+        """Run what is due, and return the seconds after which to ask again."""
+        wait = self._step.reliable.config.sweep_seconds
+        try:
+            if self._sweeper is None:
+                self._sweeper = Sweeper(self._step.app)
+            _, wait = self._sweeper.run_if_due()
+            self._look_at_own_claims(self._sweeper)
+        except ReliableError as exc:
+            logger.warning("pass_failed error=%s", exc)
+        except Exception:
+            logger.exception("pass_failed")
+            if self._sweeper is not None:
+                self._sweeper.broker.close()
+        return wait
 
     def stop(self) -> None:
         """End the thread after the pass that runs."""

@@ -4,19 +4,36 @@ A greenlet that computes without a pause holds up all others, so what keeps a wo
 be one of them.  A native thread can use patched sockets, as long as nobody else uses the same ones:
 both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
 the thread that connected it.
+
+A process that forks has to agree with its threads on when: see `ForkGate`.
 """
 
 from __future__ import annotations
 
 import _thread  # noqa: F401  (`_original` finds it among the loaded modules)
+import logging
 import math
+import os
 import select
 import socket
 import sys
 import threading
 from typing import Any
 
-__all__ = ["NativeThread", "is_patched", "native_lock", "socket_owner", "wait_readable"]
+__all__ = [
+    "ForkGate",
+    "NativeThread",
+    "fork_gate",
+    "is_patched",
+    "native_lock",
+    "socket_owner",
+    "wait_readable",
+]
+
+logger = logging.getLogger(__name__)
+
+#: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
+_LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 
 #: By its number: eventlet takes `poll` and its constants away.
 _POLLIN = getattr(select, "POLLIN", 1)
@@ -29,7 +46,11 @@ def is_patched() -> bool:
 
 def socket_owner() -> int:
     """Return a number that is the same for all who may share sockets in this process."""
-    ident: int = _original("get_ident")() if is_patched() else 0
+    return _ident() if is_patched() else 0
+
+
+def _ident() -> int:
+    ident: int = _original("get_ident")()
     return ident
 
 
@@ -49,6 +70,69 @@ def wait_readable(sockets: list[socket.socket], seconds: float) -> list[socket.s
     for number in by_number:
         poll.register(number, _POLLIN)
     return [by_number[number] for number, _ in poll.poll(math.ceil(seconds * 1000))]
+
+
+class ForkGate:
+    """Keeps a fork from falling between a thread's taking of a lock and its giving it back.
+
+    The child has none of the other threads, and what they held at the fork is held in it for ever:
+    it would hang where it first needs such a lock, with its task, as long as it lives.  Celery and
+    kombu have some for each class (a result backend's client, the properties of an app), redis-py
+    for each pool, and a user's receivers and backends may have any.
+
+    A thread works inside ``with gate:`` and calls `let_fork` where it holds nothing.  A fork waits
+    for that, at most _LONGEST_WAIT_FOR_FORK_SECONDS: who takes longer waits for a server, and holds
+    no such lock then, as far as is known.  One thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._shut, after_in_parent=self._open, after_in_child=self._renew
+            )
+
+    def _renew(self) -> None:
+        #: Held by the thread that works, and by who forks.
+        self._passing = native_lock()
+        #: Held by who forks: a thread that begins again at once would always be the first.
+        self._forking = native_lock()
+        self._is_wanted = False
+        self._is_shut = False
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        # Whoever forks goes first.
+        self._forking.acquire()
+        self._forking.release()
+        self._passing.acquire()
+        self._inside = _ident()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._inside = 0
+        self._passing.release()
+
+    def let_fork(self) -> None:
+        """Let the process fork now, if it wants to and this thread is inside the gate."""
+        if self._is_wanted and self._inside == _ident():
+            self.__exit__()
+            self.__enter__()
+
+    def _shut(self) -> None:
+        self._forking.acquire()
+        self._is_wanted = True
+        # A thread that forks itself has nobody to wait for.
+        if self._inside != _ident():
+            self._is_shut = self._passing.acquire(True, _LONGEST_WAIT_FOR_FORK_SECONDS)
+            if not self._is_shut:
+                logger.info("forked_beside_pass waited_seconds=%g", _LONGEST_WAIT_FOR_FORK_SECONDS)
+
+    def _open(self) -> None:
+        self._is_wanted = False
+        if self._is_shut:
+            self._is_shut = False
+            self._passing.release()
+        self._forking.release()
 
 
 class NativeThread:
@@ -126,3 +210,7 @@ def _original(name: str, module: str = "_thread") -> Any:
     if library == "eventlet":
         return getattr(sys.modules["eventlet.patcher"].original(module), name)
     return getattr(sys.modules[module], name)
+
+
+#: That of this process, for all its threads.
+fork_gate = ForkGate()

@@ -119,13 +119,16 @@ class QoS(kombu_redis.QoS):
             return
         delivered.restored = True
         try:
-            kept: set[str] = set()
             if room.is_leaving:
                 room.before_leaving()
+                room.catch_up()
+                # What was filed is there also if a signal came before it was delivered.
+                tags = [*delivered, *(room.tags() - set(delivered))]
             else:
                 kept = room.running_tags()
+                tags = [tag for tag in delivered if tag not in kept]
             # The newest first, as each goes in front of the others.
-            for tag in reversed([t for t in delivered if t not in kept]):
+            for tag in reversed(tags):
                 room.give_back(self.channel, tag, is_last=False)
         except (redis.RedisError, OSError) as exc:
             logger.warning("deliveries_left_in_room room=%s error=%r", room.name, exc)

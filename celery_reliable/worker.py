@@ -20,6 +20,7 @@ from celery.worker import state
 from celery.worker.control import Panel
 
 from celery_reliable.application import reliable_of
+from celery_reliable.children import hear_the_dead
 from celery_reliable.claiming import EarlyClaims
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.handover import LOOKING_POOLS
@@ -115,6 +116,7 @@ class WorkerStep(bootsteps.StartStopStep):
         """Register, and start to renew."""
         self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
+        hear_the_dead(w.pool)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()

@@ -18,6 +18,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
+from celery_reliable.threads import fork_gate
 
 __all__ = ["FOREVER", "Answer", "Caller", "Step", "encoded"]
 
@@ -174,6 +175,8 @@ class Caller:
         started = warned = time.monotonic()
         wait = _FIRST_WAIT_SECONDS
         is_repeated = False
+        # Between two steps nobody holds a lock.
+        fork_gate.let_fork()
         while True:
             try:
                 return run(), is_repeated

@@ -285,6 +285,10 @@ class Room:
                 break
         return found
 
+    def tags(self) -> set[str]:
+        """Return the delivery tags of what is in the room."""
+        return {bytes_to_str(tag) for tag in self._client.hkeys(self._key)}
+
     def discard(self, tag: str) -> None:
         """Remove a message that was dealt with otherwise."""
         self._client.hdel(self._key, tag)
@@ -297,8 +301,7 @@ class Room:
         many.
         """
         self.catch_up()
-        tags = {bytes_to_str(tag) for tag in self._client.hkeys(self._key)}
-        strangers = tags - set(held)
+        strangers = self.tags() - set(held)
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
 

@@ -1,4 +1,4 @@
-"""Native threads: to stop, to wait for, and not to be held up by greenlets."""
+"""Native threads: to stop, to wait for, not to be held up by greenlets, and to fork beside."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_reliable.threads import NativeThread, is_patched, socket_owner, wait_readable
+from celery_reliable import threads
+from celery_reliable.threads import (
+    NativeThread,
+    fork_gate,
+    is_patched,
+    socket_owner,
+    wait_readable,
+)
 
 WAIT_SECONDS = 10.0
 
@@ -108,3 +117,116 @@ def test_a_socket_that_was_closed_by_the_other_side_is_readable():
     with near:
         far.close()
         assert wait_readable([near], 5) == [near]
+
+
+#: Of Python 3.12 and later: it is what these tests are about.
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
+class Working(NativeThread):
+    """Works inside the gate, and holds a lock in each of its steps."""
+
+    def __init__(self, step: Callable[[Working], None]) -> None:
+        super().__init__("working")
+        self.lock = threading.Lock()
+        self.has_begun = threading.Event()
+        self._step = step
+
+    def run(self) -> None:
+        with fork_gate:
+            self._step(self)
+
+
+def exit_code_of_a_child(body: Callable[[], bool]) -> int:
+    """Fork, and return 0 if *body* was true in the child."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if body() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def has_no_holder(lock: threading.Lock) -> bool:
+    return lock.acquire(timeout=1)
+
+
+@pytest.fixture
+def working() -> Iterator[Callable[[Callable[[Working], None]], Working]]:
+    """Start a thread that does this inside the gate, and wait for its begin."""
+    started: list[Working] = []
+
+    def start(step: Callable[[Working], None]) -> Working:
+        thread = Working(step)
+        started.append(thread)
+        thread.start()
+        assert thread.has_begun.wait(WAIT_SECONDS)
+        return thread
+
+    yield start
+    for thread in started:
+        thread.ask_to_stop()
+        assert thread.join(WAIT_SECONDS)
+
+
+@FORKS
+def test_a_fork_waits_for_the_next_moment_without_a_lock(working):
+    def steps(thread: Working) -> None:
+        while not thread.stop_asked():
+            with thread.lock:
+                thread.has_begun.set()
+                thread.stop_asked(0.05)
+            fork_gate.let_fork()
+
+    thread = working(steps)
+    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
+    assert codes == [0] * 5
+    assert not thread.join(0.0)
+
+
+@FORKS
+def test_a_fork_waits_for_a_thread_to_leave(working):
+    def once(thread: Working) -> None:
+        with thread.lock:
+            thread.has_begun.set()
+            thread.stop_asked(0.3)
+
+    thread = working(once)
+    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
+
+
+@FORKS
+def test_a_fork_does_not_wait_for_ever(working, monkeypatch):
+    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
+
+    def long(thread: Working) -> None:
+        thread.has_begun.set()
+        thread.stop_asked(WAIT_SECONDS)
+
+    thread = working(long)
+    # The child has a gate of its own, which nobody has shut.
+    assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0
+    assert not thread.join(0.0)
+
+
+@FORKS
+def test_a_thread_inside_the_gate_can_fork(working):
+    codes: list[int] = []
+
+    def fork(thread: Working) -> None:
+        codes.append(exit_code_of_a_child(lambda: fork_gate.__enter__() is None))
+        thread.has_begun.set()
+
+    working(fork)
+    assert codes == [0]
+    assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0
+
+
+@FORKS
+def test_only_who_is_inside_the_gate_opens_it(working):
+    def hold(thread: Working) -> None:
+        with thread.lock:
+            thread.has_begun.set()
+            thread.stop_asked(0.3)
+
+    thread = working(hold)
+    fork_gate.let_fork()
+    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0

@@ -1,0 +1,94 @@
+"""The worst moments: a fork beside a pass, a death while another is cleared up, a signal between
+what is filed and what is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED
+from tests.integration.project.tasks import Broken
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def start(start_worker: Start) -> Start:
+    """Start a worker that is hit when a test says so."""
+
+    def one(name: str = "one", **options: Any) -> Worker:
+        options = {"options": QUICK, **options}
+        return start_worker(name, app="tests.integration.project.moments", **options)
+
+    return one
+
+
+def first_pid(effects: Effects, task_id: str) -> int:
+    """The process of the task's first run, once it has begun."""
+    return wait_for(lambda: effects.runs(task_id), 15, f"a run of {task_id}")[0].pid
+
+
+def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
+    project: Project, start: Start, effects: Effects
+) -> None:
+    project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
+    start(project=project, concurrency=1)
+    before = project.send("work", 0.0)
+    assert before.get(timeout=15) == "worked"
+    pid = first_pid(effects, before.id)
+    effects.client.set(KILL_WHILE_LOCKED, pid)
+    wait_for(lambda: not effects.client.exists(KILL_WHILE_LOCKED), 15, "a pass to kill from")
+
+    # What a task returns is stored with its settlement; a failure goes through Celery's backend.
+    after = project.send("failing")
+
+    with pytest.raises(Broken):
+        after.get(timeout=15)
+    assert first_pid(effects, after.id) != pid
+
+
+def test_a_task_that_began_is_lost_with_its_process_while_another_death_is_cleared_up(
+    project: Project, start: Start, effects: Effects
+) -> None:
+    start(environ={"KILLS_BOTH": "yes"})
+    one = project.send("gate", "open")
+    effects.client.set(KILL_BOTH, first_pid(effects, one.id))
+
+    other = project.send("gate", "open")
+    for result in (one, other):
+        wait_for(lambda i=result.id: len(effects.runs(i)) == 2, 20, "the run after the kill")
+    effects.open_gate("open")
+
+    for result in (one, other):
+        assert result.get(timeout=20) == "open"
+        # Each death is counted: what kills its process must not come back unnoticed.
+        assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    assert not effects.overlaps()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+) -> None:
+    one = start(pool=pool)
+    assert project.send("work", 0.0).get(timeout=15) == "worked"
+    effects.client.set(INTERRUPT, 1)
+    sent = project.send("work", 0.0)
+    one.wait_until_ended()
+
+    client = redis_server.client()
+    assert not [key for key in client.keys("*") if b"one@" in key and b"pidbox" not in key]
+    assert not client.keys("{reliable:0}:claims:*")
+    start("two")
+    assert sent.get(timeout=5) == "worked"
+    assert len(effects.runs(sent.id)) == 1
