@@ -20,7 +20,6 @@ from celery.worker import state
 from celery.worker.control import Panel
 
 from celery_reliable.application import reliable_of
-from celery_reliable.children import hear_the_dead
 from celery_reliable.claiming import EarlyClaims
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.handover import LOOKING_POOLS
@@ -28,6 +27,7 @@ from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.losses import Losses
 from celery_reliable.model import Claim, Reply, State
+from celery_reliable.pools import PostponedStop, hear_the_dead
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
 from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
@@ -77,6 +77,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.unprocessable = Unprocessable(self.reliable)
         w.reliable = self
         self._pool: Any = None
+        self._pool_stop: PostponedStop | None = None
         self.pool_name = ""
         self.early_claims: EarlyClaims | None = None
         self.heartbeat: Heartbeat | None = None
@@ -117,6 +118,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
         hear_the_dead(w.pool)
+        self._pool_stop = PostponedStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()
@@ -132,6 +134,8 @@ class WorkerStep(bootsteps.StartStopStep):
     def close(self, w: Any) -> None:
         """The first thing that is called at a shutdown."""
         self._leave()
+        if self._pool_stop is not None:
+            self._pool_stop.begin()
 
     def stop(self, w: Any) -> None:
         """Leave the lease alone: tasks run until the pool is joined, after this step was

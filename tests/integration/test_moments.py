@@ -1,5 +1,5 @@
-"""The worst moments: a fork beside a pass, a death while another is cleared up, a signal between
-what is filed and what is delivered.
+"""The worst moments: a fork beside a pass, a death while another is cleared up, an error between
+what is filed and what is delivered, a signal while a lock is held.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED
+from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -76,6 +76,29 @@ def test_a_task_that_began_is_lost_with_its_process_while_another_death_is_clear
     assert not effects.overlaps()
 
 
+def left_behind(redis_server: RedisServer) -> list[bytes]:
+    """What remains of the first worker in Redis."""
+    keys = redis_server.client().keys("*")
+    return [key for key in keys if b"one@" in key and b"pidbox" not in key]
+
+
+def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one = start(pool="threads", concurrency=1)
+    running = project.send("work", 0.5)
+    first_pid(effects, running.id)
+    effects.client.set(QUIT, 1)
+    waiting = project.send("work", 0.0)
+    one.wait_until_ended()
+
+    assert not left_behind(redis_server)
+    assert running.get(timeout=1) == "worked"
+    start("two")
+    assert waiting.get(timeout=5) == "worked"
+    assert len(effects.runs()) == 2
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
@@ -86,9 +109,7 @@ def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
     sent = project.send("work", 0.0)
     one.wait_until_ended()
 
-    client = redis_server.client()
-    assert not [key for key in client.keys("*") if b"one@" in key and b"pidbox" not in key]
-    assert not client.keys("{reliable:0}:claims:*")
+    assert not left_behind(redis_server)
     start("two")
     assert sent.get(timeout=5) == "worked"
     assert len(effects.runs(sent.id)) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,12 +16,13 @@ from celery_reliable.rooms import Room
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED"]
+__all__ = ["INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
 
-#: The keys by which a test says so; their values are process ids.
+#: The keys by which a test says so; their values are process ids where one is to be killed.
 INTERRUPT = "moment:interrupt"
 KILL_BOTH = "moment:kill_both"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
+QUIT = "moment:quit"
 
 #: Less than a fork waits for the thread of the passes.
 LOCKED_SECONDS = 1.2
@@ -115,13 +118,18 @@ class KillBoth(bootsteps.StartStopStep):
 
 
 def interrupt_a_take(app: Any) -> None:
-    """Raise in the main loop when messages are filed and none of them is delivered yet."""
+    """Raise in the main loop when messages are filed and none of them is delivered yet, or quit
+    while it has the lock of the log.
+    """
     take = Room._taken
 
     def _taken(self: Any, keys: Any, args: Any, beside: Any) -> Any:
         reply = take(self, keys, args, beside)
         if taken(app, INTERRUPT) is not None:
             raise Interrupted()
+        if taken(app, QUIT) is not None:
+            with logging.getLogger().handlers[0].lock or nullcontext():
+                signal.raise_signal(signal.SIGQUIT)
         return reply
 
     Room._taken = _taken  # type: ignore[method-assign]
