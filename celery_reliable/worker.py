@@ -312,9 +312,9 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))
-        maintain = getattr(getattr(c.pool, "_pool", None), "maintain_pool", None)
-        if step.pool_name == "prefork" and maintain is not None:
-            c.timer.call_repeatedly(_CHILDREN_SECONDS, maintain)
+        # Without an event loop billiard has a thread that looks, and would meet us in the middle.
+        if step.pool_name == "prefork" and c.hub is not None:
+            c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool._pool.maintain_pool)
         step.unprocessable.install(c)
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):

@@ -60,3 +60,13 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
     client = redis_server.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "settled")
+
+
+def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(
+    on_files: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    app, slowly = "tests.integration.project.slow", {"FORK_SECONDS": "1.5"}
+    start_worker("one", project=on_files, options=QUICK, concurrency=1, app=app, environ=slowly)
+    result = on_files.send("poison_times", 2)
+    assert result.get(timeout=30) == "run 3"
+    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
