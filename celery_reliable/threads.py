@@ -82,7 +82,8 @@ class ForkGate:
 
     A thread works inside ``with gate:`` and calls `let_fork` where it holds nothing.  A fork waits
     for that, at most _LONGEST_WAIT_FOR_FORK_SECONDS: who takes longer waits for a server, and holds
-    no such lock then, as far as is known.  One thread at a time.
+    no such lock then, as far as is known; other forks do not wait for that again.  One thread at a
+    time.
     """
 
     def __init__(self) -> None:
@@ -99,6 +100,8 @@ class ForkGate:
         self._forking = native_lock()
         self._is_wanted = False
         self._is_shut = False
+        #: A fork has waited in vain for the step that the thread inside is still at.
+        self._is_waited_out = False
         self._inside = 0
 
     def __enter__(self) -> None:
@@ -106,6 +109,7 @@ class ForkGate:
         self._forking.acquire()
         self._forking.release()
         self._passing.acquire()
+        self._is_waited_out = False
         self._inside = _ident()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -114,7 +118,7 @@ class ForkGate:
 
     def let_fork(self) -> None:
         """Let the process fork now, if it wants to and this thread is inside the gate."""
-        if self._is_wanted and self._inside == _ident():
+        if (self._is_wanted or self._is_waited_out) and self._inside == _ident():
             self.__exit__()
             self.__enter__()
 
@@ -123,9 +127,11 @@ class ForkGate:
         self._is_wanted = True
         # A thread that forks itself has nobody to wait for.
         if self._inside != _ident():
-            self._is_shut = self._passing.acquire(True, _LONGEST_WAIT_FOR_FORK_SECONDS)
-            if not self._is_shut:
-                logger.info("forked_beside_pass waited_seconds=%g", _LONGEST_WAIT_FOR_FORK_SECONDS)
+            seconds = 0.0 if self._is_waited_out else _LONGEST_WAIT_FOR_FORK_SECONDS
+            self._is_shut = self._passing.acquire(True, seconds)
+            self._is_waited_out = not self._is_shut
+            if self._is_waited_out and seconds:
+                logger.info("forked_beside_pass waited_seconds=%g", seconds)
 
     def _open(self) -> None:
         self._is_wanted = False

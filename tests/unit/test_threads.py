@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -205,6 +206,33 @@ def test_a_fork_does_not_wait_for_ever(working, monkeypatch):
     # The child has a gate of its own, which nobody has shut.
     assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0
     assert not thread.join(0.0)
+
+
+@FORKS
+def test_forks_wait_once_for_what_takes_long(working, monkeypatch):
+    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.3)
+    may_go_on, has_gone_on = threading.Event(), threading.Event()
+
+    def long(thread: Working) -> None:
+        thread.has_begun.set()
+        may_go_on.wait(WAIT_SECONDS)
+        fork_gate.let_fork()
+        while not thread.stop_asked():
+            with thread.lock:
+                has_gone_on.set()
+                thread.stop_asked(0.05)
+            fork_gate.let_fork()
+
+    thread = working(long)
+    began = time.monotonic()
+    for _ in range(20):
+        exit_code_of_a_child(lambda: True)
+    assert time.monotonic() - began < 20 * 0.3
+    # What was too long is over, so the next ones are waited for.
+    may_go_on.set()
+    assert has_gone_on.wait(WAIT_SECONDS)
+    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
+    assert codes == [0] * 5
 
 
 @FORKS
