@@ -360,7 +360,7 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     wait_for(lambda: ledger.find(stopped.id) is None, 10, "the terminated one is gone")
     wait_for(lambda: DeadLetters(apart.app).count() == 3, 10, "three dead letters")
     wait_for(lambda: not client.keys("unacked*"), 10, "every message acknowledged")
-    assert not client.keys(LEDGER + "lock:*")
+    wait_for(lambda: not client.keys(LEDGER + "lock:*"), 5, "every lock is freed")
     results.start()
     # What nobody could be told is told now.
     ends = {one.id: End("time_limit", "FAILURE") for one in (limited, undead)}
