@@ -29,6 +29,8 @@ STOP_SECONDS = 15.0
 # can be given the very port it dials as its own and end up connected to itself.
 PORTS = range(20000, 32000)
 
+_given: set[int] = set()
+
 DEFAULT_OPTIONS: Mapping[str, str] = {
     "appendonly": "yes",
     "appendfsync": "everysec",
@@ -57,15 +59,22 @@ def redis_binary() -> Path:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    for port in random.sample(PORTS, 200):
+    """A loopback port that nobody listens on at this moment, and that nobody was given before.
+
+    kombu keeps producers per address for as long as the process lives: on a port of an earlier
+    test a publication goes over that test's channel.
+    """
+    ports = [port for port in PORTS if port not in _given]
+    random.shuffle(ports)
+    for port in ports:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return port
-    raise RuntimeError(f"no free loopback port in {PORTS}")
+    raise RuntimeError(f"no free loopback port left in {PORTS}")
 
 
 class RedisServer:

@@ -12,8 +12,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support import redis_server as support
 from tests.support.proxy import Action, RedisProxy
-from tests.support.redis_server import RedisServer, redis_binary
+from tests.support.redis_server import RedisServer, free_port, redis_binary
 from tests.support.waiting import wait_for
 
 COUNT = "return redis.call('INCR', KEYS[1])"
@@ -39,6 +40,16 @@ def test_a_missing_redis_binary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("REDIS_SERVER", "/nowhere/redis-server")
     with pytest.raises(FileNotFoundError, match="/nowhere/redis-server"):
         redis_binary()
+
+
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Somebody else may listen on one of them.
+    monkeypatch.setattr(support, "PORTS", range(19000, 19020))
+    given = [free_port() for _ in range(10)]
+    assert len(set(given)) == len(given)
+    monkeypatch.setattr(support, "PORTS", given)
+    with pytest.raises(RuntimeError, match=r"no free loopback port left in \["):
+        free_port()
 
 
 def test_a_stopped_server_comes_back_on_its_port_with_its_data(redis_server: RedisServer) -> None:
