@@ -26,8 +26,11 @@ START_SECONDS = 15.0
 STOP_SECONDS = 15.0
 
 # Below the ephemeral ports: while a server there is down, a client that keeps trying to connect
-# can be given the very port it dials as its own and end up connected to itself.
-PORTS = range(20000, 32000)
+# can be given the very port it dials as its own and end up connected to itself.  To each of the
+# test processes its own share: another's server may be down for a moment.
+_INDEX = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_SHARES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+PORTS = range(20000 + _INDEX, 32000, _SHARES)
 
 _given: set[int] = set()
 
