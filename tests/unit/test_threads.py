@@ -21,6 +21,7 @@ from celery_reliable.threads import (
     socket_owner,
     wait_readable,
 )
+from tests.ledger.scene import open_ledger
 
 WAIT_SECONDS = 10.0
 
@@ -181,6 +182,25 @@ def test_a_fork_waits_for_the_next_moment_without_a_lock(working):
     codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
     assert codes == [0] * 5
     assert not thread.join(0.0)
+
+
+@FORKS
+def test_a_fork_waits_for_the_next_step_at_the_ledger(working, redis_server):
+    ledger = open_ledger(redis_server.url(), "own")
+
+    def steps(thread: Working) -> None:
+        while not thread.stop_asked():
+            with thread.lock:
+                thread.has_begun.set()
+                thread.stop_asked(0.05)
+            ledger.find("task")
+
+    thread = working(steps)
+    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
+    assert codes == [0] * 5
+    thread.ask_to_stop()
+    assert thread.join(WAIT_SECONDS)
+    ledger.close()
 
 
 @FORKS
