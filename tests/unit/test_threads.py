@@ -185,6 +185,23 @@ def test_a_fork_waits_for_the_next_moment_without_a_lock(working):
 
 
 @FORKS
+def test_a_fork_goes_before_the_next_step(working):
+    n_steps = 0
+
+    def steps(thread: Working) -> None:
+        nonlocal n_steps
+        thread.has_begun.set()
+        while not thread.stop_asked(0.001):
+            if fork_gate._is_wanted:
+                fork_gate.let_fork()
+                n_steps += 1
+
+    working(steps)
+    codes = [exit_code_of_a_child(lambda n=n: n_steps <= n) for n in range(10)]
+    assert codes == [0] * 10
+
+
+@FORKS
 def test_a_fork_waits_for_the_next_step_at_the_ledger(working, redis_server):
     ledger = open_ledger(redis_server.url(), "own")
 
@@ -261,11 +278,14 @@ def test_a_thread_inside_the_gate_can_fork(working):
 
     def fork(thread: Working) -> None:
         codes.append(exit_code_of_a_child(lambda: fork_gate.__enter__() is None))
-        thread.has_begun.set()
+        with thread.lock:
+            thread.has_begun.set()
+            thread.stop_asked(0.3)
 
-    working(fork)
+    thread = working(fork)
     assert codes == [0]
-    assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0
+    # It had nobody to wait for, and others wait for it as before.
+    assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
 
 
 @FORKS
