@@ -25,8 +25,7 @@ def hear_the_dead(pool: Any) -> None:
     give_to_another = processes.on_partial_read
 
     def on_partial_read(job: Any, process: Any) -> None:
-        if not process.dead:
-            processes.process_flush_queues(process)
+        processes.process_flush_queues(process)
         give_to_another(job, process)
 
     processes.on_partial_read = on_partial_read

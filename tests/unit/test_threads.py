@@ -295,6 +295,34 @@ def test_only_who_is_inside_the_gate_opens_it(working):
             thread.has_begun.set()
             thread.stop_asked(0.3)
 
-    thread = working(hold)
-    fork_gate.let_fork()
+    class Passing(Patient):
+        def run(self) -> None:
+            while not self.stop_asked(0.001):
+                fork_gate.let_fork()
+
+    thread, other = working(hold), Passing("passing")
+    other.start()
     assert exit_code_of_a_child(lambda: has_no_holder(thread.lock)) == 0
+    other.ask_to_stop()
+    assert other.join(WAIT_SECONDS)
+
+
+@FORKS
+def test_who_has_left_the_gate_does_not_open_it(working, monkeypatch):
+    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
+    codes: list[int] = []
+
+    class Forking(NativeThread):
+        def run(self) -> None:
+            codes.append(exit_code_of_a_child(lambda: True))
+
+    forking = Forking("forking")
+    with fork_gate:
+        forking.start()
+        assert forking.join(WAIT_SECONDS)
+    # The fork has waited in vain, so that whoever is inside would make room for the next one.
+    fork_gate.let_fork()
+
+    assert codes == [0]
+    with fork_gate:
+        assert exit_code_of_a_child(lambda: fork_gate.__enter__() is None) == 0

@@ -1,0 +1,50 @@
+"""When a pool is stopped: Celery asks for it at once, and some must wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.pools import PostponedStop, hear_the_dead
+
+
+class Pool:
+    """Counts how often it was stopped."""
+
+    n_stops = 0
+
+    def stop(self) -> None:
+        self.n_stops += 1
+
+
+@pytest.mark.parametrize("name", ["prefork", "solo"])
+def test_a_pool_that_waits_for_nobody_stops_when_asked(name: str) -> None:
+    pool = Pool()
+    postponed = PostponedStop(pool, name)
+    pool.stop()
+    assert pool.n_stops == 1
+    postponed.begin()
+    assert pool.n_stops == 1
+
+
+@pytest.mark.parametrize("name", ["thread", "gevent", "eventlet"])
+def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str) -> None:
+    pool = Pool()
+    postponed = PostponedStop(pool, name)
+    pool.stop()
+    assert pool.n_stops == 0
+    postponed.begin()
+    assert pool.n_stops == 1
+
+
+def test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked() -> None:
+    pool = Pool()
+    PostponedStop(pool, "thread").begin()
+    assert pool.n_stops == 0
+    pool.stop()
+    assert pool.n_stops == 1
+
+
+def test_a_pool_without_processes_is_left_alone() -> None:
+    pool = Pool()
+    hear_the_dead(pool)
+    assert vars(pool) == {}
