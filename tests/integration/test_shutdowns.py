@@ -105,14 +105,17 @@ def test_a_cold_stop_hands_over_at_once(
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    one = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
+    # At once is before anybody sweeps.
+    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
+    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
+    one = start_worker("one", project=project, options=(*QUICK, "--prefetch-multiplier", "4"))
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
         first_run(effects, result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    start_worker("two", options=QUICK)
+    start_worker("two", project=project, options=QUICK)
     one.signal_main(signal.SIGQUIT)
     asked_at = effects.now()
     again = [first_run(effects, result.id, 2) for result in running]
