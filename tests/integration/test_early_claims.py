@@ -166,6 +166,27 @@ def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
     wait_for(lambda: not record(redis_server, result.id), 10, "it is settled")
 
 
+def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    # At once is before anybody sweeps.
+    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
+    project = project.with_settings(reliable=rare)
+    one = start_worker("one", project=project, options=QUICK, concurrency=1)
+    warm_up(project, redis_server)
+    child = frozen_child(one)
+    result = project.send("work", 0)
+    claimed(redis_server, result.id)
+    start_worker("two", project=project, options=QUICK)
+    one.signal_main(signal.SIGQUIT)
+    # A process that is frozen cannot be ended in good order.
+    os.kill(child, signal.SIGKILL)
+    assert result.get(timeout=10) == "worked"
+    one.wait_until_ended()
+    (run,) = effects.runs(result.id)
+    assert run.worker.startswith("two@")
+
+
 def test_what_waits_for_another_task_is_not_claimed(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -358,3 +358,22 @@ def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
         # What nobody consumes any more goes back.
         assert shared_redis.llen("one") == int(not is_consumed)
         room.is_leaving = True
+
+
+def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
+    shared_redis: redis.Redis,
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    n_waiting: list[int] = []
+    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        channel.basic_consume("one", False, lambda message: None, "tag")
+        channel.reliable_room = "unacked:it"
+        room = channel.qos.room
+        channel._take(("one", "one", sendable("it")))
+        room.is_leaving = True
+        # Whoever takes it before that is told that somebody runs it, and drops it.
+        room.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
+    assert n_waiting == [0]
+    assert shared_redis.llen("one") == 1
