@@ -19,6 +19,7 @@ from tests.integration.figures import is_alive
 from tests.integration.project.awkward import add_tasks as add_awkward
 from tests.integration.project.ends import add_tasks
 from tests.support.effects import Effects
+from tests.support.freezing import freeze
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -68,7 +69,7 @@ def warm_up(project: Project, redis_server: RedisServer) -> None:
 def frozen_child(worker: Worker) -> int:
     """The worker's only child, which does not move any more."""
     (child,) = worker.children()
-    os.kill(child, signal.SIGSTOP)
+    freeze([child])
     return child
 
 

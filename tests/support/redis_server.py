@@ -17,6 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.freezing import freeze
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class RedisServer:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay open, and nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze([self.pid])
         self._frozen = True
 
     def thaw(self) -> None:
