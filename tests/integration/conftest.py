@@ -62,8 +62,6 @@ class Project:
         """Close what the app of this process has open, and that of the projects made from it."""
         for derived in self._derived:
             derived.close()
-        # The server is about to go: a result that is collected later has nobody to tell.
-        self.app.backend.remove_pending_result = lambda result: None
         if not self.settings.stock:
             reliable_of(self.app).close()
         self.app.close()
@@ -78,6 +76,16 @@ def collect_what_apps_leave() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _results_are_collected_in_silence() -> Iterator[None]:
+    """A result that is collected while its server is away, or gone, would wait for it, in the
+    middle of whatever a test does then.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(AsyncResult, "__del__")
+        yield
 
 
 @pytest.fixture
