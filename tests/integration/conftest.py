@@ -35,6 +35,9 @@ class Project:
         self.effects = effects
         self.app: Celery = create_app(settings)
         self._derived: list[Project] = []
+        # One that is collected while its server is away would wait for it, in the middle of
+        # whatever the test does then.
+        self._results: list[AsyncResult[Any]] = []
 
     def with_settings(self, **changes: Any) -> Project:
         """The same project with other settings, such as `broker_url=proxy.url()`.
@@ -51,7 +54,9 @@ class Project:
 
     def send(self, name: str, *args: Any, **options: Any) -> AsyncResult[Any]:
         """Publish a task with these arguments; `options` are those of `apply_async`."""
-        return self.task(name).apply_async(args, **options)
+        result: AsyncResult[Any] = self.task(name).apply_async(args, **options)
+        self._results.append(result)
+        return result
 
     def environ(self, ready_key: str, extra: Mapping[str, str]) -> dict[str, str]:
         """The environment of a process of this project."""
@@ -62,6 +67,8 @@ class Project:
         """Close what the app of this process has open, and that of the projects made from it."""
         for derived in self._derived:
             derived.close()
+        # The server is about to go: a result that is collected later has nobody to tell.
+        self.app.backend.remove_pending_result = lambda result: None
         if not self.settings.stock:
             reliable_of(self.app).close()
         self.app.close()
@@ -76,16 +83,6 @@ def collect_what_apps_leave() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _results_are_collected_in_silence() -> Iterator[None]:
-    """A result that is collected while its server is away, or gone, would wait for it, in the
-    middle of whatever a test does then.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(AsyncResult, "__del__")
-        yield
 
 
 @pytest.fixture
