@@ -69,7 +69,7 @@ def warm_up(project: Project, redis_server: RedisServer) -> None:
 def frozen_child(worker: Worker) -> int:
     """The worker's only child, which does not move any more."""
     (child,) = worker.children()
-    freeze([child])
+    freeze(child)
     return child
 
 

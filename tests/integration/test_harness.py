@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -70,6 +72,12 @@ def test_children_frozen_killed_and_left_behind_are_all_ended(
     worker.kill_main()
     worker.end()
     assert gone([worker.pid, *children])
+
+
+def test_a_result_that_a_test_drops_asks_nobody_until_the_end(project: Project) -> None:
+    kept = weakref.ref(project.send("work", 0))
+    gc.collect()
+    assert kept() is not None
 
 
 def test_overlaps_are_seen(

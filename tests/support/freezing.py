@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
 
 import psutil
 
@@ -16,14 +15,17 @@ FROZEN_SECONDS = 10.0
 _STILL = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE})
 
 
-def freeze(pids: Sequence[int]) -> None:
-    """SIGSTOP to each of them, and wait until none of them moves.
+def freeze(pid: int) -> None:
+    """SIGSTOP, and wait until it does not move."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until_still([pid])
+
+
+def wait_until_still(pids: Sequence[int]) -> None:
+    """Wait until none of those that were sent SIGSTOP moves.
 
     One that runs on another core goes on for a moment after it was sent.
     """
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: all(_is_still(pid) for pid in pids), FROZEN_SECONDS, f"{pids} to stand still")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.freezing import freeze
+from tests.support.freezing import wait_until_still
 from tests.support.waiting import wait_for
 
 READY_SECONDS = 45.0
@@ -117,7 +117,7 @@ class CeleryProcess:
     def freeze(self) -> None:
         """SIGSTOP to the whole group: connections stay open, nothing moves."""
         self._signal_group(signal.SIGSTOP)
-        freeze(self.survivors())
+        wait_until_still(self.survivors())
 
     def thaw(self) -> None:
         """SIGCONT to the whole group."""

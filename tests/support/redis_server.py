@@ -178,7 +178,7 @@ class RedisServer:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay open, and nothing is answered."""
-        freeze([self.pid])
+        freeze(self.pid)
         self._frozen = True
 
     def thaw(self) -> None:

@@ -16,22 +16,15 @@ class Pool:
         self.n_stops += 1
 
 
-@pytest.mark.parametrize("name", ["prefork", "solo"])
-def test_a_pool_that_waits_for_nobody_stops_when_asked(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "at_once"),
+    [("prefork", 1), ("solo", 1), ("thread", 0), ("gevent", 0), ("eventlet", 0)],
+)
+def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str, at_once: int) -> None:
     pool = Pool()
     postponed = PostponedStop(pool, name)
     pool.stop()
-    assert pool.n_stops == 1
-    postponed.begin()
-    assert pool.n_stops == 1
-
-
-@pytest.mark.parametrize("name", ["thread", "gevent", "eventlet"])
-def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str) -> None:
-    pool = Pool()
-    postponed = PostponedStop(pool, name)
-    pool.stop()
-    assert pool.n_stops == 0
+    assert pool.n_stops == at_once
     postponed.begin()
     assert pool.n_stops == 1
 

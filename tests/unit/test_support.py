@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support import redis_server as support
+from tests.support.freezing import freeze
 from tests.support.proxy import Action, RedisProxy
 from tests.support.redis_server import RedisServer, free_port, redis_binary
 from tests.support.waiting import wait_for
@@ -77,6 +81,22 @@ def test_a_killed_server_keeps_what_was_synced(start_redis: Callable[..., RedisS
 def test_options_reach_the_server(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis({"maxmemory-policy": "allkeys-lru", "maxmemory": "50mb"})
     assert server.client().config_get("maxmemory-policy") == {"maxmemory-policy": "allkeys-lru"}
+
+
+def test_a_process_that_is_frozen_stands_still() -> None:
+    # More than there are cores, so that it takes the one that is frozen a while to hear of it.
+    compute = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(compute) for _ in range(2 * (os.cpu_count() or 1))]
+    one = psutil.Process(busy[0].pid)
+    try:
+        for _ in range(30):
+            freeze(one.pid)
+            assert one.status() == psutil.STATUS_STOPPED
+            one.resume()
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def test_a_frozen_server_answers_when_thawed(redis_server: RedisServer) -> None:

@@ -192,6 +192,7 @@ def test_a_fork_goes_before_the_next_step(working):
         nonlocal n_steps
         thread.has_begun.set()
         while not thread.stop_asked(0.001):
+            # The fork has begun to wait: what comes next is who goes first.
             if fork_gate._is_wanted:
                 fork_gate.let_fork()
                 n_steps += 1
