@@ -15,6 +15,7 @@ import redis
 from tests.support.effects import Effects
 from tests.support.processes import CeleryProcess
 from tests.support.proxy import RedisProxy
+from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 
 T = TypeVar("T")
@@ -95,6 +96,27 @@ def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
     """A server of this test's own, with an append-only file, that it may stop or kill."""
     return start_redis()
+
+
+@pytest.fixture
+def start_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RabbitServer]]:
+    """Start a RabbitMQ of this test's own: `start_rabbit({"consumer_timeout": "4000"})`.
+
+    The test is skipped where none is installed.
+    """
+    if reason := why_no_rabbit():
+        pytest.skip(reason)
+    servers: list[RabbitServer] = []
+
+    def start(settings: Mapping[str, str] | None = None) -> RabbitServer:
+        server = RabbitServer(tmp_path_factory.mktemp("rabbit"), settings)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
 
 
 @pytest.fixture

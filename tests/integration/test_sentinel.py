@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +11,8 @@ import redis
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer, free_port, redis_binary
+from tests.support.redis_server import RedisServer
+from tests.support.sentinel import Sentinel, start_replica
 from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
@@ -22,44 +21,14 @@ QUICK = ("--without-mingle", "--without-gossip")
 @pytest.fixture
 def replica(redis_server: RedisServer, start_redis: Callable[..., RedisServer]) -> RedisServer:
     """A replica that has caught up with the test's server."""
-    server = start_redis()
-    client = server.client()
-    client.replicaof("127.0.0.1", redis_server.port)
-    wait_for(lambda: client.info("replication")["master_link_status"] == "up", 15, "it follows")
-    return server
+    return start_replica(redis_server, start_redis)
 
 
 @pytest.fixture
-def sentinel_port(redis_server: RedisServer, replica: RedisServer, tmp_path: Path) -> Iterator[int]:
+def sentinel(redis_server: RedisServer, replica: RedisServer, tmp_path: Path) -> Iterator[Sentinel]:
     """One Sentinel that watches the two."""
-    port = free_port()
-    config = tmp_path / "sentinel.conf"
-    config.write_text(
-        f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n"
-        f"sentinel monitor mymaster 127.0.0.1 {redis_server.port} 1\n"
-        "sentinel down-after-milliseconds mymaster 1000\n"
-        "sentinel failover-timeout mymaster 5000\n"
-    )
-    process = subprocess.Popen(
-        [str(redis_binary()), str(config), "--sentinel"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    client = redis.Redis(port=port)
-    try:
-        wait_for(lambda: _knows_replica(client), 30, "the Sentinel knows the replica")
-        yield port
-    finally:
-        client.close()
-        process.send_signal(signal.SIGTERM)
-        process.wait(10)
-
-
-def _knows_replica(client: redis.Redis) -> bool:
-    try:
-        return bool(client.sentinel_slaves("mymaster"))
-    except redis.RedisError:
-        return False
+    with Sentinel(tmp_path, redis_server) as running:
+        yield running
 
 
 def is_master(client: redis.Redis) -> bool:
@@ -74,16 +43,16 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     project: Project,
     replica: RedisServer,
     redis_server: RedisServer,
-    sentinel_port: int,
+    sentinel: Sentinel,
     start_worker: Callable[..., Worker],
     effects: Effects,
     start_redis: Callable[..., RedisServer],
 ) -> None:
     results = start_redis()
     behind = project.with_settings(
-        broker_url=f"sentinel://127.0.0.1:{sentinel_port}/0",
+        broker_url=sentinel.url(),
         result_url=results.url(),
-        celery={"broker_transport_options": {"master_name": "mymaster"}},
+        celery={"broker_transport_options": sentinel.options},
     )
     worker = start_worker("one", project=behind, options=QUICK)
     running = behind.send("gate", "gate")

@@ -1,0 +1,173 @@
+"""A real RabbitMQ of one's own on the loopback interface, that may be stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.redis_server import free_port
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+
+#: Distributions put it where only an administrator's path leads.
+_PLACES = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin", "/usr/local/bin")
+
+
+def rabbit_binary() -> Path | None:
+    """The rabbitmq-server to run: `RABBITMQ_SERVER` when set, else an installed one, else None.
+
+    Not Debian's wrapper, which starts it as another user and in another's directories.
+    """
+    if named := os.environ.get("RABBITMQ_SERVER"):
+        return Path(named)
+    for place in _PLACES:
+        binary = Path(place, "rabbitmq-server")
+        if binary.is_file():
+            return binary
+    return None
+
+
+def why_no_rabbit() -> str:
+    """Why no test can have a RabbitMQ here; empty when one can."""
+    if rabbit_binary() is None:
+        return "no rabbitmq-server is installed (RABBITMQ_SERVER may name one)"
+    if shutil.which("epmd") is None:
+        return "no epmd is installed, which RabbitMQ needs"
+    return ""
+
+
+class RabbitServer:
+    """One RabbitMQ node with its data in `directory`, and the epmd that it is registered at.
+
+    Both are processes of ours, on ports of their own. `settings` are keys of the application
+    `rabbit` with Erlang terms as text, such as ``{"consumer_timeout": "4000"}``.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory
+        self.port, self._epmd_port, self._distribution_port = (free_port() for _ in range(3))
+        self._node = f"tests{secrets.token_hex(4)}@localhost"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        terms = ", ".join(f"{{{name}, {term}}}" for name, term in (settings or {}).items())
+        (directory / "advanced.config").write_text(f"[{{rabbit, [{terms}]}}].\n")
+        (directory / "rabbitmq.conf").write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
+            # A test needs no more, and a busy disk must not block it.
+            "disk_free_limit.absolute = 1MB\n"
+        )
+        (directory / "enabled_plugins").write_text("[].\n")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "rabbit.log"
+
+    def url(self) -> str:
+        """Where Celery finds it."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def start(self) -> None:
+        """Start the node, on the data it had before if any, and wait until it takes connections."""
+        binary = rabbit_binary()
+        assert binary is not None, why_no_rabbit()
+        epmd = shutil.which("epmd")
+        assert epmd is not None, why_no_rabbit()
+        at = {"ERL_EPMD_PORT": str(self._epmd_port), "ERL_EPMD_ADDRESS": "127.0.0.1"}
+        environ = {
+            **os.environ,
+            **at,
+            "HOME": str(self.directory),
+            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.directory / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(self.directory / "data"),
+            "RABBITMQ_LOG_BASE": str(self.directory),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONF_ENV_FILE": str(self.directory / "none.conf"),
+            "RABBITMQ_PID_FILE": str(self.directory / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        # In the foreground, so that it ends with us; else Erlang starts one that outlives the node.
+        self._spawn([epmd], {**os.environ, **at})
+        wait_for(lambda: _listens(self._epmd_port), START_SECONDS, "epmd to listen")
+        self._spawn([str(binary)], environ)
+        try:
+            wait_for(self._answers, START_SECONDS, f"RabbitMQ on port {self.port} to answer")
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, as a service manager does it: what is durable is there again after `start`."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to all of it."""
+        self._end(signal.SIGKILL)
+
+    def _spawn(self, arguments: list[str], environ: Mapping[str, str]) -> None:
+        with self.log_path.open("ab") as log:
+            process = subprocess.Popen(
+                arguments,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # The node has helpers of its own, and all of them are to end.
+                start_new_session=True,
+            )
+        self._processes.append(process)
+
+    def _answers(self) -> bool:
+        process = self._processes[-1]
+        if process.poll() is not None:
+            raise RuntimeError(
+                f"rabbitmq-server ended with {process.returncode}:\n{self.log_path.read_text()}"
+            )
+        # The listener is opened last.
+        return _listens(self.port)
+
+    def _end(self, number: signal.Signals) -> None:
+        # The node first: it says good-bye to its epmd.
+        while self._processes:
+            process = self._processes.pop()
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, number)
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(STOP_SECONDS)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,112 @@
+"""A real Sentinel of one's own that watches a Redis and its replicas."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.support.redis_server import STOP_SECONDS, RedisServer, free_port, redis_binary
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+KNOWS_SECONDS = 30.0
+
+
+def start_replica(master: RedisServer, start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """Start a replica of a server, and wait until it has caught up."""
+    server = start_redis()
+    with server.client() as client:
+        client.replicaof("127.0.0.1", master.port)
+        wait_for(lambda: client.info("replication")["master_link_status"] == "up", 15, "it follows")
+    return server
+
+
+class Sentinel:
+    """One Sentinel, which alone may decide; `name` is what it calls the master."""
+
+    name = "mymaster"
+
+    def __init__(self, directory: Path, master: RedisServer) -> None:
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._config = directory / "sentinel.conf"
+        self._config.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {directory}\n"
+            f"logfile {directory / 'sentinel.log'}\n"
+            f"sentinel monitor {self.name} 127.0.0.1 {master.port} 1\n"
+            f"sentinel down-after-milliseconds {self.name} 1000\n"
+            f"sentinel failover-timeout {self.name} 5000\n"
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def url(self, db: int = 0) -> str:
+        """Where Celery finds it; `options` go with it."""
+        return f"sentinel://127.0.0.1:{self.port}/{db}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Celery's `broker_transport_options`."""
+        return {"master_name": self.name}
+
+    def start(self) -> None:
+        """Start it, and wait until it knows of a replica."""
+        self._process = subprocess.Popen(
+            [str(redis_binary()), str(self._config), "--sentinel"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            wait_for(self._knows_replica, KNOWS_SECONDS, "the Sentinel knows the replica")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(STOP_SECONDS)
+            self._process = None
+
+    def master_port(self) -> int:
+        """Return the port of the master, as it tells clients."""
+        with self._client() as client:
+            return int(client.sentinel_get_master_addr_by_name(self.name)[1])
+
+    def fail_over(self) -> None:
+        """Begin a planned failover, as an operator does it."""
+        with self._client() as client:
+            client.execute_command("SENTINEL FAILOVER", self.name)
+
+    def _client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, socket_timeout=5.0, retry=Retry(NoBackoff(), 0))
+
+    def _knows_replica(self) -> bool:
+        try:
+            with self._client() as client:
+                return bool(client.sentinel_slaves(self.name))
+        except redis.RedisError:
+            return False
