@@ -46,6 +46,13 @@ class Keys:
         """ZSET: worker -> when its lease runs out, in ms."""
         return f"{self._prefix}workers"
 
+    @property
+    def none(self) -> str:
+        """Never there: stands where a script has no use for a key.  The empty string would be a key
+        of no pattern, which a user of some patterns may not name.
+        """
+        return f"{self._prefix}none"
+
     def worker(self, worker: str) -> str:
         """HASH: one worker's lease."""
         return f"{self._prefix}worker:{worker}"

@@ -89,7 +89,7 @@ class Ledger(Burials):
                 self.keys.meta,
                 self.keys.claims(claim.worker if claim else ""),
                 self.keys.dead,
-                queue,
+                queue or self.keys.none,
                 self.keys.sent(sender),
             ],
             [
@@ -103,7 +103,7 @@ class Ledger(Burials):
                 claim.attempt if claim else "",
                 _optional(task.max_losses),
                 claim.token if claim else "",
-                _REMEMBERED_MS,
+                _REMEMBERED_MS if queue else "",
             ],
             patience_seconds,
         )
@@ -219,8 +219,8 @@ class Ledger(Burials):
                 self.keys.record(claim.task_id),
                 self.keys.due,
                 self.keys.claims(claim.worker),
-                result.key,
-                self.keys.lock(object_key) if object_key else "",
+                result.key or self.keys.none,
+                self.keys.lock(object_key) if object_key else self.keys.none,
             ],
             [
                 claim.task_id,
@@ -231,6 +231,7 @@ class Ledger(Burials):
                 result.expires_seconds,
                 "" if result.db == self.connector.db else result.db,
                 self.connector.db,
+                "1" if object_key else "",
             ],
             patience_seconds,
         )

@@ -100,6 +100,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.sweep,
         keys.lock("<object>"),
         keys.sent("<sender>"),
+        keys.none,
     ]
 
     listed = re.findall(r"^``([^`]+)`` +(?:HASH|ZSET|STRING) ", README, re.MULTILINE)

@@ -16,7 +16,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 TASK = TaskRef("task", "app.work")
-QUEUE = "a queue"
+QUEUE = "celery"
 
 
 def sent(scene: Scene) -> list[bytes]:

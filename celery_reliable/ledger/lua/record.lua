@@ -11,7 +11,7 @@ KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
 KEYS[4]   claims   HASH   of the worker that runs the publishing attempt
 KEYS[5]   dead     ZSET
-KEYS[6]   queue    LIST   that the message is put into, as it is recorded; "" when it is sent otherwise
+KEYS[6]   queue    LIST   that the message is put into, as it is recorded; "none" when it is sent otherwise
 KEYS[7]   sent     STRING   what the sender, who does one after the other, has put into a queue last
 ARGV[1]   id
 ARGV[2]   epoch        names this publication: "<attempt>-<nonce>"
@@ -23,13 +23,13 @@ ARGV[7]   name         of the task
 ARGV[8]   attempt      that publishes its own id; "" for anybody else
 ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  token        of the publishing attempt's claim; "" for anybody else
-ARGV[11]  remember_ms  for how long a sender may repeat what it sent
+ARGV[11]  remember_ms  for how long a sender may repeat what it sent; "" when it is sent otherwise
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if KEYS[6] ~= '' and redis.call('GET', KEYS[7]) == ARGV[2] then
+if ARGV[11] ~= '' and redis.call('GET', KEYS[7]) == ARGV[2] then
   -- Repeated; the task may have run and ended by now.
   return {'recorded'}
 end
@@ -75,7 +75,7 @@ if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
-if KEYS[6] ~= '' then
+if ARGV[11] ~= '' then
   redis.call('LPUSH', KEYS[6], ARGV[6])
   redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[11])
 end

@@ -6,16 +6,17 @@ Moves     running(attempt) -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the worker that runs the attempt
-KEYS[4]   result   STRING   published as well, on a channel of this name; "" when nothing is to be stored
-KEYS[5]   lock     STRING   of the object that the attempt holds; "" for none
+KEYS[4]   result   STRING   published as well, on a channel of this name; "none" when nothing is to be stored
+KEYS[5]   lock     STRING   of the object that the attempt holds; "none" for none
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   token    of the claim: an id that is published again after it ended begins at 1 again
-ARGV[4]   value    of the result
+ARGV[4]   value    of the result; "" when nothing is to be stored
 ARGV[5]   final    a result that begins with this text is kept as it is
 ARGV[6]   expires_seconds   of the result; 0: never
 ARGV[7]   db       of the result; "" when it is the ledger's
 ARGV[8]   own_db   the ledger's
+ARGV[9]   object   "1" when the attempt holds one; else ""
 Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"}
           "gone" to a repeated call means that the first one settled; "elsewhere": that database cannot be reached
           from here, and nothing was changed
@@ -28,7 +29,7 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then
   return {'fenced', found[1]}
 end
-if KEYS[4] ~= '' then
+if ARGV[4] ~= '' then
   if ARGV[7] ~= '' and redis.pcall('SELECT', ARGV[7])['err'] then
     return {'elsewhere'}
   end
@@ -48,7 +49,7 @@ end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
-if KEYS[5] ~= '' and redis.call('GET', KEYS[5]) == ARGV[2] .. ':' .. ARGV[1] then
+if ARGV[9] ~= '' and redis.call('GET', KEYS[5]) == ARGV[2] .. ':' .. ARGV[1] then
   redis.call('DEL', KEYS[5])
 end
 return {'settled'}
