@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
 
-#: A time in ms.  Others write messages too, and the ledger counts on from what it is told.
-_GENERATION = re.compile(r"[0-9]{1,15}")
+#: A time in ms.  Others write messages too; what of it is believed, the ledger says.
+_GENERATION = re.compile(r"[0-9]{1,20}")
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,8 @@ class Record:
     published_ms: int = 0
     claimed_ms: int = 0
     sent_ms: int = 0
+    #: Since when it waits for its canvas; 0 also when an older version of the package noted none.
+    waiting_ms: int = 0
     resends: int = 0
     #: It is queued, and no message of it exists.
     is_unsent: bool = False

@@ -81,7 +81,8 @@ class Overdue:
             self.losses.announce(due.task_id, due.due_ms)
         elif record.state is State.WAITING:
             # Ended by a task of another base, or by nobody: a canvas that failed on the way.
-            is_over = now_ms - record.published_ms > _LONGEST_WAITING_MS
+            since_ms = record.waiting_ms or record.published_ms
+            is_over = now_ms - since_ms > _LONGEST_WAITING_MS
             if is_over or self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:

@@ -18,9 +18,9 @@ from celery.worker import state
 from celery_reliable.application import Reliable
 from celery_reliable.claiming import EarlyClaim
 from celery_reliable.endings import one_line
-from celery_reliable.envelope import Envelope, as_sent, check_delivered
+from celery_reliable.envelope import Envelope, Stamp, as_sent, check_delivered
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.model import Claim, Reason
+from celery_reliable.model import Claim, Reason, Reply
 from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]
@@ -47,26 +47,25 @@ class Unprocessable:
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
         own = type(c)
+        # KeyError counts as one with Redis: of a message it is none.
+        broken = tuple(one for one in c.connection_errors if one is not KeyError)
         # What a former connection delivered is delivered again.
         self._waiting.clear()
 
         def on_unknown_message(body: Any, message: Any) -> None:
             error = ValueError("not a task's message: its headers name no task")
-            self._bury(message, error, partial(own.on_unknown_message, c, body, message))
+            self._bury(message, error, partial(own.on_unknown_message, c, body, message), broken)
 
         def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
             name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
-            self._bury(message, error, partial(own.on_unknown_task, c, body, message, exc))
+            self._bury(message, error, partial(own.on_unknown_task, c, body, message, exc), broken)
 
         def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc))
+            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc), broken)
 
         def on_decode_error(message: Any, exc: Exception) -> None:
-            self._bury(message, exc, partial(own.on_decode_error, c, message, exc))
-
-        # KeyError counts as one with Redis: of a message it is none.
-        broken = tuple(one for one in c.connection_errors if one is not KeyError)
+            self._bury(message, exc, partial(own.on_decode_error, c, message, exc), broken)
 
         def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
             handle = own.create_task_handler(c, *args, **kwargs)
@@ -105,16 +104,32 @@ class Unprocessable:
         # The same element has the same name: it may be buried twice.
         task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
         kept = _kept(delivery.raw, {"id": task_id}, delivery.queue)
-        return self._is_buried(task_id, "", error, kept)
+        try:
+            self._buried(task_id, "", error, kept)
+        except ReliableError as exc:
+            logger.error("unprocessable_not_buried id=%s error=%s", task_id, exc)
+            return False
+        return True
 
-    def _bury(self, message: Any, error: Exception, drop: Callable[[], None]) -> None:
-        """Put a message among the dead letters, then let Celery *drop* it."""
+    def _bury(
+        self, message: Any, error: Exception, drop: Callable[[], None], broken: tuple[Any, ...]
+    ) -> None:
+        """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
+        copy, whose task Celery would otherwise mark as failed.  *broken*: how a connection fails.
+        """
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
         early: EarlyClaim | None = getattr(message, "reliable_early", None)
         claim = early.claim if early is not None else None
-        if not self._is_buried(task_id, name, error, _envelope(message), claim):
-            self._waiting.append(partial(self._bury, message, error, drop))
+        try:
+            is_buried = self._buried(task_id, name, error, _envelope(message), claim)
+        except ReliableError as exc:
+            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
+            self._waiting.append(partial(self._bury, message, error, drop, broken))
+            return
+        if not is_buried:
+            logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
+            message.ack_log_error(logger, broken)
             return
         try:
             drop()
@@ -124,7 +139,7 @@ class Unprocessable:
             if not message.acknowledged:
                 message.reject()
 
-    def _is_buried(
+    def _buried(
         self,
         task_id: str,
         name: str,
@@ -132,24 +147,35 @@ class Unprocessable:
         envelope: Envelope,
         claim: Claim | None = None,
     ) -> bool:
+        """Put a message among the dead letters; False for a late copy, which is none.
+
+        Raises ReliableError when the ledger is away or refuses: then nothing is known.
+        """
         ledger = self._reliable.ledger
-        why: dict[str, Any] = {"exception": one_line(error), "traceback": ""}
-        try:
-            if claim is not None:
-                ledger.bury(claim, Reason.UNPROCESSABLE, **why, patience_seconds=_PATIENCE_SECONDS)
-            else:
-                ledger.bury_message(
-                    task_id,
-                    Reason.UNPROCESSABLE,
-                    **why,
-                    message=envelope.to_text(),
-                    name=name,
-                    patience_seconds=_PATIENCE_SECONDS,
-                )
-        except ReliableError as exc:
-            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
-            return False
-        return True
+        why: dict[str, Any] = {
+            "exception": one_line(error),
+            "traceback": "",
+            "patience_seconds": _PATIENCE_SECONDS,
+        }
+        if claim is not None:
+            answer = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
+            return answer.reply is Reply.BURIED
+        stamp = Stamp.of(envelope.headers)
+        bury = partial(
+            ledger.bury_message,
+            task_id,
+            Reason.UNPROCESSABLE,
+            message=envelope.to_text(),
+            name=name,
+            epoch=stamp.epoch,
+            **why,
+        )
+        answer = bury(is_unproved=not stamp.generation)
+        if answer.reply is Reply.UNRECORDED:
+            if ledger.has_ended(task_id, stamp.generation, patience_seconds=_PATIENCE_SECONDS):
+                return False
+            answer = bury(is_unproved=True)
+        return answer.reply is Reply.BURIED
 
 
 def _told(message: Any) -> dict[str, Any]:

@@ -29,7 +29,17 @@ class Burials(Reads):
     ) -> Answer:
         """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
         return self._bury(
-            claim.task_id, claim, reason, exception, traceback, "", "", is_owed, patience_seconds
+            claim.task_id,
+            claim,
+            reason,
+            exception,
+            traceback,
+            "",
+            "",
+            is_owed,
+            "",
+            False,
+            patience_seconds,
         )
 
     def bury_message(
@@ -41,11 +51,27 @@ class Burials(Reads):
         traceback: str,
         message: str,
         name: str,
+        epoch: str = "",
+        is_unproved: bool = True,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """Dead-letter a message that no attempt was made of."""
+        """Dead-letter a message that no attempt was made of, unless it is a late copy.
+
+        *epoch*: its own.  *is_unproved*: a record that is missing does not prove that its task has
+        ended; without it UNRECORDED is answered then, and `Ledger.has_ended` tells.
+        """
         return self._bury(
-            task_id, None, reason, exception, traceback, message, name, False, patience_seconds
+            task_id,
+            None,
+            reason,
+            exception,
+            traceback,
+            message,
+            name,
+            False,
+            epoch,
+            is_unproved,
+            patience_seconds,
         )
 
     def _bury(
@@ -58,6 +84,8 @@ class Burials(Reads):
         message: str,
         name: str,
         is_owed: bool,
+        epoch: str,
+        is_unproved: bool,
         patience_seconds: float | None,
     ) -> Answer:
         worker = claim.worker if claim else ""
@@ -74,6 +102,8 @@ class Burials(Reads):
                 name,
                 claim.token if claim else "",
                 "1" if is_owed else "",
+                epoch,
+                "1" if is_unproved else "",
             ],
             patience_seconds,
         )

@@ -345,10 +345,15 @@ class Ledger(Burials):
             [due.task_id, due.due_ms, due_in_ms, worker],
         )
 
-    def has_ended(self, task_id: str, generation: str) -> bool:
+    def has_ended(
+        self, task_id: str, generation: str, *, patience_seconds: float | None = None
+    ) -> bool:
         """Whether the task of a message of *generation* is proved to have ended."""
         answer = self._caller.call(
-            "ended", [self.keys.record(task_id), self.keys.meta], [generation]
+            "ended",
+            [self.keys.record(task_id), self.keys.meta],
+            [generation],
+            patience_seconds,
         )
         return answer.reply is Reply.ENDED
 

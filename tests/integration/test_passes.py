@@ -11,7 +11,16 @@ from celery_reliable import overdue
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Due, Reason, SweepReport, WorkerLease
+from celery_reliable.model import (
+    Claim,
+    Due,
+    Reason,
+    Reply,
+    State,
+    SweepReport,
+    TaskRef,
+    WorkerLease,
+)
 from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
@@ -260,3 +269,37 @@ def test_a_send_that_failed_does_not_make_the_next_rarer(
     assert report.resent == 1
     left_ms = int(seen().due_ms) - ledger.workers.time_ms()
     assert left_ms <= sweeper.config.queued_ms
+
+
+@pytest.mark.parametrize(("hours", "state"), [(23, State.WAITING), (25, None)])
+def test_a_canvas_has_its_time_from_when_its_host_ended(
+    project: Project,
+    sweeper: Sweeper,
+    redis_server: RedisServer,
+    hours: int,
+    state: State | None,
+) -> None:
+    """However long its host was parked before."""
+    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    task_id = project.send("replaced", [1, 2]).id
+    record = ledger.find(task_id)
+    assert record is not None
+    ledger.workers.register("one", lease_ms=60_000, client_id=0, facts={})
+    answer = ledger.claim(
+        TaskRef(task_id, record.name),
+        epoch=record.epoch,
+        generation=ledger.generation,
+        worker="one",
+        token="token",
+        pid=1,
+    )
+    claim = Claim(task_id, int(answer.values[0]), "one", "token")
+    client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
+    assert ledger.replace(claim, due_in_ms=0).reply is Reply.WAITING
+    client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
+    make_due(project, redis_server, [task_id])
+
+    look(sweeper)
+
+    found = ledger.find(task_id)
+    assert (found.state if found else None) == state

@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
+from celery_reliable.model import Claim, State, TaskRef
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
@@ -148,3 +150,54 @@ def test_it_waits_for_the_ledger(
     wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
     wait_for(lambda: not redis_server.client().keys("unacked*"), 10, "no room is left")
     assert worker.is_running
+
+
+@pytest.mark.parametrize("how", ["is retried", "has ended"])
+def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
+    project: Project,
+    letters: DeadLetters,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+    how: str,
+) -> None:
+    """Celery would tell everybody that the task has failed."""
+    add_tasks(project.app)
+    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    result = project.send("silent", 0)
+    (copy,) = client.lrange("celery", 0, -1)
+    client.delete("celery")
+    record = ledger.find(result.id)
+    assert record is not None
+    ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
+    task = TaskRef(result.id, record.name)
+    answer = ledger.claim(
+        task,
+        epoch=record.epoch,
+        generation=ledger.generation,
+        worker="gone",
+        token="token",
+        pid=1,
+    )
+    claim = Claim(result.id, int(answer.values[0]), "gone", "token")
+    if how == "is retried":
+        ledger.record(
+            task,
+            epoch="1-retry",
+            state=State.QUEUED,
+            due_in_ms=600_000,
+            message=record.message.replace(record.epoch, "1-retry"),
+            claim=claim,
+        )
+    else:
+        ledger.settle(claim)
+    left = ledger.find(result.id)
+    start_worker("old", options=QUICK)
+
+    client.lpush("celery", copy)
+    wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
+    assert project.send("work", 0).get(timeout=10) == "worked"
+
+    wait_for(lambda: not client.keys("unacked*"), 10, "it is acknowledged")
+    assert letters.count() == 0
+    assert ledger.find(result.id) == left
+    assert result.state == "PENDING"

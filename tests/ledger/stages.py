@@ -168,6 +168,14 @@ class Steps:
         return self._scene.bury(self._mine)
 
     def bury_message(self) -> Answer:
+        """The first message is delivered to a worker that cannot run it."""
+        return self._bury_message(self._message.epoch, is_unproved=False)
+
+    def bury_foreign(self) -> Answer:
+        """A message of this id without our header is delivered to a worker that cannot run it."""
+        return self._bury_message("", is_unproved=True)
+
+    def _bury_message(self, epoch: str, *, is_unproved: bool) -> Answer:
         return self._ledger.bury_message(
             "task",
             Reason.UNPROCESSABLE,
@@ -175,6 +183,8 @@ class Steps:
             traceback="",
             message="raw",
             name="?",
+            epoch=epoch,
+            is_unproved=is_unproved,
         )
 
     def cancel(self) -> Answer:

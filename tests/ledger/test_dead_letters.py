@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_reliable.ledger.caller import Answer
 from celery_reliable.model import Reason, Reply, State
-from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.ledger.scene import ABSENT, LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.waiting import wait_for
 
 
@@ -119,13 +120,52 @@ def test_a_message_that_nobody_recorded_is_kept_as_it_came(scene: Scene) -> None
 
 def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
-    scene.ledger.bury_message(
-        "task", Reason.UNPROCESSABLE, exception="KeyError", traceback="", message="raw", name="?"
-    )
+    assert bury_message(scene, message.epoch).reply is Reply.BURIED
 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
     assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
+
+
+def bury_message(scene: Scene, epoch: str, *, is_unproved: bool = False) -> Answer:
+    return scene.ledger.bury_message(
+        "task",
+        Reason.UNPROCESSABLE,
+        exception="KeyError",
+        traceback="",
+        message="raw",
+        name="?",
+        epoch=epoch,
+        is_unproved=is_unproved,
+    )
+
+
+def test_a_late_copy_that_no_worker_can_run_buries_nothing(scene: Scene) -> None:
+    first = scene.publish()
+    retry = scene.publish(claim=scene.claim(first))
+    before = scene.snapshot()
+
+    # The retry is queued; then it runs, has ended, and lives again.
+    assert bury_message(scene, first.epoch).reply is Reply.STALE
+    assert scene.snapshot() == before
+    claim = scene.claim(retry)
+    assert bury_message(scene, retry.epoch).reply is Reply.FENCED
+    scene.ledger.settle(claim)
+    assert bury_message(scene, retry.epoch).reply is Reply.UNRECORDED
+    assert scene.state() == ABSENT
+    scene.publish()
+    assert bury_message(scene, retry.epoch, is_unproved=True).reply is Reply.STALE
+    assert scene.state() == "queued"
+
+
+def test_a_message_whose_record_the_server_lost_is_a_dead_letter_of_its_epoch(
+    scene: Scene,
+) -> None:
+    for _ in range(2):
+        assert bury_message(scene, "0-x", is_unproved=True).reply is Reply.BURIED
+    # A copy of it is held off, one of another publication is none of its business.
+    assert scene.ask(Published(scene.foreign().task, "0-x", "1")).reply is Reply.DEAD
+    assert bury_message(scene, "0-y", is_unproved=True).reply is Reply.STALE
 
 
 def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:

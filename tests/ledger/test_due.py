@@ -135,9 +135,16 @@ def test_a_late_copy_that_runs_ends_that_its_task_is_unsent(scene: Scene) -> Non
 def test_what_comes_back_from_the_dead_is_sent_by_who_brings_it_back(
     scene: Scene, how: str
 ) -> None:
-    scene.lose(scene.claim(scene.publish()), is_unsent=True)
+    message = scene.publish()
+    scene.lose(scene.claim(message), is_unsent=True)
     scene.ledger.bury_message(
-        "task", Reason.UNPROCESSABLE, exception="", traceback="", message="", name=""
+        "task",
+        Reason.UNPROCESSABLE,
+        exception="",
+        traceback="",
+        message="",
+        name="",
+        epoch=message.epoch,
     )
     assert scene.state() == "dead"
 

@@ -168,6 +168,60 @@ def test_where_everything_was_lost_older_messages_do_not_pass_for_ended_ones(sce
         assert generation(scene) > int(message.generation)
 
 
+FUTURE = str(10**15 - 1)
+DAY_MS = 86_400_000
+
+
+def test_what_a_message_tells_of_a_far_future_is_not_counted_on_from(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    scene.publish("before")
+    restart(redis_server)
+    message = Published(scene.foreign().task, "0-x", FUTURE)
+
+    # It proves nothing, and runs; and what is published from now on is known by its stamp.
+    assert scene.ask(message).reply is Reply.UNRECORDED
+    assert scene.claim(message).attempt == 1
+    later = scene.publish("later")
+    assert int(later.generation) <= scene.workers.time_ms()
+    assert scene.claim(later).attempt == 1
+
+
+@pytest.mark.parametrize("who", ["record", "replay", "pass", "claim"])
+def test_a_generation_of_a_far_future_heals(scene: Scene, who: str) -> None:
+    scene.bury(scene.claim(scene.publish("dead")))
+    scene.publish("queued")
+    sweep(scene)
+    scene.client.hset(scene.ledger.keys.meta, "generation", FUTURE)
+    scene.ledger.generation = FUTURE
+
+    if who == "record":
+        scene.publish("later")
+    elif who == "replay":
+        answer = scene.ledger.replay("dead", epoch="1-replay", message="", due_in_ms=0)
+        assert answer.reply is Reply.GENERATION
+    elif who == "pass":
+        sweep(scene)
+    else:
+        older = str(scene.workers.time_ms() - 1)
+        assert scene.ask(Published(scene.foreign().task, "0-x", older)).reply is Reply.UNRECORDED
+
+    assert generation(scene) <= scene.workers.time_ms()
+
+
+def test_a_generation_that_a_stepped_clock_left_is_counted_on_from(
+    restartable: Scene, redis_server: RedisServer
+) -> None:
+    scene = restartable
+    restart(redis_server)
+    ahead = str(scene.workers.time_ms() + DAY_MS // 24)
+
+    assert scene.ask(Published(scene.foreign().task, "0-x", ahead)).reply is Reply.UNRECORDED
+
+    assert generation(scene) > int(ahead)
+
+
 def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene: Scene) -> None:
     """Not at 1, where every ledger of old began."""
     scene.bury(scene.claim(scene.publish()))

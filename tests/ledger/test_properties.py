@@ -31,8 +31,8 @@ class Walk:
             world.kill_worker(pick)
         elif chance < 0.06 and world.messages:
             world.end_unrun(pick, choice.choice(["withdraw", "cancel", "expire", "discard"]))
-        elif chance < 0.07:
-            world.bury_message(task_id)
+        elif chance < 0.07 and world.messages:
+            world.bury_message(pick)
         elif chance < 0.09:
             world.deliver_foreign(task_id)
         elif chance < 0.11 and world.messages and world.dead_workers:

@@ -17,6 +17,7 @@ SCRIPT_OF = {
     "claim_foreign": "claim",
     "lose_beyond": "lose",
     "bury_message": "bury",
+    "bury_foreign": "bury",
     "cancel_first": "cancel",
 }
 

@@ -168,13 +168,31 @@ class World(RuleBasedStateMachine):
         else:
             assert how not in ("cancel", "discard") or state not in states
 
-    @rule(task_id=TASK_IDS)
-    def bury_message(self, task_id: str) -> None:
+    @precondition(lambda self: self.messages)
+    @rule(pick=PICKS)
+    def bury_message(self, pick: int) -> None:
+        """Any message is delivered to a worker that cannot run it."""
+        message = _pick(self.messages, pick)
+        task_id, record = message.task.id, self.ledger.find(message.task.id)
         answer = self.ledger.bury_message(
-            task_id, Reason.UNPROCESSABLE, exception="", traceback="", message="raw", name="?"
+            task_id,
+            Reason.UNPROCESSABLE,
+            exception="",
+            traceback="",
+            message="raw",
+            name="?",
+            epoch=message.epoch,
+            is_unproved=not message.generation,
         )
-        if self.states[task_id] in (ABSENT, "queued"):
-            assert answer.reply is Reply.BURIED
+        if record is None:
+            is_proved = bool(message.generation)
+            assert answer.reply is (Reply.UNRECORDED if is_proved else Reply.BURIED)
+        else:
+            is_stale = record.epoch != message.epoch
+            assert (answer.reply is Reply.STALE) is is_stale
+            is_buried = answer.reply is Reply.BURIED
+            assert is_stale or is_buried is (self.states[task_id] in ("queued", "dead"))
+        if answer.reply is Reply.BURIED:
             self.states[task_id] = "dead"
 
     @rule(pick=PICKS)

@@ -17,6 +17,8 @@ Cost      O(1)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms')
+-- None of the future, as in record.
+local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
 local grace_ms = tonumber(meta[4] or 0)
 local info = redis.pcall('INFO', 'server')
@@ -28,9 +30,9 @@ end
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
   return {'busy'}
 end
-if is_other_server or not meta[1] then
+if is_other_server or not generation then
   -- Of the time: whoever comes back with the same old data twice would count to the same number twice.
-  redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(meta[1] or 0) + 1)),
+  redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1)),
     'run_id', run_id)
 end
 if (is_other_server or now_ms - passed_ms > tonumber(ARGV[4])) and grace_ms <= now_ms then

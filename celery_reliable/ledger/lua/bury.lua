@@ -2,7 +2,7 @@
 bury: a task goes to the dead letters.
 
 Moves     running(attempt) -> dead
-          absent | queued -> dead   (attempt "": a message that no worker can run)
+          absent | queued -> dead   (attempt "": a message that no worker can run, not a late copy)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the attempt's worker
@@ -16,18 +16,23 @@ ARGV[6]   message     kept when no record exists; else the record's own is kept
 ARGV[7]   name        of the task, likewise
 ARGV[8]   token       of the claim; "" when none ran
 ARGV[9]   owed        "1": Celery has still to be told; else ""
-Returns   {"buried"} | {"fenced", state} | {"gone"}
+ARGV[10]  epoch       of the message; "" when it carries none, or an attempt ran
+ARGV[11]  unproved    "1": that no record exists does not prove that the message's task has ended; else ""
+Returns   {"buried"} | {"fenced", state} | {"gone"} | {"stale"} | {"unrecorded"}
+          to a message: "stale" when its task goes on with another; "unrecorded": `ended` tells whether it is late
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch')
 local state = found[1]
 if ARGV[2] == '' then
+  if state and found[7] ~= ARGV[10] then return {'stale'} end
   if state == 'dead' then return {'buried'} end
   if state and state ~= 'queued' then return {'fenced', state} end
   if not state then
-    redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', '',
+    if ARGV[11] == '' then return {'unrecorded'} end
+    redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', ARGV[10],
       'published_ms', now_ms)
   end
 elseif not state then

@@ -42,11 +42,13 @@ if redis.call('HGET', KEYS[4], 'state') ~= 'alive' then
   return {'no_lease'}
 end
 if not state then
-  if ARGV[3] ~= '' then
+  local latest_ms = now_ms + 86400000
+  -- What claims to be of the future proves nothing, and is not counted on from.
+  if ARGV[3] ~= '' and tonumber(ARGV[3]) <= latest_ms then
     local info = redis.pcall('INFO', 'server')
     local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
     local meta = redis.call('HMGET', KEYS[3], 'generation', 'run_id')
-    local generation = meta[1]
+    local generation = meta[1] and tonumber(meta[1]) <= latest_ms and meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
       -- Of the time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV[3]) + 1))

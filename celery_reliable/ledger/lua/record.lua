@@ -34,8 +34,9 @@ if ARGV[11] ~= '' and redis.call('GET', KEYS[7]) == ARGV[2] then
   return {'recorded'}
 end
 local generation = redis.call('HGET', KEYS[3], 'generation')
-if not generation then
-  -- Not from 1: where everything was lost, the messages of before must not pass for today's.
+if not generation or tonumber(generation) > now_ms + 86400000 then
+  -- Not from 1: where everything was lost, the messages of before must not pass for today's. Nor from
+  -- what cannot be: a message told it.
   generation = string.format('%.0f', now_ms)
   redis.call('HSET', KEYS[3], 'generation', generation,
     'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')

@@ -27,7 +27,7 @@ if found[1] ~= 'dead' then
   return {'not_dead', found[1]}
 end
 local generation = redis.call('HGET', KEYS[4], 'generation')
-if not generation then
+if not generation or tonumber(generation) > now_ms + 86400000 then
   -- As in record: not from 1, or messages of before would pass for today's.
   generation = string.format('%.0f', now_ms)
   redis.call('HSET', KEYS[4], 'generation', generation,
