@@ -13,8 +13,24 @@ from celery import Celery
 
 from celery_reliable.config import REDIS_SCHEMES, ReliableConfig
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
-from celery_reliable.guard import AppFacts, Finding, ServerFacts, check_app, check_server, raise_for
-from celery_reliable.ledger import Connector, Ledger, ObjectLocks, connect
+from celery_reliable.guard import (
+    AppFacts,
+    Finding,
+    ServerFacts,
+    check_app,
+    check_rights,
+    check_server,
+    raise_for,
+)
+from celery_reliable.ledger import (
+    Connector,
+    Ledger,
+    ObjectLocks,
+    connect,
+    denied,
+    ledger_commands,
+    try_out,
+)
 from celery_reliable.threads import socket_owner
 
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
@@ -227,8 +243,11 @@ class Reliable:
             facts = ledger.server_facts()
             findings += check_server(ServerFacts.from_info(facts, save=facts.get("save")))
             raise_for(findings)
+            missing = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
+            findings += check_rights(f"The ledger's Redis at {ledger.connector.shown}", missing)
+            raise_for(findings)
             try:
-                ledger.due(1)
+                try_out(ledger)
             except LedgerRefused as exc:
                 raise ConfigurationError(str(exc)) from exc
         finally:

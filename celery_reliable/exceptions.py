@@ -14,6 +14,7 @@ import inspect
 
 __all__ = [
     "ConfigurationError",
+    "LedgerForbidden",
     "LedgerRefused",
     "LedgerUnavailable",
     "ObjectBusy",
@@ -130,6 +131,14 @@ class LedgerRefused(ReliableError):
         super().__init__(message)
         self.operation = operation
         self.reply = reply
+
+
+class LedgerForbidden(LedgerRefused):
+    """The ledger's Redis does not let its user run a command, or name a key.
+
+    Who would wait for the ledger as long as it takes does not wait for ever for this: it passes
+    only when an operator gives the right back.  What was to be done may be done in part.
+    """
 
 
 class PublishUnknown(ReliableError):

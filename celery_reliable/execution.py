@@ -27,7 +27,13 @@ from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
 from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
 from celery_reliable.envelope import Envelope, Stamp, from_request
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable, ObjectBusy, ObjectIdError
+from celery_reliable.exceptions import (
+    LedgerForbidden,
+    LedgerRefused,
+    LedgerUnavailable,
+    ObjectBusy,
+    ObjectIdError,
+)
 from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER, Answer
@@ -99,6 +105,10 @@ class _Execution:
             answer, claim = self._claim()
         except LedgerUnavailable as exc:
             return self._unprotected(exc)
+        except LedgerForbidden as exc:
+            # Somebody else may be allowed to run it, or this worker again.
+            logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
+            return ended(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
         except LedgerRefused as exc:
             # Its record, if it has one, is looked at again.
             logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
@@ -113,7 +123,7 @@ class _Execution:
         except Exception as exc:
             # Whatever we did wrong around the body must not fail the task and acknowledge it.
             logger.exception("attempt_failed_outside_body name=%s id=%s", self.task.name, self.id)
-            return self._no_outcome(attempt, exc)
+            return self._left(attempt, exc)
         finally:
             running.reset(token)
             self._send_unsent(attempt)
@@ -325,6 +335,21 @@ class _Execution:
             free(self.task, attempt)
         # It is sent from the record when its pause is over.
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
+
+    def _left(self, attempt: RunningAttempt, exc: Exception) -> trace_ok_t:
+        """End an attempt that could not be concluded: without an outcome, or for want of a right
+        with a claim that has no process.
+
+        Such a claim is found as soon as somebody may end it: settled when its success is stored,
+        and lost otherwise.
+        """
+        if not isinstance(exc, LedgerForbidden):
+            try:
+                return self._no_outcome(attempt, exc)
+            except LedgerForbidden as forbidden:
+                exc = forbidden
+        logger.error("attempt_left name=%s id=%s error=%s", self.task.name, self.id, exc)
+        return ended(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
 
     # -- the object is another task's
 

@@ -6,7 +6,7 @@ that could not be read (managed servers hide some) is `None`, and nothing is fou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ __all__ = [
     "Finding",
     "ServerFacts",
     "check_app",
+    "check_rights",
     "check_server",
     "raise_for",
 ]
@@ -126,6 +127,35 @@ def check_server(facts: ServerFacts) -> list[Finding]:
 def check_app(facts: AppFacts) -> list[Finding]:
     """Return what keeps this app from being protected, and which plain tasks are at risk."""
     return [*_ledger_place(facts), *_plain_tasks(facts)]
+
+
+def check_rights(what: str, missing: Sequence[str]) -> list[Finding]:
+    """Return what follows when the user of a server, which is *what*, may not do what is
+    *missing* there: commands and keys.
+    """
+    findings = []
+    if "INFO" in missing:
+        findings.append(
+            Finding(
+                "celery_reliable.redis_hides_info",
+                "warning",
+                f"{what} does not let its user run INFO: a server that has lost records cannot be "
+                "told from one that has not, so a late copy of a task that has ended may run "
+                "again, and nothing is known of what a power cut would cost.",
+                "Allow it (ACL SETUSER ... +info).",
+            )
+        )
+    needed = [one for one in missing if one != "INFO"]
+    if needed:
+        findings.append(
+            Finding(
+                "celery_reliable.redis_forbids",
+                "error",
+                f"{what} does not let its user have {', '.join(needed)}.",
+                "The README has the rule that such a user needs (A user of Redis with few rights).",
+            )
+        )
+    return findings
 
 
 def raise_for(findings: Iterable[Finding]) -> list[Finding]:

@@ -18,6 +18,7 @@ from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.application import reliable_of
+from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.guarding import is_current, tell_fenced
 from celery_reliable.ledger import server_of
 from celery_reliable.ledger.caller import FOREVER
@@ -139,9 +140,16 @@ class PatientBackend:
 
     def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
         """Store and settle in one step; False when nothing was done."""
-        answer = reliable_of(self._task.app).ledger.settle(
-            attempt.claim, stored, object_key=attempt.object_key, patience_seconds=FOREVER
-        )
+        try:
+            answer = reliable_of(self._task.app).ledger.settle(
+                attempt.claim, stored, object_key=attempt.object_key, patience_seconds=FOREVER
+            )
+        except LedgerForbidden as exc:
+            # Stored by itself it will be settled when that is allowed again.
+            logger.error(
+                "not_settled name=%s id=%s error=%s", self._task.name, attempt.claim.task_id, exc
+            )
+            return False
         if answer.reply is Reply.SETTLED or (answer.reply is Reply.GONE and answer.is_repeated):
             attempt.is_closed = attempt.is_settled = True
             attempt.object_key = None

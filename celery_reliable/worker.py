@@ -22,6 +22,7 @@ from celery.worker.control import Panel
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import EarlyClaims
 from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.guard import raise_for
 from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
@@ -30,6 +31,7 @@ from celery_reliable.model import Claim, Reply, State
 from celery_reliable.pools import PostponedStop, hear_the_dead
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
+from celery_reliable.rights import missing_rights
 from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
 from celery_reliable.turning import acknowledge_at_once, raise_prefetch_count
@@ -65,7 +67,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.reliable = reliable_of(w.app)
         try:
             _check_start_method(w)
-            for finding in self.reliable.check():
+            findings = [*self.reliable.check(), *missing_rights(self.reliable)]
+            for finding in raise_for(findings):
                 logger.warning("%s %s", finding.message, finding.hint)
         except ReliableError as exc:
             # Celery would print a traceback of this; the paragraph says what to change.

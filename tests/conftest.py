@@ -78,11 +78,15 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 
 @pytest.fixture
 def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RedisServer]]:
-    """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`."""
+    """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`; *binary*
+    is that of another server than the tests' own.
+    """
     servers: list[RedisServer] = []
 
-    def start(options: Mapping[str, str] | None = None) -> RedisServer:
-        server = RedisServer(tmp_path_factory.mktemp("redis"), options)
+    def start(
+        options: Mapping[str, str] | None = None, *, binary: Path | None = None
+    ) -> RedisServer:
+        server = RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
         servers.append(server)
         server.start()
         return server

@@ -6,6 +6,19 @@ from __future__ import annotations
 
 from celery_reliable.ledger.connect import Connector, connect, server_of
 from celery_reliable.ledger.locks import ObjectLocks
+from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.store import Ledger
+from celery_reliable.ledger.trial import try_out
 
-__all__ = ["Connector", "Ledger", "ObjectLocks", "connect", "server_of"]
+__all__ = [
+    "Command",
+    "Connector",
+    "Ledger",
+    "ObjectLocks",
+    "connect",
+    "denied",
+    "ledger_commands",
+    "on_key",
+    "server_of",
+    "try_out",
+]

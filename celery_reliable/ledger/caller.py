@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import redis
 from redis import exceptions as errors
 
-from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 from celery_reliable.threads import fork_gate
 
-__all__ = ["FOREVER", "Answer", "Caller", "Step", "encoded"]
+__all__ = ["FOREVER", "Answer", "Caller", "Step", "encoded", "is_forbidden"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ _PASSING = (
 _PASSING_REPLY = re.compile(
     r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY) "
 )
+#: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
+_FORBIDDEN_REPLY = re.compile(r"NOPERM|ACL failure in script|user executing the script can't")
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
 _WARN_EVERY_SECONDS = 10.0
@@ -79,6 +81,11 @@ class Step:
         #: None until it is heard, and when it was an error: then nothing is known.
         self.answer: Answer | None = None
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys, as text."""
+        return [key.decode("utf-8", "replace") for key in self.call[2 : 2 + self.call[1]]]
+
     def hear(self, raw: Any) -> None:
         """Take the server's reply, or the error that it is."""
         if not isinstance(raw, Exception):
@@ -105,14 +112,16 @@ class Caller:
         """Run the script *name* and return its answer.
 
         A lost connection or reply is repeated for *patience_seconds* (every script may be), then
-        LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused.
+        LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused, or
+        LedgerForbidden for want of a right; who waits FOREVER waits for a server that is full,
+        and for a right only as long as others wait for a server.
         """
         return self.run(Step(name, keys, args), patience_seconds)
 
     def run(self, step: Step, patience_seconds: float | None = None) -> Answer:
         """Send a step, and return its answer as `call` does."""
         raw, is_repeated = self._patiently(
-            step.code.name, lambda: self._sent(step), patience_seconds
+            step.code.name, lambda: self._sent(step), patience_seconds, step
         )
         return _answer(raw, is_repeated)
 
@@ -134,7 +143,7 @@ class Caller:
                 pipe.evalsha(*step.call)
             pipe.execute()
 
-        self._patiently(name, run, None)
+        self._patiently(name, run, None, first)
 
     def close(self) -> None:
         """Close the connections; they are made anew when something is asked."""
@@ -169,7 +178,11 @@ class Caller:
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 
     def _patiently(
-        self, operation: str, run: Callable[[], T], patience_seconds: float | None
+        self,
+        operation: str,
+        run: Callable[[], T],
+        patience_seconds: float | None,
+        step: Step | None = None,
     ) -> tuple[T, bool]:
         patience = self.patience_seconds if patience_seconds is None else patience_seconds
         started = warned = time.monotonic()
@@ -188,14 +201,22 @@ class Caller:
                     operation=operation,
                 ) from exc
             except (errors.RedisError, OSError) as exc:
+                if is_forbidden(exc):
+                    if patience != FOREVER or time.monotonic() - started >= self.patience_seconds:
+                        raise LedgerForbidden(
+                            f"The ledger's Redis at {self.shown} does not let its user do "
+                            f"{operation!r}{_with_keys(step)}: {exc}. The README has the rule that "
+                            "is needed (A user of Redis with few rights).",
+                            operation=operation,
+                            reply=str(exc),
+                        ) from exc
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.
-                if not _passes(exc) and patience != FOREVER:
+                elif not _passes(exc) and patience != FOREVER:
                     raise LedgerRefused(
                         f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
                         "was changed. It must be a writable master with maxmemory-policy "
-                        "noeviction, enough memory, and a user that may run EVAL, EVALSHA, TIME, "
-                        "INFO and CLIENT.",
+                        "noeviction, with enough memory.",
                         operation=operation,
                         reply=str(exc),
                     ) from exc
@@ -210,11 +231,12 @@ class Caller:
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
                     logger.warning(
-                        "ledger_waiting operation=%s seconds=%.0f address=%s error=%r",
+                        "ledger_waiting operation=%s seconds=%.0f address=%s error=%s: %s",
                         operation,
                         now - started,
                         self.shown,
-                        exc,
+                        type(exc).__name__,
+                        _said(exc),
                     )
                 is_repeated = True
                 time.sleep(wait * random.uniform(0.5, 1.0))
@@ -234,10 +256,19 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def is_forbidden(exc: BaseException) -> bool:
+    """Whether an error says that the server's user may not do this, or is not who he says."""
+    # redis-py counts the second among the connection errors; a wrong password stays wrong.
+    if isinstance(exc, (errors.NoPermissionError, errors.AuthenticationError)):
+        return True
+    return isinstance(exc, errors.ResponseError) and bool(_FORBIDDEN_REPLY.search(str(exc)))
+
+
+def _with_keys(step: Step | None) -> str:
+    return f" with the keys {', '.join(step.keys)}" if step is not None and step.keys else ""
+
+
 def _passes(exc: BaseException) -> bool:
-    if isinstance(exc, errors.AuthenticationError):
-        # redis-py counts it among the connection errors; a wrong password stays wrong.
-        return False
     return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
 
 

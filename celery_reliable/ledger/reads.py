@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import redis
 
@@ -13,6 +13,8 @@ from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import DeadLetter, Due, Record
 
 __all__ = ["Reads"]
+
+T = TypeVar("T")
 
 
 class Reads:
@@ -24,6 +26,10 @@ class Reads:
     def server_facts(self) -> dict[str, str]:
         """Return INFO and the CONFIG values that the guard looks at; what is hidden is missing."""
         return self._caller.read("server facts", rows.server_facts)
+
+    def ask(self, what: str, run: Callable[[Any], T]) -> T:
+        """Return what *run* asks with a client, of which *what* is the name in errors."""
+        return self._caller.read(what, run)
 
     def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
         """Return the record of *task_id*; None when it has ended or was never recorded."""

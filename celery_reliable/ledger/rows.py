@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -121,7 +122,9 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
 def server_facts(client: redis.Redis) -> dict[str, str]:
     """Read INFO and the CONFIG values of interest; managed servers hide some."""
     answers: Any = client
-    facts = {name: str(value) for name, value in answers.info().items()}
+    facts: dict[str, str] = {}
+    with suppress(redis.exceptions.NoPermissionError):
+        facts.update({name: str(value) for name, value in answers.info().items()})
     for name in ("maxmemory", "maxmemory-policy", "appendonly", "save"):
         try:
             facts.update({key: str(value) for key, value in answers.config_get(name).items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery_reliable.rooms.entries import Entry, task_id_of
 from celery_reliable.rooms.room import (
     ROOM_PREFIX,
+    ROOMS_PREFIX,
     Delivery,
     Room,
     Taken,
@@ -14,6 +15,7 @@ from celery_reliable.rooms.room import (
 )
 
 __all__ = [
+    "ROOMS_PREFIX",
     "ROOM_PREFIX",
     "Delivery",
     "Entry",

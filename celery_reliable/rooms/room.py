@@ -27,6 +27,7 @@ from celery_reliable.ledger.line import Line
 from celery_reliable.rooms.entries import Entry, entry_of
 
 __all__ = [
+    "ROOMS_PREFIX",
     "ROOM_PREFIX",
     "Delivery",
     "Room",
@@ -45,7 +46,7 @@ ROOM_PREFIX = "unacked:"
 _REMOVED_AT_ONCE = 500
 
 #: The names of a namespace's rooms in which something may be, so that nobody searches the keys.
-_ROOMS = "celery-reliable.rooms:"
+ROOMS_PREFIX = "celery-reliable.rooms:"
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,11 @@ class Room:
 
     def open(self, namespace: str) -> None:
         """Put the room on the list of the namespace's rooms, before anything is filed."""
-        self._client.sadd(f"{self._prefix}{_ROOMS}{namespace}", self.name)
+        self._client.sadd(f"{self._prefix}{ROOMS_PREFIX}{namespace}", self.name)
 
     def strike_off(self, namespace: str) -> None:
         """Strike the room off the list of the namespace's rooms, if nothing is in it."""
-        keys = [self._key, f"{self._prefix}{_ROOMS}{namespace}"]
+        keys = [self._key, f"{self._prefix}{ROOMS_PREFIX}{namespace}"]
         self._strike_off(keys=keys, args=[self.name])
 
     # -- deliveries
@@ -361,5 +362,5 @@ def room_names(channel: Any, namespace: str) -> list[str]:
     """Return the names of a namespace's rooms in which something may be, whoever uses them."""
     with channel.conn_or_acquire() as client:
         # A command that kombu's prefixing client does not know: the prefix is ours to add.
-        names = client.smembers(f"{channel.global_keyprefix}{_ROOMS}{namespace}")
+        names = client.smembers(f"{channel.global_keyprefix}{ROOMS_PREFIX}{namespace}")
     return sorted(bytes_to_str(name) for name in names)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -62,6 +64,16 @@ def redis_binary() -> Path:
     return binary
 
 
+def installed_server(name: str, least: int = 0) -> Path | None:
+    """The installed server of this name, if its major version is at least *least*."""
+    found = shutil.which(name)
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"v=(\d+)", said.stdout)
+    return Path(found) if version and int(version[1]) >= least else None
+
+
 def free_port() -> int:
     """A loopback port that nobody listens on at this moment, and that nobody was given before.
 
@@ -88,8 +100,15 @@ class RedisServer:
     file holds is there again. `options` are redis.conf settings and override the defaults.
     """
 
-    def __init__(self, directory: Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: Mapping[str, str] | None = None,
+        *,
+        binary: Path | None = None,
+    ) -> None:
         self.directory = directory
+        self.binary = binary or redis_binary()
         self.options = {**DEFAULT_OPTIONS, **(options or {})}
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -140,7 +159,7 @@ class RedisServer:
         """Start the server, on the data it had before if any, and wait until it answers."""
         if self.is_running:
             raise RuntimeError("this Redis server is running already")
-        arguments = [str(redis_binary()), "--port", str(self.port), "--bind", "127.0.0.1"]
+        arguments = [str(self.binary), "--port", str(self.port), "--bind", "127.0.0.1"]
         arguments += ["--dir", str(self.directory), "--logfile", str(self.log_path)]
         for name, value in self.options.items():
             arguments += [f"--{name}", value]

@@ -9,6 +9,7 @@ from celery.backends.base import Backend
 from celery_reliable import exceptions
 from celery_reliable.exceptions import (
     ConfigurationError,
+    LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
     ObjectBusy,
@@ -24,6 +25,7 @@ WITH_FACTS = [
     ObjectIdError(task_name="proj.add"),
     ObjectBusy(object_id="7", holder="an-id"),
     LedgerUnavailable(operation="claim"),
+    LedgerForbidden("no", operation="settle", reply="NOPERM"),
     LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
     PublishUnknown(task_id="an-id"),
     UnknownDeadLetter(task_id="an-id"),

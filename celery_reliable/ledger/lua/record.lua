@@ -38,8 +38,9 @@ if not generation or tonumber(generation) > now_ms + 86400000 then
   -- Not from 1: where everything was lost, the messages of before must not pass for today's. Nor from
   -- what cannot be: a message told it.
   generation = string.format('%.0f', now_ms)
+  local info = redis.pcall('INFO', 'server')
   redis.call('HSET', KEYS[3], 'generation', generation,
-    'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
 end
 if generation ~= ARGV[3] then
   return {'generation', generation}

@@ -30,8 +30,9 @@ local generation = redis.call('HGET', KEYS[4], 'generation')
 if not generation or tonumber(generation) > now_ms + 86400000 then
   -- As in record: not from 1, or messages of before would pass for today's.
   generation = string.format('%.0f', now_ms)
+  local info = redis.pcall('INFO', 'server')
   redis.call('HSET', KEYS[4], 'generation', generation,
-    'run_id', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
 end
 if generation ~= ARGV[3] then
   return {'generation', generation}

@@ -1,0 +1,106 @@
+"""What a user of Redis may not do, found out without doing it.
+
+In a transaction the server looks at a user's rights as each command is queued; discarded, it
+executes none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import redis
+
+from celery_reliable.ledger.caller import is_forbidden
+from celery_reliable.ledger.line import Line
+from celery_reliable.ledger.scripts import names, script
+
+__all__ = ["Command", "denied", "ledger_commands", "on_key"]
+
+#: The name of a command and its arguments.
+Command = tuple[str, ...]
+
+#: What follows the key, so that the server does not miss an argument; any will do.
+_AFTER_KEY: dict[str, Command] = {
+    "BRPOP": ("1",),
+    "EXPIRE": ("1",),
+    "HDEL": ("field",),
+    "HEXISTS": ("field",),
+    "HGET": ("field",),
+    "HINCRBY": ("field", "1"),
+    "HMGET": ("field",),
+    "HSCAN": ("0",),
+    "HSET": ("field", "value"),
+    "LINDEX": ("0",),
+    "LPUSH": ("value",),
+    "PEXPIRE": ("1",),
+    "PUBLISH": ("value",),
+    "RPUSH": ("value",),
+    "SADD": ("member",),
+    "SET": ("value",),
+    "SETEX": ("1", "value"),
+    "SREM": ("member",),
+    "ZADD": ("1", "member"),
+    "ZRANGE": ("0", "0"),
+    "ZRANGEBYSCORE": ("0", "0"),
+    "ZREM": ("member",),
+    "ZREVRANGEBYSCORE": ("0", "0"),
+    "ZSCORE": ("member",),
+}
+#: What scripts do without asking whether they may, and on the ledger's own keys.
+_IN_SCRIPT = re.compile(r"redis\.call\('(\w+)', KEYS")
+#: What is read besides.
+_READS = ("HGETALL", "HMGET", "ZCARD", "ZRANGE")
+#: On keys of others.
+_ELSEWHERE = ("LPUSH", "PUBLISH")
+
+
+def on_key(key: str, *names_: str) -> list[Command]:
+    """Return the commands called *names_* on *key*."""
+    return [(name, key, *_AFTER_KEY.get(name, ())) for name in names_]
+
+
+def ledger_commands(key: str) -> list[Command]:
+    """Return all that the ledger asks of a server, on *key* in the place of its own."""
+    found = {name for one in names() for name in _IN_SCRIPT.findall(script(one).text)}
+    return [
+        ("EVALSHA", "0" * 40, "1", key),
+        ("EVAL", "return 1", "1", key),
+        ("TIME",),
+        ("INFO",),
+        *on_key(key, *sorted(found.union(_READS).difference(_ELSEWHERE))),
+    ]
+
+
+def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str]:
+    """Return those of *commands* that the server would not let this client's user run, as far as
+    it matters: "HSCAN", or "the key x"; each once.  Of a server that is not there nothing is known.
+    """
+    line = Line(client.connection_pool)
+    asked = list(dict.fromkeys(commands))
+    try:
+        (begun,) = line.ask(("MULTI",))
+        if isinstance(begun, Exception):
+            # Without it they would be executed.
+            return ["MULTI"] if is_forbidden(begun) else []
+        *answers, _ = line.ask(*asked, ("DISCARD",))
+    except (redis.RedisError, OSError):
+        return []
+    finally:
+        line.close()
+    found: dict[str, None] = {}
+    for command, answer in zip(asked, answers, strict=True):
+        if not isinstance(answer, Exception) or not is_forbidden(answer):
+            continue
+        words = str(answer)
+        if "channel" in words:
+            found[f"the channel {command[1]}"] = None
+        elif " key" in words:
+            found[f"the key {_key_of(command)}"] = None
+        else:
+            found[command[0]] = None
+    return list(found)
+
+
+def _key_of(command: Command) -> str:
+    return command[3] if command[0] in ("EVAL", "EVALSHA") else command[1]

@@ -1,0 +1,80 @@
+"""A task's whole life tried on a server, as a worker starts: better told then than at its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from typing import Any
+
+from celery_reliable.exceptions import LedgerRefused
+from celery_reliable.ledger.caller import Answer, Caller, Step
+from celery_reliable.ledger.connect import Connector
+from celery_reliable.ledger.store import Ledger
+from celery_reliable.model import Claim, Reply, State, TaskRef
+
+__all__ = ["try_out"]
+
+#: What a server's memory refuses passes, and is waited for by whoever meets it.
+_FULL = re.compile(r"\bOOM\b|'maxmemory'")
+
+
+class _Noting(Caller):
+    """Notes what it is to send."""
+
+    steps: list[Step]
+
+    def run(self, step: Step, patience_seconds: float | None = None) -> Answer:
+        self.steps.append(step)
+        return Answer(Reply.GONE, ())
+
+
+class _Written(Ledger):
+    """A ledger whose steps are noted, and not taken."""
+
+    def __init__(self, connector: Connector, namespace: str) -> None:
+        super().__init__(connector, namespace)
+        noting = _Noting(self._caller.client, self._caller.shown, 0)
+        self.steps = noting.steps = []
+        self._caller = self.workers._caller = noting
+
+
+def try_out(ledger: Ledger) -> None:
+    """Record, withdraw, claim and settle a task under a name that nobody has, all in one
+    transaction, of which nothing is left and which nobody sees.
+
+    Raises LedgerRefused, or LedgerForbidden, for a server that does not do it; not for one that is
+    full.  Raises LedgerUnavailable.
+    """
+    name = f"trial-{secrets.token_hex(8)}"
+    task, claim = TaskRef(name, "", None, 0), Claim(name, 1, name, name)
+    written = _Written(ledger.connector, ledger.namespace)
+    written.record(task, epoch=name, state=State.QUEUED, due_in_ms=3_600_000, message="")
+    written.withdraw(name, name)
+    written.workers.register(name, lease_ms=3_600_000, client_id=0, facts={})
+    written.claim(
+        task, epoch="", generation="", worker=name, token=name, pid=os.getpid(), message="none"
+    )
+    written.settle(claim)
+    written.workers.deregister(name, in_room=0)
+    written.close()
+
+    def run(client: Any) -> list[Any]:
+        with client.pipeline(transaction=True) as pipe:
+            for step in written.steps:
+                # By its text: what the server does not know yet could not be told in between.
+                pipe.eval(step.code.text, *step.call[1:])
+            return list(pipe.execute())
+
+    try:
+        answers = [answer[0].decode() for answer in ledger.ask("trial", run)]
+    except LedgerRefused as exc:
+        if _FULL.search(str(exc.reply)):
+            return
+        raise
+    if answers[3:5] != [Reply.CLAIMED.value, Reply.SETTLED.value]:
+        raise LedgerRefused(
+            f"The ledger's Redis at {ledger.connector.shown} does not keep what it is told: a task "
+            f"was to be claimed and settled, and that was answered with {answers[3:5]}.",
+            operation="trial",
+        )

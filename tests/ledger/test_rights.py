@@ -1,0 +1,141 @@
+"""A user of Redis who lacks a right: it is said with command and key, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from celery_reliable.exceptions import LedgerForbidden, LedgerRefused
+from celery_reliable.ledger import Ledger, connect, denied, ledger_commands, scripts, try_out
+from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.model import Reply
+from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
+from tests.ledger.scene import Scene
+from tests.support.acl import granted, readme_rule
+
+#: Short, as who waits for ever waits no longer than this for a right.
+PATIENCE_SECONDS = 0.5
+
+#: What scripts ask for on keys that others have patterns for, or may go without.
+ELSEWHERE = {"LPUSH", "PUBLISH"}
+ASKED = sorted(
+    {
+        command
+        for name in scripts.names()
+        for command, _ in Contract.of(name, scripts.script(name).text).commands()
+    }
+    - KEYLESS_COMMANDS
+    - ELSEWHERE
+)
+
+
+@pytest.fixture
+def narrow(scene: Scene, shared_redis: redis.Redis) -> Iterator[Scene]:
+    """A ledger of a user who may be changed, in the namespace of `scene`."""
+    shared_redis.execute_command("ACL", "LOG", "RESET")
+    url = granted(shared_redis, namespace=scene.ledger.namespace)
+    ledger = Ledger(connect(url), scene.ledger.namespace, patience_seconds=PATIENCE_SECONDS)
+    yield Scene(ledger, shared_redis)
+    ledger.close()
+
+
+def missing(ledger: Ledger) -> list[str]:
+    return ledger.ask("rights", lambda client: denied(client, ledger_commands(ledger.keys.none)))
+
+
+def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene) -> None:
+    before = narrow.snapshot()
+
+    assert missing(narrow.ledger) == []
+    try_out(narrow.ledger)
+
+    # redis-py tells its own name with every connection, and does not mind when it may not.
+    refused = [row[5] for row in narrow.client.execute_command("ACL", "LOG")]
+    assert set(refused) <= {b"client"}
+    before.pop(narrow.ledger.keys.meta, None)
+    after = narrow.snapshot()
+    # The first publication of all notes the generation.
+    after.pop(narrow.ledger.keys.meta)
+    assert after == before
+
+
+@pytest.mark.parametrize("command", [*ASKED, "HGETALL", "TIME", "INFO", "EVAL", "EVALSHA"])
+def test_a_command_that_is_missing_is_named(narrow: Scene, command: str) -> None:
+    narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command.lower()}")
+
+    assert missing(narrow.ledger) == [command]
+
+
+def test_keys_that_are_missing_are_named(narrow: Scene) -> None:
+    narrow.client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~celery*")
+
+    assert missing(narrow.ledger) == [f"the key {narrow.ledger.keys.none}"]
+    with pytest.raises(LedgerForbidden, match=re.escape(narrow.ledger.keys.record("trial"))):
+        narrow.publish("trial")
+
+
+def test_without_transactions_nothing_is_tried(narrow: Scene) -> None:
+    """Outside of one the commands would be executed."""
+    before = narrow.snapshot()
+    narrow.client.execute_command("ACL", "SETUSER", "app", "-multi")
+
+    assert missing(narrow.ledger) == ["MULTI"]
+    assert narrow.snapshot() == before
+
+
+@pytest.mark.parametrize("command", ["hset", "zadd", "del"])
+def test_a_trial_fails_without_what_a_task_needs(narrow: Scene, command: str) -> None:
+    narrow.publish()
+    narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command}")
+
+    with pytest.raises(LedgerForbidden):
+        try_out(narrow.ledger)
+
+
+def test_a_trial_is_not_for_who_is_full(narrow: Scene) -> None:
+    narrow.client.config_set("maxmemory", "1")
+    try:
+        try_out(narrow.ledger)
+        with pytest.raises(LedgerRefused, match="OOM"):
+            narrow.publish()
+    finally:
+        narrow.client.config_set("maxmemory", "0")
+
+
+def test_who_waits_for_ever_does_not_wait_for_ever_for_a_right(narrow: Scene) -> None:
+    claim = narrow.claim(narrow.publish())
+    narrow.client.execute_command("ACL", "SETUSER", "app", "-del")
+    started = time.monotonic()
+
+    with pytest.raises(LedgerForbidden) as caught:
+        narrow.ledger.settle(claim, patience_seconds=FOREVER)
+
+    assert PATIENCE_SECONDS <= time.monotonic() - started < PATIENCE_SECONDS + 2
+    assert caught.value.operation == "settle"
+    assert narrow.ledger.keys.record("task") in str(caught.value)
+    # It may be settled when the right is back.
+    narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
+    assert narrow.ledger.settle(claim).reply is Reply.SETTLED
+
+
+def test_a_right_that_comes_back_meanwhile_is_used(narrow: Scene) -> None:
+    claim = narrow.claim(narrow.publish())
+    narrow.client.execute_command("ACL", "SETUSER", "app", "-del")
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(narrow.ledger.settle, claim, patience_seconds=FOREVER)
+        narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
+
+    assert asked.result().reply is Reply.SETTLED
+
+
+def test_the_rule_names_no_more_keys_than_it_must() -> None:
+    patterns = [word for word in readme_rule() if word.startswith(("~", "%"))]
+
+    assert patterns
+    assert not any(re.fullmatch(r"~\**", pattern) for pattern in patterns)
