@@ -55,7 +55,7 @@ def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene
     try_out(narrow.ledger)
 
     # redis-py tells its own name with every connection, and does not mind when it may not.
-    refused = [row[5] for row in narrow.client.execute_command("ACL", "LOG")]
+    refused = [row[b"object"] for row in narrow.client.execute_command("ACL", "LOG")]
     assert set(refused) <= {b"client"}
     before.pop(narrow.ledger.keys.meta, None)
     after = narrow.snapshot()
