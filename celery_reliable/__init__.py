@@ -6,6 +6,7 @@ from celery_reliable import sweeper as _sweeper  # noqa: F401 - registers celery
 from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import (
     ConfigurationError,
+    ConfigurationWarning,
     LedgerRefused,
     LedgerUnavailable,
     ObjectBusy,
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConfigurationError",
+    "ConfigurationWarning",
     "LedgerRefused",
     "LedgerUnavailable",
     "ObjectBusy",

@@ -260,7 +260,7 @@ class Reliable:
             name: task
             for name, task in self.app.tasks.items()
             if not name.startswith("celery.")
-            and not getattr(task, "is_reliable", False)
+            and not getattr(type(task), "is_reliable", False)
             and task.acks_late
         }
         options = conf.broker_transport_options or {}

@@ -110,7 +110,7 @@ class EarlyClaims:
             or self._consumer.task_buckets.get(task.name)
             or task.Strategy != _STRATEGY
             # It would begin before the task does.
-            or task.time_to_run_seconds
+            or type(task).time_to_run_seconds
             or not self._has_idle_child()
         ):
             return None

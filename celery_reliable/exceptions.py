@@ -14,6 +14,7 @@ import inspect
 
 __all__ = [
     "ConfigurationError",
+    "ConfigurationWarning",
     "LedgerForbidden",
     "LedgerRefused",
     "LedgerUnavailable",
@@ -51,6 +52,10 @@ class ConfigurationError(ReliableError):
     def __init__(self, message: str | None = None, *, problems: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.problems = problems or ((message,) if message else ())
+
+
+class ConfigurationWarning(UserWarning):
+    """Something about a task is probably not meant as it was written."""
 
 
 class ObjectIdError(ReliableError, ValueError):

@@ -270,7 +270,7 @@ class _Execution:
         elif state == states.REJECTED and getattr(retval, "requeue", False):
             # Who sends himself back has no outcome either, and must not do so for ever.
             return self._no_outcome(attempt, retval or Reject())
-        elif state in (states.FAILURE, states.REJECTED) and self.task.dead_letter:
+        elif state in (states.FAILURE, states.REJECTED) and type(self.task).dead_letter:
             reason = Reason.FAILED if state == states.FAILURE else Reason.REJECTED
             answer = self.ledger.bury(
                 claim,
@@ -354,7 +354,7 @@ class _Execution:
     # -- the object is another task's
 
     def _conflict(self, attempt: RunningAttempt, holder: str) -> trace_ok_t:
-        how = self.task.on_conflict
+        how = type(self.task).on_conflict
         logger.info(
             "object_held name=%s id=%s holder=%s on_conflict=%s",
             self.task.name,

@@ -144,7 +144,7 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
     """Warn in time while the body runs; the ledger ends the attempt by itself."""
-    seconds = task.time_to_run_seconds
+    seconds = type(task).time_to_run_seconds
     if not seconds:
         yield
         return

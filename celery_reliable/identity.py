@@ -23,25 +23,31 @@ ObjectIdSpec: TypeAlias = str | Callable[..., object]
 # 128 bits: two objects that meet by chance are not a thing to plan for.
 _KEY_LENGTH = 32
 
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 _EXPECTED = "an int, a str, a UUID, bytes, or a tuple of these"
 
 
-def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: str) -> None:
+def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: str) -> bool:
     """Check a task's `object_id` when the task is defined.
 
-    A callable is only known to be one; what it returns is seen when the task is called.
+    Of a callable it is seen whether it takes the task's arguments, if it tells what it takes; what
+    it returns is seen when the task is called.
 
     Args:
         spec: what the task says.
         signature: that of the task's own arguments, without `self`.
         task_name: for the error.
 
+    Returns:
+        Whether a callable is to be given the arguments by name, as by position it cannot take them.
+
     Raises:
         ConfigurationError: `spec` is neither a name nor a callable, or the task has no such
-            argument.
+            argument, or the callable does not take the task's arguments.
     """
     if callable(spec):
-        return
+        return _check_callable(spec, signature, task_name)
     if not isinstance(spec, str):
         raise ConfigurationError(
             f"Task {task_name!r}: object_id is a {type(spec).__name__}. Expected the name of one "
@@ -50,7 +56,7 @@ def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: 
     names = list(signature.parameters)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     if spec in names or (takes_any and spec):
-        return
+        return False
     near = difflib.get_close_matches(spec, names, n=1, cutoff=0.5)
     if near:
         way_out = f"Did you mean {near[0]!r}?"
@@ -63,12 +69,67 @@ def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: 
     )
 
 
+def _check_callable(
+    spec: Callable[..., object], signature: inspect.Signature, task_name: str
+) -> bool:
+    try:
+        taken = inspect.signature(spec)
+    except (TypeError, ValueError):
+        # Some callables in C do not tell.
+        return False
+    kinds = [p.kind for p in signature.parameters.values()]
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds
+    bind = taken.bind_partial if is_open else taken.bind
+    example = signature.bind_partial()
+    example.arguments.update(
+        {p.name: None for p in signature.parameters.values() if p.kind not in _VARIABLE}
+    )
+    refused = None
+    for by_name in (False, True):
+        args, kwargs = _given(example, by_name=by_name)
+        try:
+            bind(*args, **kwargs)
+        except TypeError as error:
+            refused = refused or error
+        else:
+            return by_name
+    raise ConfigurationError(
+        f"Task {task_name!r}: its object_id callable takes {taken}, and the task's arguments are "
+        f"{signature} ({refused}). It is given all of them, those with a default too: let it take "
+        "what the task takes (`*args, **kwargs` for what it does not look at)."
+    )
+
+
+def _given(
+    bound: inspect.BoundArguments, *, by_name: bool
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return a call's arguments as a callable is given them: all that can be by position, or all
+    that can be by name.
+    """
+    if not by_name:
+        return bound.args, bound.kwargs
+    positional, named = [], {}
+    for parameter in bound.signature.parameters.values():
+        if parameter.name not in bound.arguments:
+            continue
+        value = bound.arguments[parameter.name]
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named.update(value)
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            named[parameter.name] = value
+    return positional, named
+
+
 def resolve_object_id(
     spec: ObjectIdSpec,
     signature: inspect.Signature,
     task_name: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
+    *,
+    by_name: bool = False,
 ) -> object:
     """Return the object id that one call gives.
 
@@ -78,6 +139,7 @@ def resolve_object_id(
         task_name: for the error.
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
+        by_name: what `check_object_id_spec` has said of a callable.
 
     Returns:
         The value as it is, a default included. `object_key` says whether it will do.
@@ -85,18 +147,19 @@ def resolve_object_id(
     Raises:
         ObjectIdError: the call lacks the argument, or the callable raised.
     """
-    if not isinstance(spec, str):
-        return _called(spec, task_name, args, kwargs)
     try:
         # Other arguments may be missing: that is the task's own error, raised by its own call.
         bound = signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise ObjectIdError(
             f"Task {task_name!r} was called with arguments that it does not take ({error}), so "
-            f"its object_id {spec!r} cannot be told.",
+            f"its {_shown_spec(spec)} cannot be told.",
             task_name=task_name,
         ) from error
     bound.apply_defaults()
+    if not isinstance(spec, str):
+        # However the caller gave them: the callable's parameters may have other names.
+        return _called(spec, task_name, *_given(bound, by_name=by_name))
     if spec in bound.arguments:
         return bound.arguments[spec]
     for parameter in signature.parameters.values():
@@ -111,7 +174,11 @@ def resolve_object_id(
     )
 
 
-def object_key(task_name: str, object_id: object) -> str:
+def _shown_spec(spec: ObjectIdSpec) -> str:
+    return f"object_id {spec!r}" if isinstance(spec, str) else "object's id"
+
+
+def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = None) -> str:
     """Return a short text for one object of one task, fit for the name of a key.
 
     The same object has the same text wherever it is computed, also after its id went through JSON
@@ -123,6 +190,7 @@ def object_key(task_name: str, object_id: object) -> str:
         task_name: two tasks with the same object id do not share an object.
         object_id: an int, a str, a UUID, bytes, or a tuple of these. Members of enums that are an
             int or a str count as their value.
+        spec: where it comes from, for the error.
 
     Returns:
         32 hexadecimal digits. The id cannot be read out of them.
@@ -130,7 +198,14 @@ def object_key(task_name: str, object_id: object) -> str:
     Raises:
         ObjectIdError: `object_id` is of another type.
     """
-    encoded = _encoded(task_name, task_name) + _encoded(object_id, task_name)
+    try:
+        encoded = _encoded(task_name) + _encoded(object_id)
+    except _NoIdError as error:
+        raise ObjectIdError(
+            f"Task {task_name!r}: {_source(spec)} is {_kind(object_id, error.item)}. Expected "
+            f"{_EXPECTED}; let object_id be a callable that makes one of the task's arguments.",
+            task_name=task_name,
+        ) from None
     return hashlib.sha256(encoded).hexdigest()[:_KEY_LENGTH]
 
 
@@ -148,7 +223,32 @@ def _called(
         ) from error
 
 
-def _encoded(value: object, task_name: str) -> bytes:
+class _NoIdError(Exception):
+    """No id can be made of this value."""
+
+    def __init__(self, item: object) -> None:
+        super().__init__()
+        self.item = item
+
+
+def _source(spec: ObjectIdSpec | None) -> str:
+    if spec is None:
+        return "the object id"
+    if isinstance(spec, str):
+        return f"its argument {spec!r}, which object_id names,"
+    return "what its object_id callable returned"
+
+
+def _kind(value: object, item: object) -> str:
+    """Say what *value* is, in which *item* was found; not what is in it, which may be secret."""
+    if value is None:
+        return "None: there is no object"
+    if item is value:
+        return f"a {type(value).__name__}"
+    return f"a {type(value).__name__} with a {type(item).__name__} in it"
+
+
+def _encoded(value: object) -> bytes:
     """Return bytes from which the value could be read back, so that no two share them."""
     # A bool is an int in Python; as the id of an object it is a mistake.
     if isinstance(value, int) and not isinstance(value, bool):
@@ -161,13 +261,8 @@ def _encoded(value: object, task_name: str) -> bytes:
     if isinstance(value, bytes):
         return _chunk(b"b", value)
     if isinstance(value, (tuple, list)):
-        return _chunk(b"s", b"".join(_encoded(item, task_name) for item in value))
-    what = "None: there is no object" if value is None else f"a {type(value).__name__}"
-    raise ObjectIdError(
-        f"Task {task_name!r}: the object id is {what}. Expected {_EXPECTED}; let object_id be a "
-        "callable that makes one of the task's arguments.",
-        task_name=task_name,
-    )
+        return _chunk(b"s", b"".join(_encoded(item) for item in value))
+    raise _NoIdError(value)
 
 
 def _chunk(tag: bytes, content: bytes) -> bytes:

@@ -19,7 +19,7 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, DeadLetter, Due, Reason, Record, Reply, SweepReport
-from celery_reliable.objects import is_unique, keep_ms, key_of
+from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
 
 __all__ = ["Losses"]
 
@@ -214,7 +214,7 @@ class Losses:
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
 
     def _key_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
-        if getattr(task, "object_id", None) is None:
+        if not has_object(task):
             return None
         try:
             return key_of(task, args, kwargs)

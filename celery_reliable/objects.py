@@ -11,11 +11,13 @@ from typing import Any
 from celery_reliable.application import reliable_of
 from celery_reliable.identity import object_key, resolve_object_id
 from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.options import TaskObject
 from celery_reliable.process import RunningAttempt
 
 __all__ = [
     "UniqueCall",
     "free",
+    "has_object",
     "instead_of",
     "is_member",
     "is_unique",
@@ -37,22 +39,29 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
 
     Raises ObjectIdError when the arguments do not give the object's id.
     """
-    if task.object_id is None:
+    found: TaskObject | None = getattr(type(task), "_reliable_object", None)
+    if found is None:
         return None
+    spec = found.spec_for(task)
     value = resolve_object_id(
-        task.object_id, task.object_signature, task.name, args or (), kwargs or {}
+        spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
     )
-    return object_key(task.name, value)
+    return object_key(task.name, value, spec)
+
+
+def has_object(task: Any) -> bool:
+    """Whether the calls of *task* are about an object."""
+    return getattr(type(task), "_reliable_object", None) is not None
 
 
 def is_unique(task: Any) -> bool:
     """Whether *task* holds its object from its publication to its settlement."""
-    return bool(getattr(task, "unique", "") == "queued")
+    return bool(getattr(type(task), "unique", "") == "queued")
 
 
 def keep_ms(task: Any) -> int:
     """Return for how long the object of *task* is kept after a success; 0: not at all."""
-    return int((task.once_for_seconds or 0) * 1000)
+    return int((type(task).once_for_seconds or 0) * 1000)
 
 
 def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | None:

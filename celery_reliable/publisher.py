@@ -52,16 +52,19 @@ _WITHDRAW_PATIENCE_SECONDS = 2.0
 
 
 def is_reliable(task: object) -> bool:
-    """Whether *task* is one of ours."""
-    return bool(getattr(task, "is_reliable", False))
+    """Whether *task* is one of ours.
+
+    Options are its class's: what somebody assigns to a task, which all executions share, is his.
+    """
+    return bool(getattr(type(task), "is_reliable", False))
 
 
 def task_ref(task: Any, task_id: str) -> TaskRef:
     """Return what the ledger wants to know of *task*."""
-    seconds = getattr(task, "time_to_run_seconds", None)
-    return TaskRef(
-        task_id, task.name, getattr(task, "max_losses", None), int(seconds * 1000) if seconds else 0
-    )
+    options = type(task)
+    seconds = getattr(options, "time_to_run_seconds", None)
+    losses = getattr(options, "max_losses", None)
+    return TaskRef(task_id, task.name, losses, int(seconds * 1000) if seconds else 0)
 
 
 class RecordingAMQP(AMQP):

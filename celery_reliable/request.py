@@ -26,6 +26,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
+from celery_reliable.objects import has_object
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
@@ -185,7 +186,7 @@ class ReliableRequest(Request):
         try:
             ledger = reliable_of(self.app).ledger
             record = None
-            if self.task.object_id is not None:
+            if has_object(self.task):
                 # An attempt that was lost or released may have left its lock to the next one.
                 record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
             answer = ledger.cancel(
@@ -345,7 +346,7 @@ class ReliableRequest(Request):
                 return
             ledger = reliable_of(self.app).ledger
             # What is owed is told from a dead letter.
-            if self.task.dead_letter or is_owed:
+            if type(self.task).dead_letter or is_owed:
                 ledger.bury(
                     claim,
                     reason,

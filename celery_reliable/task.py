@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery import Task as CeleryTask
+from celery.fixups.django import DjangoFixup
+from celery.local import class_property
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import publisher, worker
+from celery_reliable import options, publisher, worker
 from celery_reliable.application import reliable_of
-from celery_reliable.config import MAX_SECONDS
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
-from celery_reliable.identity import check_object_id_spec
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
 from celery_reliable.objects import instead_of, is_member, is_unique, unique_publication
+from celery_reliable.options import TaskObject
 from celery_reliable.process import current_worker, running
+from celery_reliable.publisher import is_reliable
 from celery_reliable.storing import PatientBackend
-
-if TYPE_CHECKING:
-    from celery import Task as Base
-else:
-
-    def _base() -> type:
-        # Celery gives delay_on_commit to Django projects by a task class of its own, which a custom
-        # base would lose. This is how Celery itself tells that it is in a Django project.
-        if os.environ.get("DJANGO_SETTINGS_MODULE"):
-            from celery.contrib.django.task import DjangoTask
-
-            return DjangoTask
-        return CeleryTask
-
-    Base = _base()
 
 __all__ = ["ReliableTask"]
 
-_ON_CONFLICT = ("skip", "retry", "fail")
-_UNIQUE = ("running", "queued")
-#: The ledger counts milliseconds, and takes none of them for no limit.
-_LEAST_SECONDS = 0.001
 _REQUEST = "celery_reliable.request:ReliableRequest"
 
 
@@ -64,7 +46,40 @@ def _counts_losses(request: Any) -> bool:
     return isinstance(found, type) and issubclass(found, ReliableRequest)
 
 
-class ReliableTask(Base):
+class _Shown:
+    """A property that an instance may hide: `self.attempt = ...` is the user's own from then on.
+
+    One instance of a task serves all its executions in a process, so nothing of ours reads these.
+    """
+
+    def __init__(self, getter: Callable[[Any], Any]) -> None:
+        self._getter = getter
+        self.__doc__ = getter.__doc__
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    def __get__(self, task: Any, owner: Any = None) -> Any:
+        if task is None:
+            return self
+        own = task.__dict__
+        return own[self._name] if self._name in own else self._getter(task)
+
+    def __set__(self, task: Any, value: Any) -> None:
+        task.__dict__[self._name] = value
+
+    def __delete__(self, task: Any) -> None:
+        # Whoever sees a value, ours or his own, may delete it.
+        task.__dict__.pop(self._name, None)
+
+
+if TYPE_CHECKING:
+    shown = property
+else:
+    shown = _Shown
+
+
+class ReliableTask(CeleryTask):
     """A task that is never lost, never run twice at once and never runs in circles.
 
     Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  Its effects are
@@ -103,16 +118,50 @@ class ReliableTask(Base):
     #: Whether a task that failed for good is kept as a dead letter.
     dead_letter: bool = True
 
+    #: How its calls say which object they are about; known when the task is bound.
+    _reliable_object: TaskObject | None = None
+
     @classmethod
-    def on_bound(cls, app: Celery) -> None:
-        """Check the task's options and put the package's parts into *app*."""
-        super().on_bound(app)
-        if not cls.name:
-            return
+    def bind(cls, app: Celery) -> Celery:
+        """Bind the task to *app*, check its options, and put the package's parts into *app*.
+
+        Not in `on_bound`: that is the users', who need not call ours.
+        """
+        bound: Celery = super().bind(app)
+        if cls.name:
+            cls._be_of_django(app)
+            cls._be_reliable(app)
+        return bound
+
+    app = class_property(CeleryTask.__dict__["_get_app"], bind)
+
+    @classmethod
+    def _be_of_django(cls, app: Celery) -> None:
+        """Give the task what Celery gives those of a Django project, by a task class of its own."""
+        if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups):
+            from celery.contrib.django.task import DjangoTask
+
+            if not issubclass(cls, DjangoTask):
+                place = next(i for i, b in enumerate(cls.__bases__) if issubclass(b, ReliableTask))
+                bases = cls.__bases__
+                cls.__bases__ = (*bases[: place + 1], DjangoTask, *bases[place + 1 :])
+
+    @classmethod
+    def _be_reliable(cls, app: Celery) -> None:
         if cls.name.startswith(("celery.", "celery_reliable.")):
             cls._be_plain(app)
             return
-        cls._check_options()
+        problems = options.problems(cls, ReliableTask)
+        if not _counts_losses(cls.Request):
+            problems.append(
+                f"Request={cls.Request!r} of task {cls.name} is not derived from "
+                "celery_reliable.request.ReliableRequest, which counts losses. Correct it, or "
+                "leave it out."
+            )
+        options.refuse(problems)
+        cls._reliable_object = options.object_of(cls)
+        for doubt in options.doubts(cls, ReliableTask):
+            warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
         publisher.install(app)
         worker.install(app)
 
@@ -127,74 +176,13 @@ class ReliableTask(Base):
         cls.reject_on_worker_lost = bool(app.conf.task_reject_on_worker_lost)
         cls.Request = CeleryTask.Request
 
-    @classmethod
-    def _check_options(cls) -> None:
-        problems = [
-            f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
-            "Correct it, or leave it out."
-            for option, expected in cls._wrong_options()
-        ]
-        if problems:
-            raise ConfigurationError(" ".join(problems), problems=tuple(problems))
-        if cls.object_id is not None:
-            check_object_id_spec(cls.object_id, cls._signature_of_run(), cls.name)
+    if TYPE_CHECKING:
 
-    @classmethod
-    def _wrong_options(cls) -> Iterator[tuple[str, str]]:
-        """Yield each option that cannot work, and what it has to be."""
-        yield from cls._wrong_options_of_objects()
-        # A bool is an int in Python; here it is a mistake.
-        losses = cls.max_losses
-        if losses is not None and (
-            isinstance(losses, bool) or not isinstance(losses, int) or losses < 0
-        ):
-            yield "max_losses", "a whole number of 0 or more, or None for the setting MAX_LOSSES"
-        for option in ("time_to_run_seconds", "once_for_seconds"):
-            seconds = getattr(cls, option)
-            if seconds is not None and (
-                isinstance(seconds, bool)
-                or not isinstance(seconds, (int, float))
-                or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
-            ):
-                yield (
-                    option,
-                    f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
-                )
-        if not isinstance(cls.dead_letter, bool):
-            yield "dead_letter", "True or False"
-        if not _counts_losses(cls.Request):
-            yield (
-                "Request",
-                "derived from celery_reliable.request.ReliableRequest, which counts losses",
-            )
+        def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
+            """In a Django project: `delay` when the transaction has been committed."""
 
-    @classmethod
-    def _wrong_options_of_objects(cls) -> Iterator[tuple[str, str]]:
-        for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE)):
-            if getattr(cls, option) not in known:
-                yield option, f"one of {', '.join(map(repr, known))}"
-        if cls.object_id is None:
-            for option, default in (("unique", "running"), ("once_for_seconds", None)):
-                if getattr(cls, option) != default:
-                    yield option, "of use without object_id, which says what the object is"
-
-    @classmethod
-    def _signature_of_run(cls) -> inspect.Signature:
-        signature = inspect.signature(cls.run)
-        names = list(signature.parameters.values())
-        # A bound task's function, or a method, has the task itself as its first parameter; callers
-        # do not give it.
-        if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not names:
-            return signature
-        return signature.replace(parameters=names[1:])
-
-    @property
-    def object_signature(self) -> inspect.Signature:
-        """The parameters that a caller gives."""
-        found = self.__dict__.get("_object_signature")
-        if found is None:
-            found = self.__dict__["_object_signature"] = type(self)._signature_of_run()
-        return found
+        def apply_async_on_commit(self, *args: Any, **kwargs: Any) -> None:
+            """In a Django project: `apply_async` when the transaction has been committed."""
 
     def apply_async(
         self,
@@ -239,7 +227,7 @@ class ReliableTask(Base):
 
     @__trace__.setter
     def __trace__(self, tracer: Any) -> None:
-        if tracer is not None and self.is_reliable:
+        if tracer is not None and is_reliable(self):
             tracer = around(self, tracer)
         self.__dict__["_reliable_trace"] = tracer
 
@@ -253,19 +241,19 @@ class ReliableTask(Base):
     def backend(self, value: Any) -> None:
         self._backend = value
 
-    @property
+    @shown
     def attempt(self) -> int:
         """The number of the attempt that runs: 1, 2, 3 … per task id, and the fencing token.
 
         It grows with every attempt of one id, through losses, retries, replacement and replay.  1
-        in eager and direct calls.
+        in eager and direct calls.  What you assign to it hides it, in this process.
         """
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
             return current.claim.attempt
         return 1
 
-    @property
+    @shown
     def seconds_left(self) -> float | None:
         """Seconds until this attempt counts as stuck; None without `time_to_run_seconds`.
 
@@ -284,15 +272,16 @@ class ReliableTask(Base):
         without a time to run.  Raises LedgerUnavailable when the ledger does not answer.
         """
         current = running.get()
-        if current is None or not self.time_to_run_seconds:
+        seconds = type(self).time_to_run_seconds
+        if current is None or not seconds:
             return True
         touched_at = time.monotonic()
         answer = reliable_of(self.app).ledger.touch(
-            current.claim, time_to_run_ms=int(self.time_to_run_seconds * 1000)
+            current.claim, time_to_run_ms=int(seconds * 1000)
         )
         if answer.reply is not Reply.TOUCHED:
             return False
-        current.deadline = touched_at + self.time_to_run_seconds
+        current.deadline = touched_at + seconds
         return True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -302,6 +291,10 @@ class ReliableTask(Base):
         body = cls.__dict__.get("run")
         if body is not None:
             cls.run = guarded(body)
+        # The option of this name, where Celery's property looks for it: ours stands before that.
+        if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
+            cls._backend = cls.__dict__["backend"]
+            del cls.backend
 
     def on_replace(self, sig: Any) -> Any:
         """Note that a canvas takes this task's id over, then let Celery replace it."""

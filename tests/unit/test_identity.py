@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import json
+import operator
 import string
 from collections.abc import Callable
 from decimal import Decimal
@@ -47,7 +49,10 @@ def key(object_id: object) -> str:
 def resolve(
     spec: str | Callable[..., object], func: Callable[..., object], *args: object, **kwargs: object
 ) -> object:
-    return resolve_object_id(spec, inspect.signature(func), "proj.charge", args, kwargs)
+    by_name = check_object_id_spec(spec, inspect.signature(func), "proj.charge")
+    return resolve_object_id(
+        spec, inspect.signature(func), "proj.charge", args, kwargs, by_name=by_name
+    )
 
 
 def check(spec: object, func: Callable[..., object]) -> None:
@@ -196,10 +201,78 @@ def test_a_callable_that_raises_is_refused_with_its_reason():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_a_callable_gets_them_however_the_caller_gave_them():
+    def account(number, amount, unit, *, remark):
+        return (number, amount, unit, remark)
+
+    def charged(number, amount, unit="EUR", *, remark=None): ...
+
+    assert resolve(account, charged, 7, 100, unit="USD") == (7, 100, "USD", None)
+    assert resolve(lambda a, b: (a, b), lambda a, b=2: None, a=1) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "object_id", "words"),
+    [
+        (
+            "account_id",
+            {"secret": 1},
+            "its argument 'account_id', which object_id names, is a dict",
+        ),
+        ("account_id", 1.5, "is a float"),
+        ("account_id", True, "is a bool"),
+        ("account_id", None, "is None"),
+        ("account_id", (1, {"secret"}), "is a tuple with a set in it"),
+        (len, [{}], "what its object_id callable returned is a list with a dict in it"),
+    ],
+)
+def test_what_is_no_id_is_told_by_its_origin_and_type_alone(spec, object_id, words):
+    with pytest.raises(ObjectIdError) as caught:
+        object_key("proj.charge", object_id, spec)
+
+    assert words in str(caught.value)
+    assert "'proj.charge'" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
 # At definition
 
 
-@pytest.mark.parametrize("spec", ["account_id", "note", len, lambda *args, **kwargs: 1])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lambda account_id: None,
+        lambda account_id, amount, currency: None,
+        lambda: None,
+        lambda a, b, c, d, *, note: None,
+    ],
+)
+def test_a_callable_that_does_not_take_the_arguments_is_refused(spec):
+    with pytest.raises(ConfigurationError, match="account_id, amount, /, currency") as caught:
+        check(spec, charge)
+
+    assert "proj.charge" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lambda a, b, c, note: None,
+        lambda account_id, amount, note, currency: None,
+        lambda *args, **kwargs: None,
+        lambda account_id, amount, /, note, currency: None,
+        lambda account_id, amount, **_: None,
+        functools.partial(lambda z, a, b, c, note=None: None, 1),
+        operator.itemgetter(0),
+        dict,
+    ],
+)
+def test_a_callable_that_may_take_them_is_taken(spec):
+    check(spec, charge)
+    check(lambda first: None, anything)
+
+
+@pytest.mark.parametrize("spec", ["account_id", "note", max, lambda *args, **kwargs: 1])
 def test_a_spec_that_fits_the_task_is_taken(spec):
     check(spec, charge)
 

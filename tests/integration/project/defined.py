@@ -1,0 +1,107 @@
+"""The project's app with tasks that are defined in every way that users have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from celery_reliable import ReliableTask
+from tests.integration.project import tasks
+
+__all__ = ["KINDS", "add_tasks"]
+
+Order = Mapping[str, Any]
+
+
+def order_of(key: str, order: Order, gate: str) -> Any:
+    return order[key]
+
+
+class Orders:
+    """Somebody else's object."""
+
+    def key(self, order: Order, gate: str) -> Any:
+        return order["id"]
+
+
+def work(self: Any, order: Order, gate: str) -> str:
+    with self.app.effects.run(self, f"{self.name} {order['id']}") as run:
+        tasks._wait_at_gate(self, run, gate)
+    return gate
+
+
+class ByMethod(ReliableTask):
+    name = "project.by_method"
+    run = work
+
+    def object_id(self, order: Order, gate: str) -> Any:
+        assert self.app is not None
+        return order["id"]
+
+
+class ByClassMethod(ReliableTask):
+    name = "project.by_class_method"
+    run = work
+
+    @classmethod
+    def object_id(cls, order: Order, gate: str) -> Any:
+        assert cls.name
+        return order["id"]
+
+
+class ByStaticMethod(ReliableTask):
+    name = "project.by_static_method"
+    run = work
+
+    @staticmethod
+    def object_id(order: Order, gate: str) -> Any:
+        return order["id"]
+
+
+class ByLambda(ReliableTask):
+    name = "project.by_lambda_of_class"
+    run = work
+    object_id = lambda order, gate: order["id"]  # noqa: E731 - what users write
+
+
+CLASSES = (ByMethod, ByClassMethod, ByStaticMethod, ByLambda)
+SPECS = {
+    "by_lambda": lambda order, gate: order["id"],
+    "by_lambda_of_some": lambda order, **_: order["id"],
+    "by_partial": partial(order_of, "id"),
+    "by_bound_method": Orders().key,
+    "by_wrapped": staticmethod(lambda order, gate: order["id"]),
+}
+KINDS = sorted([*SPECS, *(cls.name.removeprefix("project.") for cls in CLASSES)])
+
+
+def counting(self: Any, returned: str) -> str:
+    """As Celery's own integration test does: the task counts for itself, in a name of ours."""
+    with self.app.effects.run(self):
+        attempt = getattr(self, "attempt", 0)
+        if attempt >= 3:
+            del self.attempt
+            return returned
+        self.attempt = attempt + 1
+        raise self.retry(countdown=0)
+
+
+def add_tasks(to: Any) -> None:
+    """Give an app of `create_app` the tasks of this module."""
+    for cls in CLASSES:
+        # A class of its own for each app.
+        to.register_task(type(cls.__name__, (cls,), {"app": to, "name": cls.name})())
+    for name, spec in SPECS.items():
+        options: dict[str, Any] = {"bind": True, "shared": False, "base": ReliableTask}
+        to.task(work, name=f"project.{name}", object_id=spec, **options)
+        to.task(work, name=f"project.unique_{name}", object_id=spec, unique="queued", **options)
+    to.task(counting, bind=True, shared=False, base=ReliableTask, name="project.counting")
+
+
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)

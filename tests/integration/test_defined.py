@@ -1,0 +1,77 @@
+"""Tasks defined in every way that users have, in real workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from celery_reliable import ObjectIdError
+from tests.integration.conftest import Project
+from tests.integration.project.defined import KINDS, SPECS, add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+@pytest.fixture
+def worker(project: Project, start_worker: Callable[..., Worker]) -> Worker:
+    """One worker that knows the tasks."""
+    add_tasks(project.app)
+    return start_worker("one", app="tests.integration.project.defined", options=QUICK)
+
+
+def is_gone(redis_server: RedisServer, task_id: str) -> bool:
+    """Whether a task has ended."""
+    return not redis_server.client().exists("{reliable:0}:task:" + task_id)
+
+
+def test_every_callable_names_the_object(
+    project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    for kind in KINDS:
+        task = project.task(kind)
+        held = task.delay({"id": 7}, f"first of {kind}")
+        wait_for(partial(effects.runs, held.id), 15, f"{kind} runs")
+        skipped = task.delay(gate="none", order={"id": 7})
+        other = task.delay({"id": 8}, "open")
+        effects.open_gate("open")
+        assert other.get(timeout=15) == "open", kind
+        wait_for(partial(is_gone, redis_server, skipped.id), 15, f"{kind} is skipped")
+        effects.open_gate(f"first of {kind}")
+        assert held.get(timeout=15) == f"first of {kind}"
+        assert not effects.runs(skipped.id), kind
+
+
+def test_of_unique_calls_one_is_published(
+    project: Project, worker: Worker, effects: Effects
+) -> None:
+    for kind in SPECS:
+        task = project.task(f"unique_{kind}")
+        first = task.delay({"id": 7}, kind)
+        assert task.delay({"id": 7}, kind).id == first.id
+        assert task.apply_async(kwargs={"gate": kind, "order": {"id": 7}}).id == first.id
+        assert task.delay({"id": 8}, kind).id != first.id
+        effects.open_gate(kind)
+        assert first.get(timeout=15) == kind
+        assert len(effects.runs(first.id)) == 1
+
+
+def test_what_gives_no_id_is_told_to_the_caller(project: Project) -> None:
+    add_tasks(project.app)
+    with pytest.raises(ObjectIdError, match="object_id callable returned is a float"):
+        project.task("by_partial").delay({"id": 1.5}, "gate")
+    with pytest.raises(ObjectIdError, match=r"argument 'object_id'.* is a dict"):
+        project.task("locked").delay({"secret": 1}, 0)
+
+
+def test_a_task_may_count_in_our_name(project: Project, worker: Worker, effects: Effects) -> None:
+    result = project.send("counting", "counted")
+
+    assert result.get(timeout=30) == "counted"
+    # The fence does not read what the task has assigned.
+    assert not worker.log_text().count("task_fenced")
