@@ -14,6 +14,7 @@ from celery_reliable.application import Reliable
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
+from celery_reliable.rooms import Room
 from celery_reliable.sweeper import Sweeper
 from celery_reliable.threads import (
     NativeThread,
@@ -41,6 +42,10 @@ class Host(Protocol):
     process: WorkerProcess
     #: Whether its shutdown has begun.
     is_leaving: bool
+
+    @property
+    def room(self) -> Room | None:
+        """The worker's room, once it consumes."""
 
     @property
     def is_stalled(self) -> bool:
@@ -250,6 +255,7 @@ class Passes(NativeThread):
         try:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._step.app)
+            self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
         except ReliableError as exc:
@@ -263,6 +269,17 @@ class Passes(NativeThread):
     def stop(self) -> None:
         """End the thread after the pass that runs."""
         self.ask_to_stop()
+
+    def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
+        """Have passes look at what the worker may have popped on a connection that was lost."""
+        room = self._step.room
+        at = room.lost_pop_at if room is not None else None
+        if room is None or at is None or time.monotonic() < at:
+            return
+        ago_ms = int(1000 * (time.monotonic() - at)) + 2 * sweeper.config.lease_ms
+        sweeper.ledger.workers.look_ahead(ago_ms=ago_ms)
+        if room.lost_pop_at == at:
+            room.lost_pop_at = None
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
         """Lose claims that nobody runs, after two sightings, or release those by which nobody has

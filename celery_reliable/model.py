@@ -61,6 +61,7 @@ class Reply(str, Enum):
     ALIVE = "alive"
     ALREADY = "already"
     ANNOUNCED = "announced"
+    ASKED = "asked"
     BEGUN = "begun"
     BURIED = "buried"
     BEQUEATHED = "bequeathed"

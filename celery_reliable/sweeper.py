@@ -16,6 +16,7 @@ from typing import Any
 from celery import Celery, shared_task
 
 from celery_reliable import signals
+from celery_reliable.ahead import Asked
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
@@ -71,14 +72,17 @@ class Sweeper:
             if answer.reply is not Reply.BEGUN:
                 wait_ms = answer.values[0] if answer.reply is Reply.NOT_DUE else config.sweep_ms / 2
                 return report, max(0.05, float(wait_ms) / 1000)
-            report = self._run()
-            self.ledger.workers.end_pass(nonce, report.as_dict())
+            asked = Asked.of(answer.text(1), answer.text(2))
+            report, has_looked = self._run(asked)
+            self.ledger.workers.end_pass(
+                nonce, report.as_dict(), str(asked.count) if asked and has_looked else ""
+            )
             signals.pass_finished.send(sender=self.app, report=report)
             if not report.is_full:
                 break
         return report, config.sweep_seconds
 
-    def _run(self) -> SweepReport:
+    def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
         try:
@@ -96,7 +100,7 @@ class Sweeper:
             self.recovery.recover_ownerless(leases, report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
-            self.overdue.look(alive, dead, report)
+            has_looked = self.overdue.look(alive, dead, report, asked)
             self._trim(report)
         finally:
             # The next pass finds another server, or the same one, by itself.
@@ -106,7 +110,7 @@ class Sweeper:
         done = {name: value for name, value in report.as_dict().items() if value}
         if done.keys() - {"looked_at", "oldest_overdue_seconds", "duration_seconds", "is_full"}:
             logger.warning("sweep %s", " ".join(f"{k}={v}" for k, v in done.items()))
-        return report
+        return report, has_looked
 
     # -- (a) deaths
 
@@ -119,16 +123,21 @@ class Sweeper:
             workers.connected(lease.client_id for lease in alive) if config.witness_ms else None
         )
         for lease in alive:
+            causes = []
+            # First what needs no grace: who lapsed in an outage may have died before it.
+            if connected is not None and lease.has_witness and lease.client_id not in connected:
+                causes.append("connection")
             if lease.until_ms <= now_ms:
-                cause = "lapsed"
-            elif connected is not None and lease.has_witness and lease.client_id not in connected:
-                cause = "connection"
-            else:
-                continue
-            if workers.declare(lease, cause, witness_ms=config.witness_ms).reply is Reply.DECLARED:
-                report.declared += 1
-                logger.warning("worker_declared_dead worker=%s cause=%s", lease.worker, cause)
-                signals.worker_declared.send(sender=lease.worker, cause=cause)
+                causes.append("lapsed")
+            for cause in causes:
+                answer = workers.declare(
+                    lease, cause, witness_ms=config.witness_ms, lease_ms=config.lease_ms
+                )
+                if answer.reply is Reply.DECLARED:
+                    report.declared += 1
+                    logger.warning("worker_declared_dead worker=%s cause=%s", lease.worker, cause)
+                    signals.worker_declared.send(sender=lease.worker, cause=cause)
+                    break
         return [
             lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead
         ]

@@ -7,6 +7,7 @@ A worker keeps what it was delivered in a room of its own.  Messages in the shar
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 _MOST_AT_ONCE = 50
 #: Where so many wait, no worker goes idle because another one fetched some ahead.
 _PLENTY = 200
+#: Whoever has not looked into the queues for so long does not know what waits there.
+_LOOK_SECONDS = 1.5
 
 
 def transport_for(scheme: str) -> str | None:
@@ -154,6 +157,10 @@ class Channel(kombu_redis.Channel):
     #: How many waited when the queues were last looked at.
     _n_waiting = 0
     _is_closing = False
+    #: When they were last looked into (monotonic).
+    _looked_at = 0.0
+    #: A blocking pop was sent whose answer has not been read.
+    _awaits_pop = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: The queues whose messages nobody acknowledges.
@@ -178,6 +185,10 @@ class Channel(kombu_redis.Channel):
         return self._kept_client
 
     def _brpop_start(self, timeout: float | None = None) -> None:
+        self._note_lost_pop()
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            # What has waited for long is not popped before it can be filed.
+            self._n_waiting = max(self._n_waiting, 1)
         # Without an event loop nobody would look again when something has ended.
         n_delivered = 0
         # After so many the loop turns: the reply to BRPOP brings it back here at once.
@@ -191,7 +202,19 @@ class Channel(kombu_redis.Channel):
                 return
             n_delivered += self._take(None)
         if not self.reliable_room or self.qos.can_consume():
-            super()._brpop_start(timeout)
+            try:
+                super()._brpop_start(timeout)
+            finally:
+                self._awaits_pop = bool(self._in_poll)
+
+    def _note_lost_pop(self) -> None:
+        """Note that a connection is gone on which a message may have been popped, if it is."""
+        room = opened_room(self.reliable_room)
+        if self._awaits_pop and room is not None:
+            # As long as that, the server may go on popping for a connection that it has not seen
+            # end.
+            room.note_lost_pop(float(self.brpop_timeout or 0))
+        self._awaits_pop = False
 
     def _brpop_read(self, **options: Any) -> bool:
         if not self.reliable_room:
@@ -199,8 +222,11 @@ class Channel(kombu_redis.Channel):
         popped = None
         try:
             popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
+            self._awaits_pop = False
+            self._looked_at = time.monotonic()
         except self.connection_errors:
             self.client.connection.disconnect()
+            self._note_lost_pop()
             raise
         finally:
             self._in_poll = None
@@ -244,7 +270,7 @@ class Channel(kombu_redis.Channel):
             if early is not None:
                 early.reliable_early.give_up()
             raise
-        self._n_waiting = taken.n_waiting
+        self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
             self._queue_cycle.rotate(delivery.queue)
         for delivery in taken.deliveries:
@@ -325,6 +351,7 @@ class Channel(kombu_redis.Channel):
             except self.connection_errors:
                 logger.debug("channel_closed_with_broken_connection", exc_info=True)
         self._in_poll = None
+        self._note_lost_pop()
         super().close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -39,6 +39,15 @@ class Reads:
         self, task_ids: Sequence[str], *, patience_seconds: float | None = None
     ) -> list[Record | None]:
         """Return the records of *task_ids* in one round trip, None for those that are gone."""
+        found = self.find_each(task_ids, patience_seconds=patience_seconds)
+        return [one.record for one in found]
+
+    def find_each(
+        self, task_ids: Sequence[str], *, patience_seconds: float | None = None
+    ) -> list[rows.Found]:
+        """Return the same, each to be read by itself: one that cannot be read keeps nobody from
+        the others.
+        """
         if not task_ids:
             return []
         keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
@@ -47,7 +56,37 @@ class Reads:
             lambda client: rows.hmget_all(client, keys, rows.RECORD_FIELDS),
             patience_seconds,
         )
-        return [rows.record(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
+        return [rows.Found(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
+
+    def find_in_groups(self, task_ids: Sequence[str], *, most_bytes: int) -> Iterator[rows.Found]:
+        """Yield the same, found in groups whose messages have at most *most_bytes* together, unless
+        one alone has more.
+        """
+        if not task_ids:
+            return
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        lengths = self._caller.read(
+            "lengths", lambda client: rows.hstrlen_all(client, keys, "message")
+        )
+        group: list[str] = []
+        n_bytes = 0
+        for task_id, length in zip(task_ids, lengths, strict=True):
+            if group and n_bytes + length > most_bytes:
+                yield from self.find_each(group)
+                group, n_bytes = [], 0
+            group.append(task_id)
+            n_bytes += length
+        yield from self.find_each(group)
+
+    def due_between(self, first_ms: int, last_ms: int, *, limit: int) -> list[Due]:
+        """Return records by the time at which somebody must look, if it is in between."""
+        found = self._caller.read(
+            "due between",
+            lambda client: client.zrangebyscore(
+                self.keys.due, first_ms, last_ms, start=0, num=limit, withscores=True
+            ),
+        )
+        return [Due(name.decode(), f"{score:.0f}") for name, score in found]
 
     def all_due(self, *, start: int, limit: int) -> list[Due]:
         """Return records by the time at which somebody must look, past or future."""

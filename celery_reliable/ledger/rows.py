@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import redis
 
 from celery_reliable.model import DeadLetter, HistoryEntry, Reason, Record, State
 
-__all__ = ["LETTER_FIELDS", "RECORD_FIELDS", "hmget_all", "letter", "record", "server_facts"]
+__all__ = [
+    "LETTER_FIELDS",
+    "RECORD_FIELDS",
+    "Found",
+    "hmget_all",
+    "hstrlen_all",
+    "letter",
+    "record",
+    "server_facts",
+]
 
 RECORD_FIELDS = (
     "state",
@@ -48,6 +58,39 @@ LETTER_FIELDS = (
     "cause",
     "owed",
 )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of one task, not yet read."""
+
+    task_id: str
+    row: Sequence[bytes | None]
+
+    @property
+    def record(self) -> Record | None:
+        """The record; None for what is gone.  Raises ValueError for what cannot be read: it was
+        written by a later version, or by somebody else.
+        """
+        return record(self.task_id, self.row)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether `record` raises nothing."""
+        try:
+            record(self.task_id, self.row)
+        except ValueError:
+            return False
+        return True
+
+
+def hstrlen_all(client: redis.Redis, keys: list[bytes], field: str) -> list[int]:
+    """Read how many bytes *field* of every key has, in one round trip."""
+    pipe = client.pipeline(transaction=False)
+    for key in keys:
+        pipe.hstrlen(key, field)
+    lengths: list[int] = pipe.execute()
+    return lengths
 
 
 def hmget_all(

@@ -61,12 +61,16 @@ class Workers:
             [claim.task_id, f"{claim.attempt} {claim.token}"],
         )
 
-    def declare(self, lease: WorkerLease, cause: str, *, witness_ms: int) -> Answer:
-        """Declare one worker dead, if it is still as it was seen in *lease*."""
+    def declare(
+        self, lease: WorkerLease, cause: str, *, witness_ms: int, lease_ms: int = 0
+    ) -> Answer:
+        """Declare one worker dead, if it is still as it was seen in *lease*; *lease_ms* is how long
+        leases are.
+        """
         return self._caller.call(
             "declare",
             [self._keys.worker(lease.worker), self._keys.workers, self._keys.meta],
-            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms],
+            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms, lease_ms],
         )
 
     def deregister(self, worker: str, *, in_room: int) -> bool:
@@ -94,11 +98,21 @@ class Workers:
             0,
         )
 
-    def end_pass(self, nonce: str, report: Mapping[str, Any]) -> Answer:
-        """Note that a pass finished."""
+    def end_pass(self, nonce: str, report: Mapping[str, Any], ahead_count: str = "") -> Answer:
+        """Note that a pass finished; *ahead_count*: and has looked ahead as it was asked when it
+        began.
+        """
         return self._caller.call(
-            "end_pass", [self._keys.sweep, self._keys.meta], [nonce, json.dumps(dict(report))]
+            "end_pass",
+            [self._keys.sweep, self._keys.meta],
+            [nonce, json.dumps(dict(report)), ahead_count],
         )
+
+    def look_ahead(self, *, ago_ms: int) -> Answer:
+        """Ask for a look at what is queued before it is due, as messages may have been lost since
+        *ago_ms* before now.
+        """
+        return self._caller.call("look_ahead", [self._keys.meta], [ago_ms])
 
     def leases(self) -> list[WorkerLease]:
         """Return all registered workers, dead ones that are not yet forgotten included."""

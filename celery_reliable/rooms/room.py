@@ -45,6 +45,9 @@ ROOM_PREFIX = "unacked:"
 #: How many acknowledged messages are removed in one step with what is taken.
 _REMOVED_AT_ONCE = 500
 
+#: How long a command may be on its way.
+_POP_SECONDS = 0.5
+
 #: The names of a namespace's rooms in which something may be, so that nobody searches the keys.
 ROOMS_PREFIX = "celery-reliable.rooms:"
 
@@ -120,6 +123,8 @@ class Room:
         #: worker sets it.
         self.on_unreadable: Callable[[Delivery, Exception], bool] = _keep
         self.is_leaving = False
+        #: When somebody may ask what was popped and never heard of (monotonic), if anything may be.
+        self.lost_pop_at: float | None = None
 
     def after_fork(self) -> None:
         """Free the lock that another thread may have held at the fork."""
@@ -133,6 +138,12 @@ class Room:
         """Strike the room off the list of the namespace's rooms, if nothing is in it."""
         keys = [self._key, f"{self._prefix}{ROOMS_PREFIX}{namespace}"]
         self._strike_off(keys=keys, args=[self.name])
+
+    def note_lost_pop(self, timeout_seconds: float) -> None:
+        """Note that a connection was lost whose blocking pop, of at most so long, was not answered:
+        what it took is nowhere.
+        """
+        self.lost_pop_at = time.monotonic() + timeout_seconds + _POP_SECONDS
 
     # -- deliveries
 

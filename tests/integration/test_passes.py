@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -303,3 +304,43 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
 
     found = ledger.find(task_id)
     assert (found.state if found else None) == state
+
+
+def test_one_record_that_cannot_be_read_holds_up_no_other(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    """It was written by a later version, say."""
+    client = redis_server.client()
+    task_ids = [project.send("work", 0).id for _ in range(3)]
+    client.delete("celery")
+    ledger = reliable_of(project.app).ledger
+    client.hset(ledger.keys.record(task_ids[0]), "state", "unheard_of")
+    make_due(project, redis_server, task_ids)
+
+    report = look(sweeper)
+
+    assert (report.looked_at, report.resent, report.failed) == (3, 2, 1)
+    assert client.hget(ledger.keys.record(task_ids[0]), "state") == b"unheard_of"
+    assert looks_in_seconds(project, task_ids) == pytest.approx([60] * 3, abs=20)
+
+
+def test_a_pass_holds_few_messages_in_its_memory(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    ledger = reliable_of(project.app).ledger
+    task_ids = [project.send("work", 0).id for _ in range(100)]
+    for task_id in task_ids:
+        text: Any = client.hget(ledger.keys.record(task_id), "message")
+        text = text.decode().replace('"utf-8"', f'"utf-8", "more": "{"x" * 1_000_000}"', 1)
+        client.hset(ledger.keys.record(task_id), "message", text)
+    make_due(project, redis_server, task_ids)
+
+    tracemalloc.start()
+    try:
+        assert look(sweeper).looked_at == 100
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 40_000_000

@@ -11,12 +11,14 @@ ARGV[2]   interval_ms       not before so long after the last pass finished
 ARGV[3]   ttl_ms            of the pass key
 ARGV[4]   interruption_ms   a longer gap between passes is an interruption
 ARGV[5]   lease_ms
-Returns   {"begun", grace_ms} | {"busy"} | {"not_due", wait_ms}
+Returns   {"begun", grace_ms, ahead_ms, ahead_count} | {"busy"} | {"not_due", wait_ms}
+          with since when messages may have been lost, and how often that was said; "" when nobody said so
 Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms')
+local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
+  'ahead_ms', 'ahead_count')
 -- None of the future, as in record.
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
@@ -39,4 +41,4 @@ if (is_other_server or now_ms - passed_ms > tonumber(ARGV[4])) and grace_ms <= n
   grace_ms = now_ms + ARGV[5]
 end
 redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'grace_ms', grace_ms)
-return {'begun', grace_ms}
+return {'begun', grace_ms, meta[5] or '', meta[6] or ''}

@@ -10,7 +10,9 @@ ARGV[2]   cause        "lapsed": its lease ran out; "connection": its connection
 ARGV[3]   renewals     that were seen
 ARGV[4]   client_id    that was seen
 ARGV[5]   witness_ms   how long the connection may stay lost
+ARGV[6]   lease_ms
 Returns   {"declared"} | {"alive"} | {"grace", until_ms} | {"suspected"} | {"already"} | {"gone"}
+          "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
 ]]
 local time = redis.call('TIME')
@@ -26,6 +28,7 @@ end
 if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
   return {'alive'}
 end
+local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 if ARGV[2] == 'connection' then
   local info = redis.pcall('INFO', 'server')
   local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
@@ -40,7 +43,7 @@ if ARGV[2] == 'connection' then
     return {'suspected'}
   end
 else
-  if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0) > now_ms then
+  if until_ms > now_ms then
     return {'alive'}
   end
   local grace_ms = tonumber(redis.call('HGET', KEYS[3], 'grace_ms') or 0)
@@ -49,4 +52,9 @@ else
   end
 end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms)
+-- It was last heard a lease before its lease ends, and may have popped a while before that.
+local since_ms = math.min(until_ms, now_ms) - 2 * ARGV[6]
+redis.call('HSET', KEYS[3], 'ahead_ms',
+  math.min(since_ms, tonumber(redis.call('HGET', KEYS[3], 'ahead_ms') or since_ms)))
+redis.call('HINCRBY', KEYS[3], 'ahead_count', 1)
 return {'declared'}
