@@ -10,7 +10,7 @@ from celery.app.trace import TraceInfo, build_tracer, trace_ok_t
 
 from celery_reliable.exceptions import said
 
-__all__ = ["Tracer", "ended", "instead", "nothing", "one_line", "raising"]
+__all__ = ["Tracer", "ended", "instead", "one_line", "raising", "returning"]
 
 Tracer = Callable[..., trace_ok_t]
 
@@ -45,8 +45,13 @@ def _no_hook(*args: Any, **kwargs: Any) -> None:
     """A hook of the user's that is not called."""
 
 
-def nothing(*args: Any, **kwargs: Any) -> None:
-    """The body of a canvas member that was skipped."""
+def returning(result: Any) -> Callable[..., Any]:
+    """Return a body that returns *result*."""
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        return result
+
+    return body
 
 
 def raising(error: Exception) -> Callable[..., Any]:

@@ -59,8 +59,18 @@ class Stamp:
         generation, _, epoch = value.partition(":")
         return cls(generation, epoch) if _GENERATION.fullmatch(generation) else cls()
 
+    @property
+    def attempt(self) -> int:
+        """The attempt that published the message; 0 for anybody else, and for a strange epoch."""
+        number = self.epoch.partition("-")[0][:_MOST_DIGITS]
+        return int(number) if number.isdecimal() else 0
+
     def __str__(self) -> str:
         return f"{self.generation}:{self.epoch}"
+
+
+#: More are no attempt's.
+_MOST_DIGITS = 15
 
 
 def new_epoch(attempt: int) -> str:

@@ -25,7 +25,7 @@ from celery_reliable import signals
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
-from celery_reliable.endings import Tracer, ended, instead, nothing, one_line, raising
+from celery_reliable.endings import Tracer, ended, instead, one_line, raising, returning
 from celery_reliable.envelope import Envelope, Stamp, from_request
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -116,6 +116,8 @@ class _Execution:
         if claim is None:
             assert answer is not None
             return self._without_attempt(answer)
+        if claim.losses and claim.attempt > self.stamp.attempt + 1:
+            self._tell_redelivered()
         attempt = RunningAttempt(claim, self.stamp, self.is_adopted)
         token = running.set(attempt)
         try:
@@ -127,6 +129,14 @@ class _Execution:
         finally:
             running.reset(token)
             self._send_unsent(attempt)
+
+    def _tell_redelivered(self) -> None:
+        """Say where Celery does that this publication was begun before, and lost.
+
+        The broker knows of that only when it returned the message by itself.
+        """
+        delivery = {**(self.request.get("delivery_info") or {}), "redelivered": True}
+        self.request["delivery_info"] = delivery
 
     def _send_unsent(self, attempt: RunningAttempt) -> None:
         """Send what the attempt published under its own id, now that nothing of it runs."""
@@ -372,15 +382,8 @@ class _Execution:
         if how == "retry":
             return self._retry_conflict(attempt)
         signals.task_skipped.send(sender=self.task, task_id=self.id, holder=holder)
-        request = self.request
-        # Whose publication another task caused, such as the last of a chain, has a parent.
-        marks = ("chord", "chain", "callbacks", "group", "parent_id")
-        if any(request.get(mark) for mark in marks):
-            # A canvas waits for a result of every member.
-            return self._conclude(attempt, self._instead(nothing))
-        return self._conclude(
-            attempt, ended(Ignore(f"skipped: {holder} holds the object"), states.IGNORED)
-        )
+        # Somebody may wait for its result: its caller, or the canvas that it is a member of.
+        return self._conclude(attempt, self._instead(returning({"skipped": holder})))
 
     def _retry_conflict(self, attempt: RunningAttempt) -> trace_ok_t:
         """Publish the same task again, later; neither retries nor losses are spent."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from celery import chain, chord
+from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
 from tests.integration.conftest import Project
@@ -107,6 +107,29 @@ def test_on_conflict_fail_stores_the_failure(
     assert holder.get(timeout=10) == "object"
 
 
+def test_whoever_calls_what_is_skipped_hears_of_it(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+
+    skipped = project.task("locked_gate").delay("object", "gate")
+
+    assert skipped.get(timeout=10) == {"skipped": holder.id}
+    assert skipped.state == "SUCCESS"
+    # Whoever wants no result has none.
+    silent = project.send("locked_gate", "object", "gate", ignore_result=True)
+    wait_for(
+        lambda: not redis_server.client().exists("{reliable:0}:task:" + silent.id), 10, "skipped"
+    )
+    assert not redis_server.client(1).exists(f"celery-task-meta-{silent.id}")
+    effects.open_gate("gate")
+    assert holder.get(timeout=10) == "object"
+    assert not effects.runs(skipped.id)
+    assert not effects.runs(silent.id)
+    settled(redis_server)
+
+
 def test_a_skipped_member_lets_its_chain_go_on(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -115,11 +138,17 @@ def test_a_skipped_member_lets_its_chain_go_on(
     locked, work = project.task("locked_gate"), project.task("work")
     last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
     assert last.get(timeout=10) == "worked"
-    assert last.parent.get(timeout=5) is None
-    # Somebody waits for the last one too, and for the body of a chord.
-    assert chain(work.si(0.01), locked.si("object", "gate")).apply_async().get(timeout=10) is None
-    body = chord([work.si(0.01), work.si(0.01)], locked.si("object", "gate"))
-    assert body.apply_async().get(timeout=10) is None
+    skipped = {"skipped": holder.id}
+    assert last.parent.get(timeout=5) == skipped
+    # Somebody waits for the last one too, and for members and body of groups and chords.
+    member = locked.si("object", "gate")
+    assert chain(work.si(0.01), member).apply_async().get(timeout=10) == skipped
+    assert group(work.si(0.01), member).apply_async().get(timeout=10) == ["worked", skipped]
+    assert chord([work.si(0.01), work.si(0.01)], member).apply_async().get(timeout=10) == skipped
+    listed = chord([work.si(0.01), member], project.task("listed").s())
+    assert listed.apply_async().get(timeout=10) == ["worked", skipped]
+    # What comes behind it gets what it gives.
+    assert chain(member, project.task("listed").s()).apply_async().get(timeout=10) == skipped
     effects.open_gate("gate")
     holder.get(timeout=10)
     settled(redis_server)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from celery.exceptions import Reject
+
 from celery_reliable import ReliableTask
 from tests.integration.project import tasks
 
@@ -88,6 +90,14 @@ def counting(self: Any, returned: str) -> str:
         raise self.retry(countdown=0)
 
 
+def rejecting(self: Any) -> str:
+    """Send itself back unless that was done before, as Celery's documentation shows it."""
+    with self.app.effects.run(self):
+        if not self.request.delivery_info["redelivered"]:
+            raise Reject("not yet", requeue=True)
+    return "redelivered"
+
+
 def add_tasks(to: Any) -> None:
     """Give an app of `create_app` the tasks of this module."""
     for cls in CLASSES:
@@ -97,7 +107,9 @@ def add_tasks(to: Any) -> None:
         options: dict[str, Any] = {"bind": True, "shared": False, "base": ReliableTask}
         to.task(work, name=f"project.{name}", object_id=spec, **options)
         to.task(work, name=f"project.unique_{name}", object_id=spec, unique="queued", **options)
-    to.task(counting, bind=True, shared=False, base=ReliableTask, name="project.counting")
+    options = {"bind": True, "shared": False, "base": ReliableTask}
+    to.task(counting, name="project.counting", **options)
+    to.task(rejecting, name="project.rejecting", **options)
 
 
 # In a process of the project, not in the tests' own.

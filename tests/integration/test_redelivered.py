@@ -1,0 +1,74 @@
+"""`request.delivery_info["redelivered"]`: True when the same publication was begun before and lost,
+in whichever way it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.project.defined import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+MODULE = "tests.integration.project.defined"
+
+
+@pytest.fixture(autouse=True)
+def _tasks(project: Project) -> None:
+    add_tasks(project.app)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_task_that_rejects_itself_once_ends(
+    pool: str, project: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    start_worker("one", app=MODULE, pool=pool, options=QUICK)
+
+    result = project.send("rejecting")
+
+    assert result.get(timeout=20) == "redelivered"
+    assert [run.redelivered for run in effects.runs(result.id)] == [False, True]
+
+
+def test_every_way_back_says_so_and_no_retry_does(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    start_worker("one", app=MODULE, options=QUICK)
+    killed = project.send("follow", ["kill", "kill", "finish"])
+    retried = project.send("follow", ["retry", "retry", "finish"])
+    both = project.send("follow", ["reject", "retry", "kill", "finish"])
+    replaced = project.send("replaced", [1, 2, 3])
+    again = project.send("failing")
+
+    for result in (killed, retried, both, replaced):
+        result.get(timeout=40)
+
+    def said(task_id: str) -> list[bool]:
+        return [run.redelivered for run in effects.runs(task_id)]
+
+    assert said(killed.id) == [False, True, True]
+    assert said(retried.id) == [False, False, False]
+    assert said(both.id) == [False, True, False, True]
+    assert said(replaced.id) == [False, False]
+    assert said(again.id) == [False]
+
+
+def test_what_a_killed_worker_ran_says_so(
+    project: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    first = start_worker("one", app=MODULE, options=QUICK)
+    result = project.send("gate", "gate")
+    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    start_worker("two", app=MODULE, options=QUICK)
+
+    first.kill_group()
+    wait_for(lambda: len(effects.runs(result.id)) == 2, 15, "it runs again")
+
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "gate"
+    assert [run.redelivered for run in effects.runs(result.id)] == [False, True]
