@@ -20,6 +20,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, DeadLetter, Due, Reason, Record, Reply, SweepReport
 from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
+from celery_reliable.threads import is_apart
 
 __all__ = ["Losses"]
 
@@ -35,6 +36,7 @@ class Losses:
         self.config = reliable.config
         self.is_redis_broker = reliable.is_redis_broker
         self.ledger = ledger
+        self._own_backend: Any = None
 
     def lose(
         self,
@@ -129,8 +131,7 @@ class Losses:
         context = _context_of(self.app, record.message)
         if not context.chord:
             return True
-        task = self.app.tasks.get(record.name)
-        backend = task.backend if task is not None else self.app.backend
+        backend = self._backend_of(self.app.tasks.get(record.name))
         try:
             result = backend.get_task_meta(record.task_id, cache=False).get("result")
             return tell(backend, context, celery_states.SUCCESS, result)
@@ -167,11 +168,20 @@ class Losses:
 
     def _stored(self, task_id: str) -> dict[str, Any]:
         try:
-            return dict(self.app.backend.get_task_meta(task_id, cache=False))
+            return dict(self._backend_of(None).get_task_meta(task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise; without an answer nothing is known.
             logger.info("result_not_read id=%s error=%r", task_id, exc)
             return {}
+
+    def _backend_of(self, task: Any) -> Any:
+        """Return a task's result backend, or the app's."""
+        if is_apart():
+            # One that all greenlets share has sockets of theirs.
+            if self._own_backend is None:
+                self._own_backend = self.app._get_backend()
+            return self._own_backend
+        return task.backend if task is not None else self.app.backend
 
     def settle_success(
         self,
@@ -251,8 +261,7 @@ class Losses:
         task = self.app.tasks.get(letter.name)
         context = _context_of(self.app, letter.message)
         error = _error_of(letter)
-        backend = task.backend if task is not None else self.app.backend
-        backend.mark_as_failure(
+        self._backend_of(task).mark_as_failure(
             task_id, error, request=context, store_result=_stores_errors(task, context)
         )
         self.ledger.announced(task_id, letter.buried_ms)

@@ -12,8 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from celery import Celery
-from celery.app.amqp import AMQP
-from kombu import pools
 from kombu.utils.json import dumps
 
 from celery_reliable.application import Reliable, reliable_of
@@ -37,14 +35,14 @@ from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Claim, Reply, State, TaskRef
 from celery_reliable.objects import key_of, unique_call
 from celery_reliable.process import running
-from celery_reliable.sending import SENDING_TRANSPORT, sending_with
+from celery_reliable.producers import PLACE, ProducingAMQP, dispatcher_apart
+from celery_reliable.sending import sending_with
+from celery_reliable.threads import is_apart
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
 
 logger = logging.getLogger(__name__)
 
-#: The transport option that tells where a producer of ours sends to.
-_PLACE = "reliable_queues_at"
 #: Once more at once, for a connection that went stale in the pool; who resends tries again later.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 #: A sender outside of workers asks again only so long before it tells its caller.
@@ -67,36 +65,11 @@ def task_ref(task: Any, task_id: str) -> TaskRef:
     return TaskRef(task_id, task.name, losses, int(seconds * 1000) if seconds else 0)
 
 
-class RecordingAMQP(AMQP):
+class RecordingAMQP(ProducingAMQP):
     """Celery's AMQP with the record before every send, or in one step with it."""
-
-    _producer_pool: Any
-
-    @property
-    def producer_pool(self) -> Any:
-        """The producers of the app."""
-        place = _queues_of(self.app) if self._producer_pool is None else ""
-        if place:
-            connection = self.app.connection_for_write(
-                transport=SENDING_TRANSPORT, transport_options={_PLACE: place}
-            )
-            pool = pools.producers[connection]
-            pool.limit = self.app.pool.limit
-            self._producer_pool = pool
-        return super().producer_pool
-
-    publisher_pool = producer_pool
 
     def _create_task_sender(self) -> Callable[..., Any]:
         return _recording(self.app, super()._create_task_sender())
-
-
-def _queues_of(app: Celery) -> str:
-    try:
-        return reliable_of(app).queues_at
-    except ReliableError:
-        # Wrong settings are told of by who publishes a task of ours; this may be anybody.
-        return ""
 
 
 def install_everywhere() -> None:
@@ -129,6 +102,8 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
         if not app.finalized and app.autofinalize:
             app.finalize(auto=True)
+        if is_apart() and options.get("event_dispatcher") is None:
+            options["event_dispatcher"] = dispatcher_apart(app)
         task = app._tasks.get(name)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
@@ -225,7 +200,7 @@ class _RecordingProducer:
             return False
         given = getattr(self._producer.connection, "transport_options", None) or {}
         # Not of another app's producer, which somebody may pass.
-        return bool(given.get(_PLACE)) and given[_PLACE] == self._reliable.queues_at
+        return bool(given.get(PLACE)) and given[PLACE] == self._reliable.queues_at
 
     def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
         """Let kombu make the message, and record it with the sending."""

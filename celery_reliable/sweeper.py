@@ -24,6 +24,7 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Reply, SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue
+from celery_reliable.producers import close_apart
 from celery_reliable.recovery import Recovery
 
 __all__ = ["Sweeper", "sweep"]
@@ -51,6 +52,7 @@ class Sweeper:
         """Close the connections."""
         self.broker.close()
         self.ledger.close()
+        close_apart(self.app)
 
     def run_if_due(self) -> tuple[SweepReport | None, float]:
         """Run a pass unless one runs or finished within SWEEP_SECONDS.

@@ -24,6 +24,7 @@ __all__ = [
     "ForkGate",
     "NativeThread",
     "fork_gate",
+    "is_apart",
     "is_patched",
     "native_lock",
     "socket_owner",
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 #: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 
+#: The native threads of ours in a process of greenlets.
+_apart: set[int] = set()
+
 #: By its number: eventlet takes `poll` and its constants away.
 _POLLIN = getattr(select, "POLLIN", 1)
 
@@ -42,6 +46,13 @@ _POLLIN = getattr(select, "POLLIN", 1)
 def is_patched() -> bool:
     """Whether what Python calls a thread is a greenlet in this process."""
     return _patched_by() is not None
+
+
+def is_apart() -> bool:
+    """Whether this is a native thread of ours in a process of greenlets: what has sockets, and
+    belongs to the process, is not for it.
+    """
+    return bool(_apart) and _ident() in _apart
 
 
 def socket_owner() -> int:
@@ -190,9 +201,13 @@ class NativeThread:
         return True
 
     def _bootstrap(self) -> None:
+        ident = _ident()
+        if is_patched():
+            _apart.add(ident)
         try:
             self.run()
         finally:
+            _apart.discard(ident)
             self._end.release()
 
 

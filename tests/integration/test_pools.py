@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -195,3 +196,34 @@ def test_greenlets_that_have_ended_are_followed_at_once(
         project.send("work", 0, ignore_result=True)
     # A consumer that is told late of free greenlets would take two seconds for every ten tasks.
     wait_for(lambda: len(effects.finished()) == 150, 20, "all of them ran")
+
+
+@pytest.mark.parametrize("backend", ["one for each", "one for all"])
+def test_greenlets_publish_while_passes_do(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    backend: str,
+) -> None:
+    busy = project.with_settings(
+        reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
+        celery={
+            "task_send_sent_event": True,
+            "result_backend_thread_safe": backend == "one for all",
+        },
+    )
+    add_tasks(busy.app)
+    app = "tests.integration.project.pooled"
+    start_worker("one", project=busy, app=app, pool="gevent", concurrency=20, options=QUICK)
+    # Passes send each of them as it falls due, and call back for what they bury.
+    parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
+    lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
+    for _ in range(8):
+        busy.send("spin", 80)
+    n_runs = {"project.work": 60, "project.spin": 8 * 81 + len(lost)}
+    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 40, "all of them ran")
+    assert Counter(run.task for run in effects.finished()) == n_runs
+    assert all(len(effects.runs(one.id)) == 1 for one in parked)
+    letters = redis_server.client().zrange("{reliable:0}:dead", 0, -1)
+    assert {letter.decode() for letter in letters} == {one.id for one in lost}
