@@ -99,9 +99,7 @@ class ReliableRequest(Request):
             self._end_stopped()
             return
         if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
-            exc = self._worker_lost_info(exc).exception
-            if isinstance(exc, ExceptionWithTraceback):
-                exc = exc.exc
+            exc = WorkerLostError(f"Worker exited prematurely: {exc!r}.")
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
             self._lost(exc)
         elif isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
