@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from celery import Celery
 from celery_reliable.config import REDIS_SCHEMES, ReliableConfig
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from celery_reliable.guard import (
+    SINGLE_PROCESS_SCHEMES,
+    UNPROTECTED,
     AppFacts,
     Finding,
     ServerFacts,
@@ -31,11 +34,14 @@ from celery_reliable.ledger import (
     ledger_commands,
     try_out,
 )
+from celery_reliable.options import options_without_base
 from celery_reliable.threads import socket_owner
 
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 #: What the setting broker_transport may be where messages are sent to lists of a Redis.
 _PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
@@ -97,6 +103,7 @@ class Reliable:
         self._config: ReliableConfig | None = None
         self._made: dict[tuple[str, int], tuple[int, Any]] = {}
         self._mutex = threading.RLock()
+        self._has_told = False
 
     def after_fork(self) -> None:
         """Free the mutex that another thread may have held at the fork."""
@@ -117,7 +124,10 @@ class Reliable:
             raw = self.app.conf.get("reliable")
             if raw is None and _read_settings is not None:
                 raw = _read_settings()
-            self._config = ReliableConfig.from_mapping(raw)
+            names = ReliableConfig.names()
+            # As every other setting of Celery's is written.
+            flat = [n for n in names if self.app.conf.get(f"reliable_{n.lower()}") is not None]
+            self._config = ReliableConfig.from_mapping(raw, flat=flat)
         return self._config
 
     @property
@@ -130,6 +140,23 @@ class Reliable:
     def is_redis_broker(self) -> bool:
         """Whether the broker is one that our transport can serve."""
         return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
+
+    @cached_property
+    def is_unprotected(self) -> bool:
+        """Whether tasks are published and run as by Celery alone, as there is no ledger and need
+        not be: the broker lives in this one process, for tests.  Raises ConfigurationError.
+        """
+        config = self.config
+        scheme = self.broker_url.split("://", 1)[0]
+        return scheme in SINGLE_PROCESS_SCHEMES and config.redis_url is None and not config.cache
+
+    def tell_unprotected(self) -> None:
+        """Warn, once, of what `is_unprotected` means."""
+        if not self._has_told:
+            self._has_told = True
+            for finding in check_app(self._app_facts()):
+                if finding.id == UNPROTECTED:
+                    logger.warning("%s %s", finding.message, finding.hint)
 
     @cached_property
     def queues_at(self) -> str:
@@ -264,11 +291,17 @@ class Reliable:
             and task.acks_late
         }
         options = conf.broker_transport_options or {}
+        idle = {
+            name: tuple(options_without_base(type(task)))
+            for name, task in self.app.tasks.items()
+            if not getattr(type(task), "is_reliable", False)
+        }
         return AppFacts(
             broker_transport=self.broker_url.split("://", 1)[0],
             redis_url_given=self.config.redis_url is not None,
             cache=self.config.cache,
             visibility_timeout_seconds=options.get("visibility_timeout"),
+            plain_options={name: given for name, given in idle.items() if given},
             plain_time_limits={
                 name: task.time_limit for name, task in late.items() if task.time_limit
             },

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -98,22 +98,26 @@ class ReliableConfig:
                 object.__setattr__(self, item.name, float(getattr(self, item.name)))
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object] | None) -> ReliableConfig:
+    def from_mapping(
+        cls, mapping: Mapping[str, object] | None, *, flat: Collection[str] = ()
+    ) -> ReliableConfig:
         """Build the settings from a mapping with upper-case names; what it lacks has its default.
 
         Args:
             mapping: `CELERY_RELIABLE`, or `None` for all defaults.
+            flat: names of settings that were given outside of it, where nothing reads them.
 
         Raises:
             ConfigurationError: an unknown name, or values that cannot work. It names all of them.
         """
+        problems = [_flat_name(name) for name in flat]
         if mapping is None:
-            return cls()
+            mapping = {}
         if not isinstance(mapping, Mapping):
             given = type(mapping).__name__
             raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
         names = {item.name.upper(): item.name for item in fields(cls)}
-        problems = [_unknown_name(name, names) for name in mapping if name not in names]
+        problems += [_unknown_name(name, names) for name in mapping if name not in names]
         known: dict[str, Any] = {
             names[name]: value for name, value in mapping.items() if name in names
         }
@@ -124,6 +128,11 @@ class ReliableConfig:
         if problems:
             raise _configuration_error(problems)
         return config
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all settings, in upper case."""
+        return [item.name.upper() for item in fields(cls)]
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -276,6 +285,13 @@ def _expected_url(value: object) -> str | None:
         return None
     known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
     return f"the URL of a Redis (beginning with one of {known}), or None for the broker's"
+
+
+def _flat_name(name: str) -> str:
+    return (
+        f"CELERY_RELIABLE_{name} (reliable_{name.lower()}) is set, and nothing reads it: the "
+        f"settings are in one dictionary. Write CELERY_RELIABLE = {{{name!r}: ...}} instead."
+    )
 
 
 def _unknown_name(name: object, names: Mapping[str, str]) -> str:

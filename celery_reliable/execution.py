@@ -97,8 +97,7 @@ class _Execution:
             return self._run()
 
     def _run(self) -> trace_ok_t:
-        worker = current_worker()
-        if worker is None:
+        if current_worker() is None or self.reliable.is_unprotected:
             # Somebody traces without a worker (a test harness): there is no lease to claim under.
             return self.tracer(self.id, self.args, self.kwargs, self.request)
         try:

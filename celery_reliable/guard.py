@@ -14,6 +14,8 @@ from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.exceptions import ConfigurationError
 
 __all__ = [
+    "SINGLE_PROCESS_SCHEMES",
+    "UNPROTECTED",
     "AppFacts",
     "Finding",
     "ServerFacts",
@@ -28,6 +30,10 @@ _LEAST_VERSION = (6, 2)
 
 #: Celery's own default on Redis.
 _DEFAULT_VISIBILITY_TIMEOUT_SECONDS = 3600.0
+
+#: Brokers that nobody but this very process can reach.
+SINGLE_PROCESS_SCHEMES = ("memory",)
+UNPROTECTED = "celery_reliable.unprotected"
 
 _OWN_REDIS = "give the ledger a Redis of its own by REDIS_URL in CELERY_RELIABLE"
 
@@ -104,6 +110,7 @@ class AppFacts:
             acknowledges late, by task name.
         plain_requeued_when_lost: names of the tasks without protection that acknowledge late and
             are requeued when their process is killed.
+        plain_options: options of ours that a task without protection was given, by task name.
     """
 
     broker_transport: str
@@ -112,6 +119,7 @@ class AppFacts:
     visibility_timeout_seconds: float | None = None
     plain_time_limits: Mapping[str, float] | None = None
     plain_requeued_when_lost: tuple[str, ...] = ()
+    plain_options: Mapping[str, Sequence[str]] | None = None
 
 
 def check_server(facts: ServerFacts) -> list[Finding]:
@@ -235,7 +243,15 @@ def _server_durability(facts: ServerFacts) -> Iterator[Finding]:
 
 def _ledger_place(facts: AppFacts) -> Iterator[Finding]:
     given = facts.redis_url_given or facts.cache is not None
-    if not given and facts.broker_transport not in REDIS_SCHEMES:
+    if not given and facts.broker_transport in SINGLE_PROCESS_SCHEMES:
+        yield Finding(
+            UNPROTECTED,
+            "warning",
+            f"The broker is {facts.broker_transport}://, which lives in one process: reliable "
+            "tasks are published and run as by Celery alone, and nothing is promised of them.",
+            "That is for tests. Give them a Redis where they are to see what is promised.",
+        )
+    elif not given and facts.broker_transport not in REDIS_SCHEMES:
         yield Finding(
             "celery_reliable.no_redis",
             "error",
@@ -254,6 +270,15 @@ def _ledger_place(facts: AppFacts) -> Iterator[Finding]:
 
 
 def _plain_tasks(facts: AppFacts) -> Iterator[Finding]:
+    if facts.plain_options:
+        given = [f"{name} ({', '.join(o)})" for name, o in facts.plain_options.items()]
+        yield Finding(
+            "celery_reliable.options_without_base",
+            "warning",
+            f"Tasks with options of ReliableTask, but another base: {_listed(given)}. There they "
+            "do nothing.",
+            "Give the tasks base=ReliableTask, or leave the options out.",
+        )
     if facts.plain_requeued_when_lost:
         yield Finding(
             "celery_reliable.plain_task_in_circles",

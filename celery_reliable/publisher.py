@@ -108,9 +108,13 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
+        reliable = reliable_of(app)
+        if reliable.is_unprotected:
+            reliable.tell_unprotected()
+            return send(producer, name, message, **options)
         # Whoever calls without the argument that names the object hears it here.
         key = key_of(task, message.body[0], message.body[1])
-        recording = _RecordingProducer(producer, reliable_of(app), task, message.headers, key)
+        recording = _RecordingProducer(producer, reliable, task, message.headers, key)
         return send(recording, name, message, **options)
 
     return send_task_message

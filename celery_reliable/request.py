@@ -66,7 +66,7 @@ class ReliableRequest(Request):
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         early: EarlyClaim | None = getattr(message, "reliable_early", None)
         self.reliable_token = early.token if early is not None else secrets.token_hex(8)
-        if not is_reliable(self.task):
+        if not self._is_ours:
             return
         properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Whatever a sender has put there.
@@ -91,7 +91,7 @@ class ReliableRequest(Request):
             state.task_ready(self)
             self.acknowledge()
             return
-        if not is_reliable(self.task):
+        if not self._is_ours:
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
         if (self._already_cancelled or self._already_revoked) and isinstance(exc, _STOPPED):
@@ -138,7 +138,7 @@ class ReliableRequest(Request):
     def on_retry(self, exc_info: Any) -> None:
         """Call off what was revoked while it ran: nobody may remember that when its ETA comes."""
         super().on_retry(exc_info)
-        if is_reliable(self.task) and self.id in state.revoked:
+        if self._is_ours and self.id in state.revoked:
             self.revoked()
 
     def _over_limit(
@@ -165,7 +165,7 @@ class ReliableRequest(Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
-        if not is_reliable(self.task):
+        if not self._is_ours:
             super()._announce_revoked(reason, terminated, signum, expired)
             return
         try:
@@ -205,6 +205,11 @@ class ReliableRequest(Request):
             )
 
     # -- helpers
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the ledger knows, or is to know, of the task."""
+        return is_reliable(self.task) and not reliable_of(self.app).is_unprotected
 
     def _end_stopped(self) -> None:
         """End what was revoked, or release what is to run again, now that its process is gone."""

@@ -66,6 +66,10 @@ class WorkerStep(bootsteps.StartStopStep):
         self.app = w.app
         self.reliable = reliable_of(w.app)
         try:
+            if self.reliable.is_unprotected:
+                self.reliable.tell_unprotected()
+                self.enabled = False
+                return
             _check_start_method(w)
             findings = [*self.reliable.check(), *missing_rights(self.reliable)]
             for finding in raise_for(findings):
@@ -288,6 +292,8 @@ def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     """
     answer = _celery_revoke(state_, task_id, *args, **kwargs)
     reliable = reliable_of(state_.app)
+    if reliable.is_unprotected:
+        return answer
     for one in set(maybe_list(task_id) or []):
         try:
             record = reliable.ledger.find(one, patience_seconds=1.0)
@@ -307,6 +313,10 @@ class ConsumerStep(bootsteps.StartStopStep):
     """What the main loop does for us, registered anew with every connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def include_if(self, c: Any) -> bool:
+        """Whether the worker has our parts."""
+        return hasattr(c.controller, "reliable")
 
     def start(self, c: Any) -> None:
         """Begin to show that the loop turns, to look for dead children, and at the room."""

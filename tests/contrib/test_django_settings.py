@@ -35,6 +35,21 @@ def reliable(app: Celery, **settings: object) -> Any:
     return made
 
 
+def test_settings_that_nobody_would_read_are_told(app: Celery, namespace: str) -> None:
+    with override_settings(CELERY_RELIABLE_MAX_LOSSES=5):
+        ((level, said),) = found()
+        assert level == "celery_reliable.E001"
+        assert "CELERY_RELIABLE_MAX_LOSSES" in said
+        named = Celery("named", broker=app.conf.broker_url, set_as_current=False)
+        named.config_from_object("django.conf:settings", namespace="CELERY")
+        with pytest.raises(ConfigurationError, match="CELERY_RELIABLE_MAX_LOSSES"):
+            assert reliable_of(named).config
+    with override_settings(RELIABLE={"MAX_LOSSES": 5}):
+        assert [level for level, _ in found()] == ["celery_reliable.W003"]
+    with override_settings(RELIABLE={"anything": 5}):
+        assert not found()
+
+
 @pytest.fixture
 def app(celery_project: Celery) -> Celery:
     return celery_project

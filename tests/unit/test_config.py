@@ -279,3 +279,13 @@ def test_repr_names_every_setting():
 
     assert shown.startswith("ReliableConfig(redis_url='redis://**@localhost', cache=None, ")
     assert all(f"{item.name}=" in shown for item in dataclasses.fields(ReliableConfig))
+
+
+@pytest.mark.parametrize("mapping", [None, {}, {"SWEEP_SECONDS": 1}])
+def test_a_setting_outside_of_the_dictionary_is_refused(mapping):
+    with pytest.raises(ConfigurationError) as caught:
+        ReliableConfig.from_mapping(mapping, flat=["MAX_LOSSES"])
+
+    (problem,) = caught.value.problems
+    assert "CELERY_RELIABLE_MAX_LOSSES" in problem
+    assert "CELERY_RELIABLE = {'MAX_LOSSES': ...}" in problem

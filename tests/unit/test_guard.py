@@ -32,6 +32,25 @@ def test_a_good_server_and_a_good_app_have_no_findings():
     assert check_app(GOOD_APP) == []
 
 
+def test_a_broker_in_one_process_is_for_tests():
+    assert names(check_app(AppFacts(broker_transport="memory"))) == [("warning", "unprotected")]
+    # With a ledger it is as any other.
+    assert check_app(AppFacts(broker_transport="memory", redis_url_given=True)) == []
+    # These are there for others too, and after a restart.
+    for transport in ("filesystem", "sqla", "amqp"):
+        assert names(check_app(AppFacts(broker_transport=transport))) == [("error", "no_redis")]
+
+
+def test_options_of_a_task_without_the_base_are_told():
+    facts = AppFacts(broker_transport="redis", plain_options={"shop.bill": ["object_id"]})
+
+    (finding,) = check_app(facts)
+
+    assert finding.level == "warning"
+    assert "shop.bill (object_id)" in finding.message
+    assert "base=ReliableTask" in finding.hint
+
+
 def test_nothing_is_found_about_what_could_not_be_read():
     assert check_server(ServerFacts()) == []
 

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask
+from celery_reliable.application import reliable_of
 from celery_reliable.objects import key_of
+from celery_reliable.options import options_without_base
 
 
 def new_app() -> Celery:
@@ -248,6 +250,23 @@ def test_nobody_is_annoyed_about_his_own_names() -> None:
             name_of_object="y",
             autoretry_for=(ValueError,),
         )
+
+
+def test_options_of_ours_on_a_task_of_another_base_are_seen() -> None:
+    plain = define(base=Task, object_id="order", max_losses=3, unique="queued")
+    assert options_without_base(type(plain)) == ["object_id", "unique", "max_losses"]
+
+    class Theirs(Task):
+        name = "app.theirs"
+        object_id = "order"
+        dead_letter = True
+
+    facts = reliable_of(plain.app)._app_facts()
+    assert facts.plain_options == {"app.work": ("object_id", "unique", "max_losses")}
+    # Somebody's own, by the place where it stands or by its value.
+    assert not options_without_base(Theirs)
+    assert not options_without_base(type(define(base=Task, unique=("order",), object_id=7)))
+    assert not options_without_base(type(define(base=Theirs)))
 
 
 def test_a_time_to_run_above_the_limit_is_told() -> None:

@@ -7,6 +7,8 @@ They look at settings only and connect to nothing; a worker checks its Redis whe
 ``celery_reliable.E002``     the broker is no Redis, and nothing says where the ledger's Redis is
 ``celery_reliable.E003``     ``CACHE`` names no cache of django-redis
 ``celery_reliable.W001``     the ledger shares a database with a cache that can be cleared
+``celery_reliable.W002``     the broker lives in one process: nothing is promised
+``celery_reliable.W003``     ``RELIABLE`` looks like our settings, and is not read
 ===========================  =====================================================================
 """
 
@@ -30,6 +32,7 @@ __all__ = ["check_cache", "check_settings"]
 _IDS = {
     "celery_reliable.no_redis": "celery_reliable.E002",
     "celery_reliable.cache_can_be_cleared": "celery_reliable.W001",
+    "celery_reliable.unprotected": "celery_reliable.W002",
 }
 
 
@@ -50,7 +53,20 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         redis_url_given=config.redis_url is not None,
         cache=config.cache,
     )
-    return [_message(finding) for finding in check_app(facts)]
+    return [*map(_message, check_app(facts)), *_look_alikes()]
+
+
+def _look_alikes() -> list[CheckMessage]:
+    meant = getattr(settings, "RELIABLE", None)
+    if not isinstance(meant, dict) or not meant.keys() & set(ReliableConfig.names()):
+        return []
+    return [
+        WarningMessage(
+            "The setting RELIABLE looks like celery_reliable's, and nothing reads it.",
+            hint="Name it CELERY_RELIABLE.",
+            id="celery_reliable.W003",
+        )
+    ]
 
 
 def check_cache(**_: Any) -> list[CheckMessage]:
@@ -71,9 +87,11 @@ def check_cache(**_: Any) -> list[CheckMessage]:
 
 def _config() -> ReliableConfig:
     app = _reliable()
-    if app is not None:
+    flat = [name for name in ReliableConfig.names() if hasattr(settings, f"CELERY_RELIABLE_{name}")]
+    # The app may read Django's settings under another namespace, and does not see them then.
+    if app is not None and not flat:
         return app.config
-    return ReliableConfig.from_mapping(getattr(settings, "CELERY_RELIABLE", None))
+    return ReliableConfig.from_mapping(getattr(settings, "CELERY_RELIABLE", None), flat=flat)
 
 
 def _reliable() -> Reliable | None:

@@ -1,0 +1,114 @@
+"""The users' own tests, by Celery's pytest plugin: on a broker in memory, and on a real Redis."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+
+TESTS = """
+    import logging
+    import pytest
+    from celery import chord
+    from celery_reliable import ConfigurationError, ReliableTask, signals
+    from celery_reliable.application import reliable_of
+
+    pytest_plugins = ("celery.contrib.pytest",)
+    IS_PROTECTED = {is_protected}
+
+    @pytest.fixture(scope="session")
+    def celery_config():
+        return {{"broker_url": "{broker}", "result_backend": "{backend}"}}
+
+    @pytest.fixture
+    def add(celery_app):
+        @celery_app.task(base=ReliableTask, bind=True, object_id="a", unique="queued")
+        def add(self, a, b):
+            return [a + b, self.attempt]
+        return add
+
+    @pytest.fixture
+    def flaky(celery_app):
+        @celery_app.task(base=ReliableTask, bind=True, max_retries=2)
+        def flaky(self, fail):
+            if self.request.retries < 2 or fail:
+                raise self.retry(countdown=0, exc=ValueError("flaky"))
+            return self.attempt
+        return flaky
+
+    @pytest.fixture
+    def total(celery_app):
+        @celery_app.task(base=ReliableTask)
+        def total(numbers):
+            return sum(number for number, _ in numbers)
+        return total
+
+    def test_a_worker_in_this_process(celery_app, add, flaky, total, celery_worker):
+        celery_worker.reload()
+        assert add.delay(4, 4).get(timeout=20) == [8, 1]
+        assert add.apply_async((4, 4), countdown=0.01).get(timeout=20) == [8, 1]
+        assert flaky.delay(False).get(timeout=20) == (3 if IS_PROTECTED else 1)
+        with pytest.raises(ValueError):
+            flaky.delay(True).get(timeout=20)
+        if "{backend}".startswith("redis:"):
+            assert chord([add.s(1, 2), add.s(3, 4)])(total.s()).get(timeout=20) == 10
+
+    def test_another_one_in_the_same_process(add, celery_worker):
+        celery_worker.reload()
+        assert add.delay(1, 1).get(timeout=20) == [2, 1]
+
+    def test_one_warning(celery_app, add, caplog):
+        with caplog.at_level(logging.WARNING):
+            add.delay(1, 1)
+            add.delay(2, 1)
+        told = [r.getMessage() for r in caplog.records if "lives in one process" in r.getMessage()]
+        assert len(told) == (0 if IS_PROTECTED else 1), told
+
+    def test_no_worker_at_all(celery_app, add):
+        assert add.apply((1, 2)).get() == [3, 1]
+        assert add(1, 2) == [3, 1]
+        celery_app.conf.task_always_eager = True
+        assert add.delay(1, 2).get() == [3, 1]
+
+    def test_a_worker_of_the_session(celery_session_app, celery_session_worker):
+        @celery_session_app.task(base=ReliableTask)
+        def mul(a, b):
+            return a * b
+        celery_session_worker.reload()
+        assert mul.delay(4, 4).get(timeout=20) == 16
+"""
+
+
+def outcome(folder: Path, broker: str, backend: str, is_protected: bool) -> str:
+    """Run a user's tests; return what pytest says."""
+    source = textwrap.dedent(TESTS).format(
+        broker=broker, backend=backend, is_protected=is_protected
+    )
+    (folder / "test_users.py").write_text(source)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_users.py"],
+        cwd=folder,
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return ran.stdout + ran.stderr if ran.returncode else "passed"
+
+
+@pytest.mark.parametrize("backend", ["cache+memory://", "rpc://"])
+def test_on_a_broker_in_memory(tmp_path: Path, backend: str) -> None:
+    assert outcome(tmp_path, "memory://", backend, False) == "passed"
+
+
+def test_on_a_real_redis(tmp_path: Path, redis_server: RedisServer) -> None:
+    said = outcome(tmp_path, redis_server.url(), redis_server.url(1), True)
+
+    assert said == "passed"
+    assert not redis_server.client().keys("{reliable:0}:worker:*")
