@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from celery.worker import state
 
+from celery_reliable import clock
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
 from celery_reliable.ledger.caller import Step
@@ -43,7 +43,7 @@ class EarlyClaim:
     task_id: str
     worker: str
     token: str
-    #: By this host's monotonic clock.
+    #: By `clock.now`.
     asked_at: float
     step: Step
     #: Its message is on the way to the pool; until then no request stands behind the claim.
@@ -123,7 +123,7 @@ class EarlyClaims:
             token=token,
             pid=os.getpid(),
         )
-        early = EarlyClaim(task_id, worker, token, time.monotonic(), step)
+        early = EarlyClaim(task_id, worker, token, clock.now(), step)
         watched = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
         self._watched = {**watched, token: early}
         return early
@@ -150,6 +150,6 @@ def claimed_early(
     if not told:
         return None
     attempt, losses, name, asked_at = told
-    if time.monotonic() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
+    if clock.now() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
         return None
     return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)

@@ -11,7 +11,6 @@ import functools
 import logging
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -19,7 +18,7 @@ from typing import Any
 
 from celery.exceptions import Ignore, Retry
 
-from celery_reliable import signals
+from celery_reliable import clock, signals
 from celery_reliable.application import reliable_of
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger import Ledger
@@ -72,7 +71,7 @@ def _raise_if_taken(cause: Exception | None) -> None:
     # A fresh lease is an answer for those claims only that were made under it: a worker that was
     # declared dead registers anew, while its old attempts may still run.  And an attempt that took
     # too long is taken from a worker that lives.
-    is_lease_fresh = time.monotonic() < worker.lease_until
+    is_lease_fresh = clock.now() < worker.lease_until
     if attempt.claim.worker == worker.id and is_lease_fresh and attempt.deadline is None:
         return
     from celery import current_task
@@ -148,7 +147,7 @@ def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
     if not seconds:
         yield
         return
-    attempt.deadline = time.monotonic() + seconds
+    attempt.deadline = clock.now() + seconds
     notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
     done = threading.Event()
     context = copy_context()
@@ -158,7 +157,7 @@ def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
         while True:
             # A touch moves the deadline; the next warning comes before the new one.
             deadline = attempt.deadline or 0.0
-            left = deadline - time.monotonic()
+            left = deadline - clock.now()
             if left <= notice and warned != deadline:
                 warned = deadline
                 context.run(_warn, task, attempt, left)

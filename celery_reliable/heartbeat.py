@@ -9,9 +9,16 @@ import time
 from typing import Any, Protocol
 
 from celery import Celery
+from celery.worker import state
 
+from celery_reliable import clock
 from celery_reliable.application import Reliable
-from celery_reliable.exceptions import LedgerUnavailable, ReliableError
+from celery_reliable.exceptions import (
+    LedgerForbidden,
+    LedgerRefused,
+    LedgerUnavailable,
+    ReliableError,
+)
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.rooms import Room
@@ -30,6 +37,10 @@ __all__ = ["Heartbeat", "Passes"]
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
+_REGISTER_SECONDS = 1.0
+_WARN_EVERY_SECONDS = 10.0
+#: A reply is awaited for so small a part of the lease.
+_REPLIES_IN_A_LEASE = 5
 _DEAD_RETRY_SECONDS = 0.5
 _STOPPING_SECONDS = 0.5
 
@@ -78,11 +89,14 @@ class Heartbeat(NativeThread):
         self._config = step.reliable.config
         # A reply that takes longer than a quarter of the lease is as good as none.
         self._ledger = step.reliable.own_ledger(
-            reply_timeout_seconds=self._config.lease_seconds / 5, patience_seconds=0, single=True
+            reply_timeout_seconds=self._config.lease_seconds / _REPLIES_IN_A_LEASE,
+            patience_seconds=0,
+            single=True,
         )
         self._connection: Any = self._ledger.workers.connection
         self._known_socket: socket.socket | None = None
         self._client_id = 0
+        self._warned_at = 0.0
         self._no_witness = ""
         self._waker, self._woken = socket.socketpair()
         self._fork_lock = native_lock()
@@ -95,7 +109,8 @@ class Heartbeat(NativeThread):
         )
 
     def _close_in_child(self) -> None:
-        for sock in (self._connection._sock, self._waker, self._woken):
+        left_open = self._connection.left_open
+        for sock in (self._connection._sock, *left_open, self._waker, self._woken):
             if sock is not None:
                 try:
                     os.close(sock.detach())
@@ -104,10 +119,22 @@ class Heartbeat(NativeThread):
         self._fork_lock.release()
 
     def register(self) -> None:
-        """Take the lease, before the thread starts; raises LedgerUnavailable when the ledger is
-        away.
+        """Take the lease, before the thread starts; waits for a ledger that is away or full.
+
+        Raises LedgerForbidden for want of a right, and what Celery ends a worker with when that was
+        asked to end meanwhile.
         """
-        self._no_witness = why_no_witness(self._step.reliable)
+        while True:
+            try:
+                self._no_witness = why_no_witness(self._step.reliable)
+                self._register()
+                break
+            except LedgerForbidden:
+                raise
+            except (LedgerUnavailable, LedgerRefused) as exc:
+                self._warn("worker_not_registered", exc)
+                state.maybe_shutdown()
+                time.sleep(_REGISTER_SECONDS)
         if self._no_witness and self._config.witness_seconds:
             logger.warning(
                 "no_witness worker=%s seconds_to_recovery=%g reason=%s",
@@ -115,13 +142,20 @@ class Heartbeat(NativeThread):
                 self._config.lease_seconds + self._config.sweep_seconds,
                 self._no_witness,
             )
-        self._register()
         if is_patched():
             # A patched socket belongs to the thread that connected it.
+            self._process.doubt()
             self._connection.disconnect()
 
+    def _warn(self, event: str, exc: Exception) -> None:
+        """Say what failed, once in a while as long as it does."""
+        now = time.monotonic()
+        if now - self._warned_at >= _WARN_EVERY_SECONDS:
+            self._warned_at = now
+            logger.warning("%s worker=%s error=%s", event, self._process.id, exc)
+
     def _register(self) -> None:
-        sent_at = time.monotonic()
+        sent_at = clock.now()
         with self._fork_lock:
             self._look_at_connection()
         self._ledger.workers.register(
@@ -138,6 +172,7 @@ class Heartbeat(NativeThread):
         try:
             self._run()
         finally:
+            self._process.doubt()
             # By its own thread, like all that is done with the connection.
             self._ledger.close()
 
@@ -155,13 +190,21 @@ class Heartbeat(NativeThread):
                     self._connection.disconnect()
                 wait = self._beat()
             except LedgerUnavailable as exc:
-                logger.warning("lease_not_renewed worker=%s error=%s", self._process.id, exc)
+                # The server closed the connection, or its reply is late: then the connection stays
+                # open until the server knows the next one, or the lease is over.
+                self._process.doubt()
+                with self._fork_lock:
+                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)
+                self._warn("lease_not_renewed", exc)
+                wait = _RETRY_SECONDS
+            except LedgerRefused as exc:
+                self._warn("lease_not_renewed", exc)
                 wait = _RETRY_SECONDS
             except Exception:
                 # This thread is the worker's life; whatever goes wrong in one beat, the next is
                 # tried.
                 logger.exception("heartbeat_failed worker=%s", self._process.id)
-                wait = _RETRY_SECONDS
+                wait = self._config.heartbeat_seconds / 2
 
     def stop(self) -> None:
         """End the thread, which closes the connection."""
@@ -187,7 +230,7 @@ class Heartbeat(NativeThread):
         if self._step.is_stalled:
             logger.error("lease_not_renewed worker=%s reason=main_loop_stalled", process.id)
             return config.heartbeat_seconds
-        sent_at = time.monotonic()
+        sent_at = clock.now()
         with self._fork_lock:
             self._look_at_connection()
         beat = self._ledger.workers.heartbeat(
@@ -197,6 +240,9 @@ class Heartbeat(NativeThread):
         for claim in beat.taken:
             is_stopping |= not self._stop_taken(claim)
         if beat.reply is Reply.RENEWED:
+            self._warned_at = 0.0
+            with self._fork_lock:
+                self._connection.close_left_open()
             process.renewed(sent_at + config.lease_seconds)
             # A successor may wait to hear that what was taken has been stopped.
             return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds

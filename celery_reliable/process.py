@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from celery_reliable import clock
 from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.model import Claim
 
@@ -76,7 +77,7 @@ class WorkerProcess:
 
     @property
     def lease_until(self) -> float:
-        """When the lease that was last renewed runs out, on this host's monotonic clock."""
+        """When the lease that was last renewed runs out, by `clock.now`."""
         return self._read()[2]
 
     def surely_holds(self, name: str) -> bool:
@@ -86,7 +87,7 @@ class WorkerProcess:
         """
         is_here = self.pid in (os.getpid(), os.getppid())
         has_lease, until = self._read()[1:]
-        return is_here and has_lease and time.monotonic() < until and name == self.id
+        return is_here and has_lease and clock.now() < until and name == self.id
 
     def turns_to_claim(self) -> Iterator[str]:
         """Yield the worker's id to claim under, and again until its main process should have
@@ -99,7 +100,7 @@ class WorkerProcess:
             yield self.id
 
     def renewed(self, until: float) -> None:
-        """Note that the lease holds until *until* (monotonic)."""
+        """Note that the lease holds until *until* (`clock.now`)."""
         self._write(self._read()[0], True, until)
 
     def doubt(self) -> None:
@@ -136,7 +137,7 @@ class RunningAttempt:
     is_replaced: bool = False
     #: The object that it has locked.
     object_key: str | None = None
-    #: When its time to run is up, on this host's monotonic clock; None: it has no limit.
+    #: When its time to run is up, by `clock.now`; None: it has no limit.
     deadline: float | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +14,7 @@ from celery.local import class_property
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import options, publisher, worker
+from celery_reliable import clock, options, publisher, worker
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
@@ -262,7 +261,7 @@ class ReliableTask(CeleryTask):
         current = running.get()
         if current is None or current.deadline is None:
             return None
-        return max(0.0, current.deadline - time.monotonic())
+        return max(0.0, current.deadline - clock.now())
 
     def touch(self) -> bool:
         """Show that this attempt is not stuck: its `time_to_run_seconds` start anew.
@@ -275,7 +274,7 @@ class ReliableTask(CeleryTask):
         seconds = type(self).time_to_run_seconds
         if current is None or not seconds:
             return True
-        touched_at = time.monotonic()
+        touched_at = clock.now()
         answer = reliable_of(self.app).ledger.touch(
             current.claim, time_to_run_ms=int(seconds * 1000)
         )

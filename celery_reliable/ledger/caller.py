@@ -141,7 +141,13 @@ class Caller:
             pipe = self.client.pipeline(transaction=False)
             for step in others:
                 pipe.evalsha(*step.call)
-            pipe.execute()
+            answers = pipe.execute(raise_on_error=False)
+            for step, answer in zip(others, answers, strict=True):
+                if isinstance(answer, errors.NoScriptError):
+                    # Somebody had it forget them meanwhile.
+                    self._sent(step)
+                elif isinstance(answer, Exception):
+                    raise answer
 
         self._patiently(name, run, None, first)
 
@@ -149,6 +155,11 @@ class Caller:
         """Close the connections; they are made anew when something is asked."""
         while self._lines:
             self._lines.pop().close()
+        if self._lines is None:
+            single: Any = self.client.connection
+            single.disconnect()
+            single.close_left_open()
+            return
         self.client.close()
         self.client.connection_pool.disconnect()
 

@@ -15,6 +15,7 @@ from redis.sentinel import Sentinel
 from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
+from celery_reliable.ledger.lasting import lasting
 
 __all__ = ["Connector", "connect", "server_of"]
 
@@ -53,7 +54,9 @@ class Connector:
     def client(
         self, *, reply_timeout_seconds: float = REPLY_TIMEOUT_SECONDS, single: bool = False
     ) -> redis.Redis:
-        """Return a new client.  *single*: it keeps one connection of its own, for one thread."""
+        """Return a new client; nothing is connected yet.  *single*: it keeps one connection of its
+        own, a lasting one, for one thread.
+        """
         pool = self._make_pool(
             socket_timeout=reply_timeout_seconds,
             socket_connect_timeout=min(CONNECT_TIMEOUT_SECONDS, reply_timeout_seconds),
@@ -61,7 +64,11 @@ class Connector:
             retry_on_timeout=False,
             retry_on_error=[],
         )
-        return redis.Redis(connection_pool=pool, single_connection_client=single)
+        client = redis.Redis(connection_pool=pool)
+        if single:
+            # redis-py's own client of one connection connects at once, and is not made without.
+            client.connection = lasting(pool.make_connection())
+        return client
 
     @classmethod
     def from_pool(cls, pool: redis.ConnectionPool, shown: str, key_prefix: str = "") -> Connector:

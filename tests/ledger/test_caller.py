@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, ObjectLocks
@@ -101,6 +102,25 @@ def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None
         far.ledger.settle(far.claim(far.publish(f"task {number}")))
 
     assert whole.matched == 1
+
+
+def test_scripts_may_be_forgotten_while_many_are_asked_for(
+    far: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        far.publish(f"task {number}", due_in_ms=0)
+    _, dues = far.ledger.due(10)
+    pipeline = Pipeline.execute
+
+    def execute(self: Pipeline, raise_on_error: bool = True) -> list[object]:
+        far.client.script_flush()
+        return pipeline(self, raise_on_error)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pipeline, "execute", execute)
+        far.ledger.postpone_all([(due, LOOK_MS) for due in dues])
+
+    assert far.overdue_ids() == []
 
 
 @pytest.mark.parametrize("what", ["nothing", "request", "reply", "script"])

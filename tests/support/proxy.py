@@ -129,6 +129,7 @@ class RedisProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._listener: asyncio.Server | None = None
         self._flows: asyncio.Event | None = None
+        self._answers: asyncio.Event | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -212,6 +213,10 @@ class RedisProxy:
         """The network is silent: connections stay open and nothing passes, until `mend`."""
         self._run(self._stall())
 
+    def stall_replies(self) -> None:
+        """The network is silent in one direction: requests pass, and replies wait until `mend`."""
+        self._run(self._stall_replies())
+
     def mend(self) -> None:
         """End `sever` or `stall`; what was held back by a stall passes now."""
         self._run(self._mend())
@@ -268,8 +273,9 @@ class RedisProxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(LOOP_SECONDS)
 
     async def _open(self) -> None:
-        self._flows = asyncio.Event()
+        self._flows, self._answers = asyncio.Event(), asyncio.Event()
         self._flows.set()
+        self._answers.set()
         self._listener = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
 
     async def _close(self) -> None:
@@ -290,10 +296,16 @@ class RedisProxy:
         assert self._flows is not None
         self._flows.clear()
 
+    async def _stall_replies(self) -> None:
+        assert self._answers is not None
+        self._answers.clear()
+
     async def _mend(self) -> None:
         assert self._flows is not None
+        assert self._answers is not None
         self._refuses = False
         self._flows.set()
+        self._answers.set()
 
     async def _cut(self) -> None:
         for link in list(self._links):
@@ -368,6 +380,7 @@ class RedisProxy:
 
     async def _pump_replies(self, reader: StreamReader, link: _Link) -> None:
         assert self._flows is not None
+        assert self._answers is not None
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 reply = await read_reply(reader)
@@ -375,6 +388,7 @@ class RedisProxy:
                 if not is_push and not link.is_subscribed and self._drops(link, reply):
                     return
                 await self._flows.wait()
+                await self._answers.wait()
                 link.client.write(reply)
                 await link.client.drain()
 

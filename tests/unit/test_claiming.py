@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from celery_reliable import clock
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim, claimed_early
 from celery_reliable.ledger.caller import Step
 from celery_reliable.model import Claim
@@ -22,7 +23,7 @@ LEASE_SECONDS = 10.0
 def worker() -> WorkerProcess:
     """A worker whose lease holds, in this process."""
     process = WorkerProcess("one@host")
-    process.renewed(time.monotonic() + LEASE_SECONDS)
+    process.renewed(clock.now() + LEASE_SECONDS)
     return process
 
 
@@ -30,7 +31,7 @@ def early(worker: WorkerProcess, reply: Any) -> EarlyClaim:
     """A claim that was answered so, just now."""
     step = Step("claim", [], [])
     step.hear(reply)
-    return EarlyClaim("id", worker.id, "token", time.monotonic(), step)
+    return EarlyClaim("id", worker.id, "token", clock.now(), step)
 
 
 def properties(claim: EarlyClaim) -> dict[str, Any]:
@@ -63,11 +64,11 @@ def doubted(worker: WorkerProcess) -> None:
 
 def born_again(worker: WorkerProcess) -> None:
     worker.reborn()
-    worker.renewed(time.monotonic() + LEASE_SECONDS)
+    worker.renewed(clock.now() + LEASE_SECONDS)
 
 
 def lapsed(worker: WorkerProcess) -> None:
-    worker.renewed(time.monotonic() - 0.001)
+    worker.renewed(clock.now() - 0.001)
 
 
 def outlived(worker: WorkerProcess) -> None:
@@ -88,6 +89,23 @@ def test_a_claim_of_long_ago_is_asked_for_again(
     worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = properties(early(worker, [b"claimed", 1, 0]))
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 0.6)
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now + 0.6)
+    assert claimed_early(worker, "id", told) is None
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock tells of suspensions")
+def test_a_machine_that_was_suspended_asks_again(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its monotonic clock stood still; the lease has run out by the server's."""
+    told = properties(early(worker, [b"claimed", 1, 0]))
+    name, read = worker.id, time.clock_gettime
+    assert worker.surely_holds(name)
+    monkeypatch.setattr(
+        time,
+        "clock_gettime",
+        lambda which: read(which) + (3600 if which == time.CLOCK_BOOTTIME else 0),
+    )
+    assert not worker.surely_holds(name)
     assert claimed_early(worker, "id", told) is None

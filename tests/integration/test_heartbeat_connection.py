@@ -1,0 +1,195 @@
+"""A worker's heartbeat, its connection and the witness: nobody is dead who holds his lease.
+
+The heartbeat's thread runs in this process, behind a proxy, and passes run beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_reliable.application import reliable_of
+from celery_reliable.heartbeat import Heartbeat
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import WorkerLease
+from celery_reliable.process import WorkerProcess
+from celery_reliable.sweeper import Sweeper
+from tests.integration.conftest import Project
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+LEASE_SECONDS = 4.0
+QUICK = {"LEASE_SECONDS": LEASE_SECONDS, "WITNESS_SECONDS": 0.3, "SWEEP_SECONDS": 0.4}
+
+
+class Alive:
+    """A worker of which only the heartbeat runs, and a sweeper that looks at it."""
+
+    def __init__(self, project: Project, proxy: RedisProxy, redis_server: RedisServer) -> None:
+        self.redis_server = redis_server
+        near = project.with_settings(reliable=QUICK)
+        far = near.with_settings(broker_url=proxy.url())
+        self.process = WorkerProcess("one@host")
+        host: Any = SimpleNamespace(
+            app=far.app,
+            reliable=reliable_of(far.app),
+            process=self.process,
+            is_leaving=False,
+            room=None,
+            is_stalled=False,
+            facts=dict,
+            stop_taken=lambda claim: True,
+        )
+        self.heartbeat = Heartbeat(host)
+        self.sweeper = Sweeper(near.app)
+
+    def start(self) -> None:
+        self.heartbeat.register()
+        self.heartbeat.start()
+        self.sweeper.run_if_due()
+        # Not in the grace of the first pass of all.
+        with self.redis_server.client() as client:
+            client.hset(self.sweeper.ledger.keys.meta, "grace_ms", 0)
+
+    def lease(self) -> WorkerLease | None:
+        leases = self.sweeper.ledger.workers.leases()
+        return next((one for one in leases if one.worker == self.process.id), None)
+
+    def pass_for(self, seconds: float) -> float | None:
+        """Run passes so long; return after how many seconds the worker was declared dead, if it
+        was, which it never may be while it holds its lease.
+        """
+        name, began = self.process.id, time.monotonic()
+        while time.monotonic() - began < seconds:
+            report, _ = self.sweeper.run_if_due()
+            if report is not None and report.declared:
+                assert not self.process.surely_holds(name)
+                return time.monotonic() - began
+            time.sleep(0.02)
+        return None
+
+    def close(self) -> None:
+        self.heartbeat.stop()
+        self.heartbeat.join(10)
+        self.sweeper.close()
+
+
+@pytest.fixture
+def alive(project: Project, proxy: RedisProxy, redis_server: RedisServer) -> Iterator[Alive]:
+    found = Alive(project, proxy, redis_server)
+    yield found
+    proxy.mend()
+    found.close()
+
+
+def test_whose_answers_are_lost_is_declared_dead_when_the_lease_runs_out(
+    alive: Alive, proxy: RedisProxy
+) -> None:
+    """His requests arrive, and so would the end of a connection that he gives up."""
+    alive.start()
+    proxy.stall_replies()
+
+    declared_after = alive.pass_for(4 * LEASE_SECONDS)
+
+    print("declared dead after", declared_after)
+    assert declared_after is not None
+    # It was renewed a quarter of a lease before that at the earliest.
+    assert declared_after >= 0.75 * LEASE_SECONDS - 0.2
+    proxy.mend()
+    wait_for(lambda: alive.process.has_lease and alive.lease(), 10, "a new lease")
+
+
+def test_whose_answers_come_late_is_not_declared_dead(alive: Alive, proxy: RedisProxy) -> None:
+    alive.start()
+    for _ in range(3):
+        proxy.stall_replies()
+        assert alive.pass_for(0.6 * LEASE_SECONDS) is None
+        proxy.mend()
+        assert alive.pass_for(LEASE_SECONDS / 2) is None
+    assert alive.process.surely_holds(f"{alive.process.base}.0")
+
+
+@pytest.mark.parametrize("what", ["cut", "a beat's reply", "a beat's request"])
+def test_who_loses_his_connection_connects_anew_in_time(
+    alive: Alive, proxy: RedisProxy, what: str
+) -> None:
+    alive.start()
+    for _ in range(3):
+        if what == "cut":
+            proxy.cut()
+        else:
+            drop = proxy.drop_reply if what.endswith("reply") else proxy.drop_request
+            drop(script=script("heartbeat").sha).wait()
+        assert alive.pass_for(1.5) is None
+    # Nothing that was put aside stays open.
+    assert alive.heartbeat._connection.left_open == []
+
+
+@pytest.mark.parametrize("what", ["away", "full", "one connection is cut", "silent"])
+def test_who_starts_in_an_outage_waits(
+    alive: Alive, proxy: RedisProxy, redis_server: RedisServer, what: str
+) -> None:
+    client: Any = redis_server.client()
+    if what == "away":
+        proxy.sever()
+    elif what == "silent":
+        proxy.stall()
+    elif what == "full":
+        client.config_set("maxmemory", 1)
+    else:
+        proxy.drop_reply("CLIENT", containing="ID", times=2)
+    starting = threading.Thread(target=alive.heartbeat.register)
+    starting.start()
+    if not what.startswith("one"):
+        starting.join(4)
+        assert starting.is_alive()
+        assert alive.lease() is None
+    proxy.mend()
+    client.config_set("maxmemory", 0)
+    starting.join(15)
+
+    assert not starting.is_alive()
+    assert alive.lease() is not None
+    assert alive.process.surely_holds(alive.process.id)
+
+
+def test_a_full_redis_is_told_of_rarely(
+    alive: Alive, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    alive.start()
+    client: Any = redis_server.client()
+    with caplog.at_level(logging.WARNING, "celery_reliable.heartbeat"):
+        client.config_set("maxmemory", 1)
+        asked = calls(client)
+        wait_for(lambda: calls(client) >= asked + 10, 10, "ten beats are refused")
+        client.config_set("maxmemory", 0)
+
+    told = [one for one in caplog.records if one.name == "celery_reliable.heartbeat"]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+    wait_for(lambda: alive.process.surely_holds(alive.process.id), 5, "it is renewed")
+
+
+def calls(client: Any) -> int:
+    """How often scripts were called, refused ones included."""
+    found = client.info("commandstats").get("cmdstat_evalsha", {})
+    return int(found.get("calls", 0)) + int(found.get("failed_calls", 0))
+
+
+def test_a_connection_that_is_made_when_it_is_needed(project: Project, proxy: RedisProxy) -> None:
+    """A ledger for one thread is made while its server is away."""
+    far = project.with_settings(broker_url=proxy.url())
+    proxy.stall()
+    ledger = reliable_of(far.app).own_ledger(
+        reply_timeout_seconds=0.2, patience_seconds=0, single=True
+    )
+    proxy.mend()
+    assert ledger.workers.time_ms() > 0
+    ledger.close()
