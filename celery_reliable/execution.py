@@ -336,6 +336,7 @@ class _Execution:
                 attempt=attempt.claim.attempt,
                 losses=int(answer.values[0]),
                 cause=Cause.NO_OUTCOME.value,
+                is_counted=True,
             )
             if not self.reliable.is_redis_broker:
                 # Such a broker's queues cannot be looked into: the message itself must come back.

@@ -46,10 +46,13 @@ class Losses:
         *,
         has_message: bool,
         due_ms: str = "",
+        is_counted: bool = True,
+        is_suspect: bool = False,
+        detail: str = "",
     ) -> int:
         """Count a loss; return how many the task has when it is queued again, else 0.
 
-        *due_ms*: only if that is still when it is due.
+        *due_ms*: only if that is still when it is due; the others as in `Ledger.lose`.
         """
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
@@ -69,16 +72,20 @@ class Losses:
             due_ms=due_ms,
             # Other brokers return what a dead worker held by themselves.
             is_unsent=not has_message and self.is_redis_broker,
+            is_counted=is_counted,
+            is_suspect=is_suspect,
+            detail=detail,
         )
         if record is None or not is_current or answer.reply not in (Reply.QUEUED, Reply.BURIED):
             return 0
         report.lost += 1
         logger.warning(
-            "task_lost name=%s id=%s attempt=%d losses=%d cause=%s worker=%s",
+            "task_lost name=%s id=%s attempt=%d losses=%d counted=%s cause=%s worker=%s",
             record.name,
             claim.task_id,
             claim.attempt,
             answer.values[0],
+            is_counted,
             cause.value,
             claim.worker,
         )
@@ -88,6 +95,7 @@ class Losses:
             attempt=claim.attempt,
             losses=int(answer.values[0]),
             cause=cause.value,
+            is_counted=is_counted,
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1

@@ -59,6 +59,7 @@ class Reply(str, Enum):
 
     ACKNOWLEDGED = "acknowledged"
     ALIVE = "alive"
+    ALONE = "alone"
     ALREADY = "already"
     ANNOUNCED = "announced"
     ASKED = "asked"
@@ -229,6 +230,19 @@ class WorkerLease:
     facts: Mapping[str, object] = field(default_factory=dict)
     #: It was heard of after it had been declared dead.
     is_thawed: bool = False
+    #: What its death is put down to; empty where a worker of an older version declared it dead.
+    verdict: str = ""
+    #: The task among its claims that is charged with its death; empty: none.
+    charged: str = ""
+
+    def charges(self, task_id: str) -> bool:
+        """Whether the worker's death counts as a loss of what it ran of a task."""
+        return not self.verdict or self.charged == task_id
+
+    @property
+    def suspects_claims(self) -> bool:
+        """Whether what it ran may have to do with its death."""
+        return self.verdict != "opening"
 
     @property
     def room(self) -> str:

@@ -44,18 +44,25 @@ class Recovery:
         room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
         entries = room.entries(batch * 4) if room is not None else []
         in_room = {entry.task_id for entry in entries}
-        suspects: set[str] = set()
+        last: set[str] = set()
         for claim, _ in claims[:batch]:
-            has_message = claim.task_id in in_room
-            losses = self.losses.lose(claim, Cause.WORKER_LOST, report, has_message=has_message)
+            losses = self.losses.lose(
+                claim,
+                Cause.WORKER_LOST,
+                report,
+                has_message=claim.task_id in in_room,
+                is_counted=lease.charges(claim.task_id),
+                is_suspect=lease.suspects_claims,
+                detail=_how_it_died(lease, claim.task_id),
+            )
             # Once may be the worker's fault; what is lost again must not hold up all others.
             if losses > 1:
-                suspects.add(claim.task_id)
+                last.add(claim.task_id)
         done = 0
         if room is not None and entries:
             # Ours first: plain ones may have to stay for long.
             entries.sort(key=lambda entry: not _stamp(entry).epoch)
-            done = self._give_back(room, lease, entries[:batch], suspects, report)
+            done = self._give_back(room, lease, entries[:batch], last, report)
         report.is_full = report.is_full or len(claims) > batch or (0 < done < len(entries))
         # A worker that was heard of again keeps what may not be moved: it has the same room.
         if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
@@ -90,11 +97,11 @@ class Recovery:
         room: Room,
         lease: WorkerLease | None,
         entries: list[Entry],
-        suspects: set[str],
+        last: set[str],
         report: SweepReport,
     ) -> int:
-        """Return the original messages to their queues, in front of what waits there; *suspects*
-        go behind it.  Returns how many of *entries* are dealt with.
+        """Return the original messages to their queues, in front of what waits there; those of
+        *last* go behind it.  Returns how many of *entries* are dealt with.
         """
         known = self.ledger.find_all([entry.task_id for entry in entries])
         done = 0
@@ -103,7 +110,7 @@ class Recovery:
             zip(entries, known, strict=True), key=lambda item: item[0].filed_ms, reverse=True
         ):
             try:
-                done += self._give_back_one(room, lease, entry, record, suspects, report)
+                done += self._give_back_one(room, lease, entry, record, last, report)
             except (LedgerRefused, LedgerUnavailable):
                 raise
             except Exception:
@@ -118,14 +125,14 @@ class Recovery:
         lease: WorkerLease | None,
         entry: Entry,
         record: Record | None,
-        suspects: set[str],
+        last: set[str],
         report: SweepReport,
     ) -> bool:
         if is_over(self.ledger, entry, record):
             room.discard(entry.tag)
             report.dropped += 1
             return True
-        is_last, is_counted = entry.task_id in suspects, False
+        is_last, is_counted = entry.task_id in last, False
         if self._is_plain(entry, record):
             if not self._may_move(lease, entry):
                 return False
@@ -189,6 +196,16 @@ def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
     if record is None:
         return bool(stamp.generation) and ledger.has_ended(entry.task_id, stamp.generation)
     return record.state is State.DEAD or bool(stamp.epoch and stamp.epoch != record.epoch)
+
+
+def _how_it_died(lease: WorkerLease, task_id: str) -> str:
+    """Tell people what is known of a worker's death, and why it is not charged."""
+    how = f"{lease.cause}, pid {lease.facts.get('pid', '?')}"
+    if lease.charges(task_id):
+        return how
+    if lease.verdict == "opening":
+        return f"{how}; charged to a message that it was opening"
+    return f"{how}; " + (f"charged to {lease.charged}" if lease.charged else "it ran several")
 
 
 def _stamp(entry: Entry) -> Stamp:

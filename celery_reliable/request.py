@@ -309,6 +309,7 @@ class ReliableRequest(Request):
             attempt=claim.attempt,
             losses=losses,
             cause=Cause.CHILD_LOST.value,
+            is_counted=True,
         )
 
     def _claim_for_lost_child(self) -> Claim | None:
@@ -330,6 +331,7 @@ class ReliableRequest(Request):
             token=self.reliable_token,
             pid=self.worker_pid,
             message=str(properties.get(MESSAGE) or text_as_sent(self.message)),
+            is_over=True,
             patience_seconds=_PATIENCE_SECONDS,
         )
         if answer.reply is Reply.NO_LEASE:

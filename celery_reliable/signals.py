@@ -6,8 +6,9 @@ Receivers are called as Celery's own signals call theirs: what one of them raise
     An attempt that is no longer current tried to end; sent by the process that ran it.
     Arguments: sender (the task), task_id, attempt, state (of the record; "gone" when it ended).
 `task_lost`
-    A loss was counted; sent by the worker's main process, or by whoever sweeps.
-    Arguments: sender (the task's name), task_id, attempt, losses, cause.
+    An attempt is over without an outcome; sent by the worker's main process, or by whoever sweeps.
+    Arguments: sender (the task's name), task_id, attempt, losses, cause, is_counted (False where
+    its worker died and that is not put down to this task).
 `task_buried`
     A task was dead-lettered; sent by whoever buried it.
     Arguments: sender (the task's name), task_id, reason.
@@ -43,7 +44,9 @@ __all__ = [
 ]
 
 task_fenced = Signal(name="task_fenced", providing_args={"task_id", "attempt", "state"})
-task_lost = Signal(name="task_lost", providing_args={"task_id", "attempt", "losses", "cause"})
+task_lost = Signal(
+    name="task_lost", providing_args={"task_id", "attempt", "losses", "cause", "is_counted"}
+)
 task_buried = Signal(name="task_buried", providing_args={"task_id", "reason"})
 task_skipped = Signal(name="task_skipped", providing_args={"task_id", "holder"})
 task_running_out = Signal(

@@ -27,6 +27,8 @@ __all__ = ["Ledger"]
 
 #: How long what a sender has sent last is known; it goes on asking for minutes at the most.
 _REMEMBERED_MS = 3_600_000
+#: When what may not run in its worker now is sent again, at first; doubled four times at most.
+_ALONE_MS = 1000
 _NO_RESULT = StoredResult("", "", "", 0, 0)
 
 
@@ -141,9 +143,10 @@ class Ledger(Burials):
         token: str,
         pid: int,
         message: str = "",
+        is_over: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """Begin an attempt, or hear why not."""
+        """Begin an attempt, or hear why not; *is_over*: one whose process has died already."""
         step = self.claim_step(
             task,
             epoch=epoch,
@@ -152,6 +155,7 @@ class Ledger(Burials):
             token=token,
             pid=pid,
             message=message,
+            is_over=is_over,
         )
         return self._caller.run(step, patience_seconds)
 
@@ -165,6 +169,7 @@ class Ledger(Burials):
         token: str,
         pid: int,
         message: str = "",
+        is_over: bool = False,
     ) -> Step:
         """Return the same, for somebody to send who sends something to this server anyway."""
         return Step(
@@ -187,6 +192,7 @@ class Ledger(Burials):
                 task.name,
                 _optional(task.max_losses),
                 message,
+                "" if is_over else _ALONE_MS,
             ],
         )
 
@@ -268,12 +274,17 @@ class Ledger(Burials):
         is_taken: bool = False,
         due_ms: str = "",
         is_unsent: bool = False,
+        is_counted: bool = True,
+        is_suspect: bool = False,
+        detail: str = "",
         patience_seconds: float | None = None,
     ) -> Answer:
         """Count a loss: back to queued, or buried when the budget is spent.
 
         *due_ms*: only if that is still when it is due.  *is_unsent*: no message of it comes back to
-        its queue.
+        its queue.  *is_counted*: False where its worker's death is not put down to it; then it is
+        queued in any case.  *is_suspect*: from now on it runs in a worker that runs no other such
+        task.  *detail*: of the cause, for people.
         """
         return self._caller.call(
             "lose",
@@ -294,6 +305,9 @@ class Ledger(Burials):
                 int(is_taken),
                 due_ms,
                 int(is_unsent),
+                "1" if is_counted else "",
+                "1" if is_suspect else "",
+                detail,
             ],
             patience_seconds,
         )

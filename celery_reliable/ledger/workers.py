@@ -12,7 +12,17 @@ from celery_reliable.model import Beat, Claim, Reply, WorkerLease
 
 __all__ = ["Workers"]
 
-_LEASE_FIELDS = ("state", "renewals", "client_id", "run_id", "cause", "facts", "thawed")
+_LEASE_FIELDS = (
+    "state",
+    "renewals",
+    "client_id",
+    "run_id",
+    "cause",
+    "facts",
+    "thawed",
+    "verdict",
+    "charged",
+)
 #: How long a process that was away can still hear what was taken from it.
 TAKEN_MS = 60 * 60 * 1000
 
@@ -64,12 +74,17 @@ class Workers:
     def declare(
         self, lease: WorkerLease, cause: str, *, witness_ms: int, lease_ms: int = 0
     ) -> Answer:
-        """Declare one worker dead, if it is still as it was seen in *lease*; *lease_ms* is how long
-        leases are.
+        """Declare one worker dead, if it is still as it was seen in *lease*, and decide which of
+        its claims is charged with that; *lease_ms* is how long leases are.
         """
         return self._caller.call(
             "declare",
-            [self._keys.worker(lease.worker), self._keys.workers, self._keys.meta],
+            [
+                self._keys.worker(lease.worker),
+                self._keys.workers,
+                self._keys.meta,
+                self._keys.claims(lease.worker),
+            ],
             [lease.worker, cause, lease.renewals, lease.client_id, witness_ms, lease_ms],
         )
 
@@ -139,6 +154,8 @@ class Workers:
                     cause=got.get("cause", ""),
                     facts=json.loads(got.get("facts", "{}")),
                     is_thawed="thawed" in got,
+                    verdict=got.get("verdict", ""),
+                    charged=got.get("charged", ""),
                 )
             )
         return leases

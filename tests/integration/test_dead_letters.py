@@ -117,7 +117,9 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
     # The retries counted anew: again one retry, and then the end.
     assert second is not None
     assert second.attempts == 4
-    assert [entry.what for entry in second.history] == ["failed", "replayed", "failed"]
+    life = ["retried", "failed"]
+    assert [entry.what for entry in second.history] == [*life, "replayed", *life]
+    assert second.published_ms == first.published_ms < second.history[0].at_ms
 
 
 def test_poison_is_dead_lettered_after_its_losses(

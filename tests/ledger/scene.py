@@ -161,6 +161,8 @@ class Scene:
         max_losses: int = MAX_LOSSES,
         is_taken: bool = False,
         is_unsent: bool = False,
+        is_counted: bool = True,
+        is_suspect: bool = False,
     ) -> Answer:
         return self.ledger.lose(
             claim,
@@ -169,6 +171,8 @@ class Scene:
             due_in_ms=LOOK_MS,
             is_taken=is_taken,
             is_unsent=is_unsent,
+            is_counted=is_counted,
+            is_suspect=is_suspect,
         )
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:

@@ -57,6 +57,17 @@ def lost(scene: Scene) -> Stage:
     return stage
 
 
+def suspected(scene: Scene) -> Stage:
+    """Lost with another in a worker that died; I run the other."""
+    scene.start_worker("victim")
+    message, another = scene.publish(), scene.publish("another")
+    mine = scene.claim(message, "victim")
+    scene.lose(mine, is_suspect=True)
+    scene.lose(scene.claim(another, "victim"), is_suspect=True)
+    scene.claim(another)
+    return Stage(message, mine)
+
+
 def stopping(scene: Scene) -> Stage:
     """Taken as stuck from a worker that lives and has not yet said that it stopped it."""
     stage = running(scene)
@@ -105,6 +116,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         held,
         overtaken,
         lost,
+        suspected,
         stopping,
         retried,
         waiting,

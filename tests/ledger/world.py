@@ -76,6 +76,8 @@ class World(RuleBasedStateMachine):
         self.attempts: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
         self.settled: set[Claim] = set()
+        #: What ran in a worker that died, and has not ended or been published anew since.
+        self.suspects: set[str] = set()
         #: Attempts that were taken as stuck and of which their worker has not said that they ended.
         self.stopping: dict[str, Claim] = {}
 
@@ -199,12 +201,18 @@ class World(RuleBasedStateMachine):
     def kill_worker(self, pick: int) -> None:
         """A worker is declared dead, what it ran is lost, and another takes its place."""
         worker = _pick(self.workers, pick)
+        ran = {i for i, claim in self.running.items() if claim.worker == worker}
+        guilty = ran if len(ran) == 1 else ran & self.suspects
+        assert len(guilty) <= 1, "two suspects in one worker"
         self.scene.kill_worker(worker)
         self.dead_workers.add(worker)
         self.workers.remove(worker)
+        lease = self.scene.lease(worker)
         for claim, _ in self.ledger.workers.claims(worker).values():
             assert self._is_current(claim)
-            self._lose(claim, times=1, is_taken=True)
+            is_counted = lease.charges(claim.task_id)
+            assert is_counted is (claim.task_id in guilty)
+            self._lose(claim, times=2, is_taken=True, is_counted=is_counted, is_suspect=True)
         assert self.ledger.workers.deregister(worker, in_room=0)
         self.workers.append(f"worker {next(self.numbers)}")
         self.scene.start_worker(self.workers[-1])
@@ -249,6 +257,7 @@ class World(RuleBasedStateMachine):
     def _published(self, task_id: str, message: Published, state: State) -> None:
         self.messages.append(message)
         self.states[task_id] = state.value
+        self.suspects.discard(task_id)
 
     def _deliver(self, message: Published, worker: str, times: int) -> None:
         task_id = message.task.id
@@ -256,6 +265,11 @@ class World(RuleBasedStateMachine):
         answer = self._repeat(
             times, lambda: self.scene.ask(message, worker, token=token, content="as delivered")
         )
+        beside = {i for i, claim in self.running.items() if claim.worker == worker}
+        if answer.reply is Reply.ALONE:
+            assert task_id in self.suspects
+            assert beside & self.suspects
+            return
         if answer.reply is not Reply.CLAIMED:
             is_held = answer.reply is Reply.HELD and task_id in self.stopping
             assert self.states[task_id] != "queued" or answer.reply is Reply.STALE or is_held
@@ -268,6 +282,7 @@ class World(RuleBasedStateMachine):
             assert self.states[task_id] == "queued"
         assert task_id not in self.running, "two attempts at once"
         assert task_id not in self.stopping, "two attempts at once"
+        assert task_id not in self.suspects or not beside & self.suspects, "two suspects at once"
         self.attempts[task_id] += 1
         attempt, losses = answer.values
         assert attempt == self.attempts[task_id]
@@ -356,15 +371,29 @@ class World(RuleBasedStateMachine):
             else:
                 assert self.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
 
-    def _lose(self, claim: Claim, times: int, is_taken: bool) -> None:
+    def _lose(
+        self,
+        claim: Claim,
+        times: int,
+        is_taken: bool,
+        is_counted: bool = True,
+        is_suspect: bool = False,
+    ) -> None:
         is_current = self._is_current(claim)
         self._try_to_end(
             claim,
             times,
-            lambda one: self.scene.lose(one, max_losses=MAX_LOSSES, is_taken=is_taken),
+            lambda one: self.scene.lose(
+                one,
+                max_losses=MAX_LOSSES,
+                is_taken=is_taken,
+                is_counted=is_counted,
+                is_suspect=is_suspect,
+            ),
         )
         if is_current:
-            self.losses[claim.task_id] += 1
+            self.losses[claim.task_id] += is_counted
+            self.suspects |= {claim.task_id} if is_suspect else set()
             is_spent = self.losses[claim.task_id] > MAX_LOSSES
             assert (self.states[claim.task_id] == "dead") is is_spent
 
@@ -399,11 +428,14 @@ class World(RuleBasedStateMachine):
         self.states[claim.task_id] = ENDINGS[answer.reply]
         if answer.reply is Reply.SETTLED:
             self._end(claim.task_id)
+        elif answer.reply is Reply.WAITING:
+            self.suspects.discard(claim.task_id)
 
     def _end(self, task_id: str) -> None:
         """The record is gone: whoever publishes the id again begins anew."""
         self.states[task_id] = ABSENT
         self.stopping.pop(task_id, None)
+        self.suspects.discard(task_id)
         self.attempts[task_id] = self.losses[task_id] = 0
 
 

@@ -18,16 +18,19 @@ ARGV[7]   time_to_run_ms   0: no limit
 ARGV[8]   name         of the task
 ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  message      as delivered; "" first, it is asked for when no record exists
+ARGV[11]  alone_ms     when a suspect that its worker may not run now is sent again, at first; "": it is claimed
+                       in any case, to be lost at once
 Returns   {"claimed", attempt, losses} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
-          | {"dead"} | {"no_lease"} | {"unrecorded"}
+          | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"}
           "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
-          the record is due, as this message is dropped
+          the record is due, as this message is dropped; "alone": the task ran in a worker that died, and this
+          one has to do with another such task; it is sent again, the later the oftener this was so
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on')
+  'stopping_on', 'suspect')
 local state = found[1]
 if state == 'running' then
   if found[4] == ARGV[5] then
@@ -38,7 +41,8 @@ end
 if state == 'dead' then
   return {'dead'}
 end
-if redis.call('HGET', KEYS[4], 'state') ~= 'alive' then
+local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id')
+if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
 if not state then
@@ -73,12 +77,39 @@ elseif state == 'parked' then
 elseif found[7] then
   redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
   return {'held', found[7]}
+elseif found[8] == 'ran' and ARGV[11] ~= '' then
+  local other = redis.call('HMGET', KEYS[4], 'suspect', 'suspect_claim')
+  local is_running = other[1] and redis.call('HGET', KEYS[5], other[1]) == other[2]
+  if is_running or (worker[2] and worker[2] ~= ARGV[1]) then
+    if redis.call('HGET', KEYS[1], 'alone') == ARGV[5] then
+      return {'alone'}
+    end
+    local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
+    -- Not all at the same time, as one of them can begin.
+    local wait_ms = math.floor(ARGV[11] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
+    redis.call('HDEL', KEYS[1], 'resends')
+    redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[5])
+    redis.call('ZADD', KEYS[2], now_ms + wait_ms, ARGV[1])
+    return {'alone'}
+  end
 end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
 redis.call('HDEL', KEYS[1], 'resends', 'unsent')
-redis.call('HSET', KEYS[5], ARGV[1], attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5])
+local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]
+redis.call('HSET', KEYS[5], ARGV[1], claim)
+if worker[2] == ARGV[1] then
+  redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch')
+end
+if found[8] == 'ran' then
+  redis.call('HDEL', KEYS[1], 'waits', 'alone')
+  if ARGV[11] ~= '' then
+    redis.call('HSET', KEYS[4], 'suspect', ARGV[1], 'suspect_claim', claim)
+  end
+elseif found[8] then
+  redis.call('HDEL', KEYS[1], 'waits', 'alone', 'suspect')
+end
 if tonumber(ARGV[7]) > 0 then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])
 else

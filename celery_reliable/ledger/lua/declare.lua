@@ -1,10 +1,14 @@
 --[[
-declare: declare one worker dead, comparing what was seen.
+declare: declare one worker dead, comparing what was seen, and decide once which of its claims is charged with that.
+
+Its death is charged to the message that it was opening, if it was opening one that came back from a dead worker;
+else to its only claim; else to the suspect among its claims (there is one at most); else to nobody.
 
 Moves     alive -> dead   (a worker)
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
 KEYS[3]   meta      HASH
+KEYS[4]   claims    HASH   of the worker
 ARGV[1]   worker       id
 ARGV[2]   cause        "lapsed": its lease ran out; "connection": its connection is gone from the server
 ARGV[3]   renewals     that were seen
@@ -51,7 +55,17 @@ else
     return {'grace', grace_ms}
   end
 end
-redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms)
+local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim')
+local verdict, charged = 'nobody', ''
+if noted[1] then
+  verdict = 'opening'
+elseif redis.call('HLEN', KEYS[4]) == 1 then
+  verdict, charged = 'claim', redis.call('HGETALL', KEYS[4])[1]
+elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
+  verdict, charged = 'claim', noted[2]
+end
+redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
+  'charged', charged)
 -- It was last heard a lease before its lease ends, and may have popped a while before that.
 local since_ms = math.min(until_ms, now_ms) - 2 * ARGV[6]
 redis.call('HSET', KEYS[3], 'ahead_ms',

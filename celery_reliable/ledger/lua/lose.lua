@@ -18,6 +18,9 @@ ARGV[7]   is_taken     "1": the worker may still run it and has to be told; take
                        lives, it can be claimed again when that worker has stopped it or is declared dead
 ARGV[8]   due_ms       that was seen, when that is why it is lost; else ""
 ARGV[9]   is_unsent    "1": no message of it comes back to its queue; it has to be sent from the record
+ARGV[10]  is_counted   "": its worker's death is charged to another task, or to nobody
+ARGV[11]  is_suspect   "1": it ran in a worker that died
+ARGV[12]  detail       of the cause, for people; "" for none
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -43,12 +46,13 @@ end
 if ARGV[8] ~= '' and redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[8] then
   return {'changed'}
 end
-local losses = tonumber(found[4] or 0) + 1
+local cause = ARGV[12] == '' and ARGV[3] or ARGV[3] .. ': ' .. ARGV[12]
+local losses = tonumber(found[4] or 0) + (ARGV[10] == '' and 0 or 1)
 local history = cjson.decode(found[6] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = 'lost', attempt = tonumber(ARGV[2]),
-  cause = ARGV[3], owner = found[7]}
+history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
+  attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
 while #history > 20 do table.remove(history, 1) end
-redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', ARGV[3],
+redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', cause,
   'history', cjson.encode(history))
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
@@ -58,7 +62,10 @@ if ARGV[7] == '1' then
     redis.call('HSET', KEYS[1], 'stopping', ARGV[2] .. ' ' .. ARGV[6], 'stopping_on', found[7])
   end
 end
-if losses > tonumber(found[5] or ARGV[4]) then
+if ARGV[11] == '1' then
+  redis.call('HSET', KEYS[1], 'suspect', 'ran')
+end
+if ARGV[10] ~= '' and losses > tonumber(found[5] or ARGV[4]) then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
   redis.call('ZADD', KEYS[5], now_ms, ARGV[1])
   redis.call('ZADD', KEYS[2], now_ms, ARGV[1])

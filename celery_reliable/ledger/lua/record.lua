@@ -45,7 +45,8 @@ end
 if generation ~= ARGV[3] then
   return {'generation', generation}
 end
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
+  'owner')
 local state = found[1]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
@@ -54,6 +55,17 @@ if ARGV[8] ~= '' then
   if state ~= 'running' or found[3] ~= ARGV[8] or found[4] ~= ARGV[10] then
     return {'fenced'}
   end
+  local history = cjson.decode(found[6] or '[]')
+  local entry = {what = 'retried', cause = ''}
+  if #history > 0 and history[#history].what == 'retried' then
+    -- Retries must not drive losses out of the history.
+    entry = table.remove(history)
+    entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
+  end
+  entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV[8]), found[7]
+  history[#history + 1] = entry
+  while #history > 20 do table.remove(history, 1) end
+  redis.call('HSET', KEYS[1], 'history', cjson.encode(history))
   redis.call('HDEL', KEYS[4], ARGV[1])
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 elseif state == 'running' and found[5] then
@@ -71,8 +83,14 @@ elseif state == 'dead' then
 elseif state and state ~= 'waiting' then
   return {'exists', state}
 end
+local when = 'published_ms'
+if state then
+  redis.call('HDEL', KEYS[1], 'suspect', 'waits', 'alone')
+  -- A task that goes on was published when it was published first.
+  when = state == 'dead' and when or 'sent_ms'
+end
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[6],
-  'name', ARGV[7], 'published_ms', now_ms)
+  'name', ARGV[7], when, now_ms)
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
 end

@@ -33,7 +33,8 @@ if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
 end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced',
   'waiting_ms', now_ms)
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'suspect', 'waits',
+  'alone')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'waiting'}
