@@ -224,6 +224,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "held": "stale",
         "overtaken": "stale",
         "lost": "stale",
+        "suspected": "stale",
         "stopping": "stale",
         "retried": "stale",
         "waiting": "stale",
