@@ -186,7 +186,7 @@ class Channel(kombu_redis.Channel):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         self._note_lost_pop()
-        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
+        if self.reliable_room and time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # What has waited for long is not popped before it can be filed.
             self._n_waiting = max(self._n_waiting, 1)
         # Without an event loop nobody would look again when something has ended.
