@@ -1,0 +1,144 @@
+"""The README's examples do as pasted what it says of them: a Django project, a model, real workers,
+real kills.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.example.pasted import PastedProject, blocks
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+SETTINGS, FIRST_TASK, WITHOUT_DJANGO, MODEL, ROWS, UNIQUE = blocks()
+
+Start = Callable[[str, str], PastedProject]
+
+
+@pytest.fixture
+def start(tmp_path: Path, redis_server: RedisServer) -> Iterator[Start]:
+    """Make a project of blocks: `start(tasks, models)`."""
+    made = []
+
+    def make(tasks: str, models: str) -> PastedProject:
+        project = PastedProject(
+            tmp_path, redis_server.url(), settings=SETTINGS, tasks=tasks, models=models
+        )
+        made.append(project)
+        return project
+
+    yield make
+    for project in made:
+        project.close()
+
+
+def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> None:
+    project = start(FIRST_TASK, "")
+    worker = project.start_worker("one")
+    texts = ("quiet", "a killed child", "a killed worker")
+    project.let_go("quiet")
+    project.run(
+        "from documents.tasks import check_document\n"
+        f"for text in {texts[:2]!r}:\n"
+        "    check_document.delay(Document.objects.create(text=text).pk)"
+    )
+    project.kill_checker("a killed child")
+    project.let_go("a killed child")
+    project.run(
+        "from documents.tasks import check_document\n"
+        f"pk = Document.objects.create(text={texts[2]!r}).pk\n"
+        "check_document.delay(pk)\n"
+        # A second call while it is being checked is checked too, and not beside it.
+        "check_document.delay_on_commit(document_id=pk)"
+    )
+    wait_for(lambda: project.pids("a killed worker"), 15, "it is checked")
+    worker.kill_group()
+    project.start_worker("two")
+    wait_for(lambda: len(project.pids("a killed worker")) == 2, 20, "it is checked elsewhere")
+    project.let_go("a killed worker")
+
+    def findings() -> list[object]:
+        rows = project.rows()
+        return [rows[text]["findings"] for text in texts]
+
+    wait_for(lambda: findings() == [{"words": 1}, {"words": 3}, {"words": 3}], 20, "the rows")
+    wait_for(lambda: len(project.pids("a killed worker")) == 3, 20, "the second call")
+
+
+def test_rows_and_tasks_go_together_whatever_is_killed(start: Start) -> None:
+    project = start(ROWS, MODEL)
+    project.start_worker("one")
+    project.let_go("quiet")
+    project.run(
+        "from documents.tasks import start_check\n"
+        "for text in ('quiet', 'killed', 'asked twice'):\n"
+        "    start_check(Document.objects.create(text=text).pk)"
+    )
+    project.kill_checker("killed")
+    wait_for(lambda: project.pids("asked twice"), 15, "the first check")
+    project.run(
+        "from documents.tasks import start_check\n"
+        "start_check(Document.objects.get(text='asked twice').pk)"
+    )
+    for text in ("killed", "asked twice"):
+        project.let_go(text)
+
+    def written() -> bool:
+        return all(row["findings"] for row in project.rows().values())
+
+    wait_for(written, 30, "every row has its findings")
+    rows = project.rows()
+    assert rows["quiet"]["attempt"] == 1
+    assert rows["killed"]["attempt"] == 2
+    # The task that was replaced has written nothing: the row is the second one's.
+    assert len(project.pids("asked twice")) == 2
+
+
+def test_what_was_not_published_is_missed_and_made_good(start: Start) -> None:
+    project = start(ROWS, MODEL)
+    project.start_worker("one")
+    project.let_go("missed")
+    project.run(
+        "from datetime import timedelta\nfrom uuid import uuid4\n"
+        "from django.utils.timezone import now\n"
+        "from documents.tasks import check_document, check_what_was_missed\n"
+        "def add(text):\n"
+        "    return Document.objects.create(text=text, task_id=str(uuid4()),\n"
+        "        asked=now() - timedelta(minutes=2))\n"
+        # One whose publisher was killed, and one that is being checked.
+        "add('missed')\n"
+        "alive = add('alive')\n"
+        "check_document.apply_async((alive.pk,), task_id=alive.task_id)\n"
+        "check_what_was_missed.delay()"
+    )
+    wait_for(lambda: project.rows()["missed"]["findings"], 20, "what was missed")
+    project.let_go("alive")
+    wait_for(lambda: project.rows()["alive"]["findings"], 20, "what was alive")
+    assert len(project.pids("alive")) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        WITHOUT_DJANGO + "\nsend_letter.delay('somewhere')\n",
+        "from celery import Celery, shared_task\nfrom celery_reliable import ReliableTask\n"
+        "Celery('proj', broker='redis://localhost:6379/0')\n" + UNIQUE,
+    ],
+    ids=["without Django", "unique"],
+)
+def test_the_other_blocks_run(source: str, redis_server: RedisServer, tmp_path: Path) -> None:
+    assert "redis://localhost:6379/0" in source
+    subprocess.run(
+        [sys.executable, "-c", source.replace("redis://localhost:6379/0", redis_server.url())],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        check=True,
+    )
+    assert len(redis_server.client().keys("{reliable:0}:task:*")) == 1
