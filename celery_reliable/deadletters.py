@@ -42,6 +42,7 @@ _SHOWN_HEADERS = frozenset(
         "origin",
         "parent_id",
         "reliable",
+        "reliable_heir",
         "replaced_task_nesting",
         "retries",
         "root_id",

@@ -20,6 +20,7 @@ from kombu.utils.json import dumps, loads
 
 __all__ = [
     "HEADER",
+    "HEIR",
     "Envelope",
     "Stamp",
     "Wire",
@@ -38,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
+
+#: The header of a canvas's members: the replacement that they are part of.
+HEIR = "reliable_heir"
 
 #: A time in ms.  Others write messages too; what of it is believed, the ledger says.
 _GENERATION = re.compile(r"[0-9]{1,20}")

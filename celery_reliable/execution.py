@@ -274,7 +274,10 @@ class _Execution:
             tell_patiently(self.task.backend, {**self.request, "id": self.id}, state, retval)
         if state == states.IGNORED and attempt.is_replaced:
             answer = self.ledger.replace(
-                claim, due_in_ms=self.reliable.config.queued_ms, patience_seconds=FOREVER
+                claim,
+                due_in_ms=self.reliable.config.queued_ms,
+                stored=attempt.stored,
+                patience_seconds=FOREVER,
             )
         elif state == states.REJECTED and getattr(retval, "requeue", False):
             # Who sends himself back has no outcome either, and must not do so for ever.

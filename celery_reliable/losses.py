@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -18,8 +17,20 @@ from celery_reliable.chords import tell
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, DeadLetter, Due, Reason, Record, Reply, SweepReport
+from celery_reliable.model import (
+    Cause,
+    Claim,
+    DeadLetter,
+    Due,
+    Reason,
+    Record,
+    Reply,
+    State,
+    SweepReport,
+)
 from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
+from celery_reliable.stored import NOTHING, is_of, may_have_lived_before, seen
+from celery_reliable.storing import marks
 from celery_reliable.threads import is_apart
 
 __all__ = ["Losses"]
@@ -122,13 +133,17 @@ class Losses:
         self.lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False)
 
     def has_succeeded(self, record: Record) -> bool:
-        """Whether Celery stored SUCCESS in this attempt, before its process died.
+        """Whether Celery stored SUCCESS in this very attempt, before its process died.
 
-        A SUCCESS that is older than the attempt is somebody else's: of an attempt that was taken,
-        or of a task that had the same id.  Compares a worker's clock with the server's; a worker's
-        clock that is behind costs a run, never a task.
+        Where results cannot name who stored them, that is known of a first attempt alone, whose id
+        nobody had before; any other runs again.
         """
-        return bool(self._stored_since(record, record.claimed_ms) == celery_states.SUCCESS)
+        meta = self._stored_of(record)
+        if meta is None or meta.get("status") != celery_states.SUCCESS:
+            return False
+        if marks(self._backend_of(None)):
+            return is_of(meta, record)
+        return record.attempt == 1 and not may_have_lived_before(record)
 
     def is_in_chord(self, record: Record) -> bool:
         """Whether somebody else may wait for the task, who is told only after it is stored."""
@@ -148,39 +163,38 @@ class Losses:
             logger.warning("chord_not_told id=%s error=%r", record.task_id, exc)
             return False
 
-    def has_ended_elsewhere(self, record: Record) -> bool:
-        """Whether a worker without the package has run a queued task since it was last sent.
-
-        Its messages run there too, but nobody settles them.
+    def stored_elsewhere(self, record: Record) -> str:
+        """Return what is seen of a result that no attempt of ours has stored, as `stored.seen`
+        does; empty when that cannot be told.  Workers without the package run queued tasks too, but
+        nobody settles them.
         """
-        since_ms = max(record.sent_ms, record.published_ms)
-        return self._stored_since(record, since_ms) in celery_states.READY_STATES
+        meta = self._stored_of(record)
+        return "" if meta is None else seen(meta)
 
-    def _stored_since(self, record: Record, since_ms: int) -> str | None:
+    def has_ended_elsewhere(self, record: Record, stored: str) -> bool:
+        """Whether *stored*, of `stored_elsewhere`, proves that a task is over which is queued or
+        waits for its canvas.
+
+        What was there when it was last sent again, or replaced, does not.  Nor does what somebody
+        may have left who had the id before, until it has been sent once more.
+        """
+        if stored in ("", NOTHING, record.stored):
+            return False
+        if record.stored or record.state is State.WAITING:
+            return True
+        return not record.attempt and not may_have_lived_before(record)
+
+    def _stored_of(self, record: Record) -> dict[str, Any] | None:
+        """Return the result that is stored of a task; None when that cannot be told."""
         task = self.app.tasks.get(record.name)
-        if task is None or task.ignore_result:
+        if record.state is not State.WAITING and (task is None or task.ignore_result):
             return None
-        meta = self._stored(record.task_id)
-        done = meta.get("date_done")
-        if isinstance(done, str):
-            done = datetime.fromisoformat(done.replace("Z", "+00:00"))
-        if not isinstance(done, datetime):
-            return None
-        if done.tzinfo is None:
-            done = done.replace(tzinfo=timezone.utc)
-        return meta.get("status") if done.timestamp() * 1000 >= since_ms else None
-
-    def stored_state(self, task_id: str) -> str | None:
-        """Return the state that the result backend has of a task; None when it cannot tell."""
-        return self._stored(task_id).get("status")
-
-    def _stored(self, task_id: str) -> dict[str, Any]:
         try:
-            return dict(self._backend_of(None).get_task_meta(task_id, cache=False))
+            return dict(self._backend_of(None).get_task_meta(record.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise; without an answer nothing is known.
-            logger.info("result_not_read id=%s error=%r", task_id, exc)
-            return {}
+            logger.info("result_not_read id=%s error=%r", record.task_id, exc)
+            return None
 
     def _backend_of(self, task: Any) -> Any:
         """Return a task's result backend, or the app's."""

@@ -188,6 +188,10 @@ class Record:
     cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
     is_owed: bool = False
+    #: A task that had the id before may have left a result: somebody chose it, or it was dead.
+    is_used: bool = False
+    #: The result that was there when it was last sent again, or replaced (`stored.seen`).
+    stored: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from celery_reliable.process import RunningAttempt
 __all__ = [
     "UniqueCall",
     "free",
+    "fresh_id",
     "has_object",
     "instead_of",
     "is_member",
@@ -117,6 +118,10 @@ class UniqueCall:
 
 #: The call that this thread or greenlet is publishing.
 unique_call: ContextVar[UniqueCall | None] = ContextVar("celery_reliable_unique", default=None)
+
+
+#: The id that is being published, when it is Celery's own choice: nobody has had it before.
+fresh_id: ContextVar[str] = ContextVar("celery_reliable_fresh", default="")
 
 
 def is_member(options: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from celery import Celery
-from celery import states as celery_states
 
 from celery_reliable.ahead import MOST_BYTES, Ahead, Asked
 from celery_reliable.application import reliable_of
@@ -96,7 +95,8 @@ class Overdue:
             # Ended by a task of another base, or by nobody: a canvas that failed on the way.
             since_ms = record.waiting_ms or record.published_ms
             is_over = now_ms - since_ms > _LONGEST_WAITING_MS
-            if is_over or self.losses.stored_state(due.task_id) in celery_states.READY_STATES:
+            stored = self.losses.stored_elsewhere(record)
+            if is_over or self.losses.has_ended_elsewhere(record, stored):
                 self.ledger.cancel(due.task_id, epoch=record.epoch)
             else:
                 self._later.append((due, self.config.queued_ms))
@@ -121,15 +121,15 @@ class Overdue:
         wait_ms = presence.wait_in_queue_ms(record, now_ms)
         if wait_ms:
             return wait_ms
-        if self.losses.has_ended_elsewhere(record):
-            if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
-                self.losses.free_lock_of(record)
-        else:
-            self._send(due, report)
+        stored = self.losses.stored_elsewhere(record)
+        if not self.losses.has_ended_elsewhere(record, stored):
+            self._send(due, report, stored)
+        elif self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
+            self.losses.free_lock_of(record)
         return 0
 
-    def _send(self, due: Due, report: SweepReport) -> None:
-        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms)
+    def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:
+        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms, stored=stored)
         if answer.reply is Reply.HELD:
             # It makes the task due when it has stopped the attempt, and dies within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)

@@ -135,6 +135,8 @@ class RunningAttempt:
     unsent: Envelope | None = None
     #: The attempt was replaced by a canvas.
     is_replaced: bool = False
+    #: The result that was there then of a task that had the id before (`stored.seen`).
+    stored: str = ""
     #: The object that it has locked.
     object_key: str | None = None
     #: When its time to run is up, by `clock.now`; None: it has no limit.

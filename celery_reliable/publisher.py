@@ -17,6 +17,7 @@ from kombu.utils.json import dumps
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.envelope import (
     HEADER,
+    HEIR,
     Envelope,
     Stamp,
     as_published,
@@ -33,10 +34,11 @@ from celery_reliable.exceptions import (
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Claim, Reply, State, TaskRef
-from celery_reliable.objects import key_of, unique_call
+from celery_reliable.objects import fresh_id, key_of, unique_call
 from celery_reliable.process import running
 from celery_reliable.producers import PLACE, ProducingAMQP, dispatcher_apart
 from celery_reliable.sending import sending_with
+from celery_reliable.stored import looks_used_once
 from celery_reliable.threads import is_apart
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
@@ -146,6 +148,7 @@ class _RecordingProducer:
         #: The call that is to have its object to itself, and the object.
         self._unique = call if is_unique else None
         self._object_key = object_key
+        self._is_used = fresh_id.get() != self._ref.id or not looks_used_once(self._ref.id)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -238,6 +241,8 @@ class _RecordingProducer:
                     message=to_text(),
                     claim=claim,
                     queue=queue,
+                    is_used=self._is_used and claim is None,
+                    heir=str(self._headers.get(HEIR) or ""),
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                 )

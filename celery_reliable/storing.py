@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from celery import states
 from celery.app.trace import task_has_custom
+from celery.backends.base import BaseKeyValueStoreBackend
 from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
@@ -25,8 +27,9 @@ from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply, StoredResult
 from celery_reliable.objects import keep_ms
 from celery_reliable.process import RunningAttempt, running
+from celery_reliable.stored import MARK, mark
 
-__all__ = ["PatientBackend", "before_retry"]
+__all__ = ["PatientBackend", "before_retry", "marks"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +51,41 @@ def before_retry(prepare: Callable[[], None]) -> None:
     """Let *prepare* be called before an outcome is stored once more, to drop lost connections."""
     if prepare not in _before_retry:
         _before_retry.append(prepare)
+
+
+class _Marking:
+    """Mixed into a backend's class: what the running attempt stores of its own task names it."""
+
+    def _get_result_meta(
+        self, result: Any, state: Any, traceback: Any, request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        meta = super()._get_result_meta(  # type: ignore[misc]
+            result, state, traceback, request, *args, **kwargs
+        )
+        attempt = running.get()
+        if attempt is not None and getattr(request, "id", None) == attempt.claim.task_id:
+            meta[MARK] = mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)
+        return meta
+
+
+@cache
+def _marking(cls: Any) -> Any:
+    return type(cls.__name__, (_Marking, cls), {})
+
+
+def marks(backend: Any) -> bool:
+    """Whether what an attempt stores in *backend* can name it: where results are texts."""
+    return isinstance(backend, BaseKeyValueStoreBackend)
+
+
+def _marked(backend: Any) -> Any:
+    """Return *backend* under a class of ours: all that it has stays the same, and its own."""
+    if not marks(backend):
+        return backend
+    own: Any = type(backend)
+    view: Any = object.__new__(_marking(own))
+    view.__dict__ = backend.__dict__
+    return view
 
 
 class PatientBackend:
@@ -85,7 +123,12 @@ class PatientBackend:
             if stored is not None and self._settled_with(stored, attempt):
                 return None
         return self._store(
-            self._backend.mark_as_done, task_id, result, request, store_result, state=state
+            _marked(self._backend).mark_as_done,
+            task_id,
+            result,
+            request,
+            store_result,
+            state=state,
         )
 
     def _is_plain(self, attempt: RunningAttempt, task_id: str, request: Any) -> bool:
@@ -121,7 +164,7 @@ class PatientBackend:
         server = server_of(backend.connparams)
         if server is None or server != reliable_of(self._task.app).ledger.connector.server:
             return None
-        meta = backend._get_result_meta(
+        meta = _marked(backend)._get_result_meta(
             result=backend.encode_result(result, state),
             state=state,
             traceback=None,
@@ -171,7 +214,7 @@ class PatientBackend:
         """Store a failure, then call the errbacks: once, whatever they raise."""
         attempt = running.get()
         self._store(
-            self._backend.mark_as_failure,
+            _marked(self._backend).mark_as_failure,
             task_id,
             exc,
             traceback=traceback,

@@ -19,13 +19,19 @@ from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
-from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
-from celery_reliable.objects import instead_of, is_member, is_unique, unique_publication
+from celery_reliable.objects import (
+    fresh_id,
+    instead_of,
+    is_member,
+    is_unique,
+    unique_publication,
+)
 from celery_reliable.options import TaskObject
 from celery_reliable.process import current_worker, running
 from celery_reliable.publisher import is_reliable
 from celery_reliable.storing import PatientBackend
+from celery_reliable.succession import bequeath
 
 __all__ = ["ReliableTask"]
 
@@ -202,14 +208,19 @@ class ReliableTask(CeleryTask):
         them when they come to run.  Raises LedgerUnavailable and LedgerRefused when it cannot be
         told who has the object.
         """
+        is_chosen = task_id is not None and not is_member(options)
+        task_id = task_id or uuid()
         alone: AbstractContextManager[None] = nullcontext()
         if is_unique(self) and not link and not is_member(options):
-            task_id = task_id or uuid()
             alone = unique_publication(task_id)
-        with alone:
-            return super().apply_async(
-                args, kwargs, task_id, producer, link, link_error, shadow, **options
-            )
+        token = fresh_id.set("" if is_chosen else task_id)
+        try:
+            with alone:
+                return super().apply_async(
+                    args, kwargs, task_id, producer, link, link_error, shadow, **options
+                )
+        finally:
+            fresh_id.reset(token)
 
     def AsyncResult(self, task_id: str, **kwargs: Any) -> Any:  # noqa: N802 - Celery's name
         """Return the result of *task_id*, as Celery does."""
@@ -300,6 +311,5 @@ class ReliableTask(CeleryTask):
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
             current.is_replaced = True
-            # Before it is published: a quick canvas would be refused its last member.
-            reliable_of(self.app).ledger.bequeath(current.claim, patience_seconds=FOREVER)
+            bequeath(self, current, sig)
         return super().on_replace(sig)

@@ -42,6 +42,8 @@ RECORD_FIELDS = (
     "unsent",
     "cause",
     "owed",
+    "used",
+    "stored",
 )
 LETTER_FIELDS = (
     "state",
@@ -137,6 +139,8 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         is_unsent="unsent" in got,
         cause=got.get("cause", ""),
         is_owed="owed" in got,
+        is_used="used" in got,
+        stored=got.get("stored", ""),
     )
 
 

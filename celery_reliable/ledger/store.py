@@ -77,10 +77,14 @@ class Ledger(Burials):
         message: str,
         claim: Claim | None = None,
         queue: str = "",
+        is_used: bool = False,
+        heir: str = "",
         patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
         publishes its own id, *queue* the list on this server to send it to in the same step.
+        *is_used*: a task that had the id before may have left a result.  *heir*: of which
+        replacement's canvas it is a member.
         """
         sender = self._sender() if queue else ""
         answer = self._caller.call(
@@ -106,6 +110,8 @@ class Ledger(Burials):
                 _optional(task.max_losses),
                 claim.token if claim else "",
                 _REMEMBERED_MS if queue else "",
+                "1" if is_used else "",
+                heir,
             ],
             patience_seconds,
         )
@@ -242,23 +248,32 @@ class Ledger(Burials):
             patience_seconds,
         )
 
-    def bequeath(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
-        """Let the last member of a canvas that is about to be published take the id over."""
+    def bequeath(self, claim: Claim, *, heir: str, patience_seconds: float | None = None) -> Answer:
+        """Let the last member of a canvas that is about to be published take the id over: what is
+        published as *heir*.
+        """
         return self._caller.call(
             "bequeath",
             [self.keys.record(claim.task_id)],
-            [claim.attempt, claim.token],
+            [claim.attempt, claim.token, heir],
             patience_seconds,
         )
 
     def replace(
-        self, claim: Claim, *, due_in_ms: int, patience_seconds: float | None = None
+        self,
+        claim: Claim,
+        *,
+        due_in_ms: int,
+        stored: str = "",
+        patience_seconds: float | None = None,
     ) -> Answer:
-        """Keep the record waiting for its own id, which a canvas will publish last."""
+        """Keep the record waiting for its own id, which a canvas will publish last.  *stored*: the
+        result that is there of a task that had the id before.
+        """
         return self._caller.call(
             "replace",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms, claim.token],
+            [claim.task_id, claim.attempt, due_in_ms, claim.token, stored],
             patience_seconds,
         )
 
@@ -343,20 +358,21 @@ class Ledger(Burials):
             Due(*pair) for pair in zip(values[::2], values[1::2], strict=True)
         ]
 
-    def resend(self, due: Due, *, due_in_ms: int) -> Answer:
+    def resend(self, due: Due, *, due_in_ms: int, stored: str = "") -> Answer:
         """Take the right to send an overdue task again, with its message; held while a worker that
-        lives is to stop an attempt of it.
+        lives is to stop an attempt of it.  *stored*: the result that is there, which does not prove
+        that it has ended.
         """
-        answer = self._resend(due, due_in_ms, "")
+        answer = self._resend(due, due_in_ms, "", stored)
         if answer.reply is Reply.HELD:
-            answer = self._resend(due, due_in_ms, answer.text(0))
+            answer = self._resend(due, due_in_ms, answer.text(0), stored)
         return answer
 
-    def _resend(self, due: Due, due_in_ms: int, worker: str) -> Answer:
+    def _resend(self, due: Due, due_in_ms: int, worker: str, stored: str) -> Answer:
         return self._caller.call(
             "resend",
             [self.keys.record(due.task_id), self.keys.due, self.keys.worker(worker)],
-            [due.task_id, due.due_ms, due_in_ms, worker],
+            [due.task_id, due.due_ms, due_in_ms, worker, stored],
         )
 
     def has_ended(

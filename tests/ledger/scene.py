@@ -113,6 +113,7 @@ class Scene:
         due_in_ms: int = LOOK_MS,
         claim: Claim | None = None,
         queue: str = "",
+        heir: str = "",
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -123,6 +124,7 @@ class Scene:
                 message=f"sent as {epoch}",
                 claim=claim,
                 queue=queue,
+                heir=heir,
             )
             if answer.reply is not Reply.GENERATION:
                 return answer

@@ -10,6 +10,8 @@ from celery_reliable.model import Claim, Reason, State
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
+#: What names the canvas of an attempt that was replaced.
+HEIR = "the canvas"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def retried(scene: Scene) -> Stage:
 
 def waiting(scene: Scene) -> Stage:
     stage = running(scene)
+    scene.ledger.bequeath(stage.mine, heir=HEIR)
     scene.ledger.replace(stage.mine, due_in_ms=LOOK_MS)
     return stage
 
@@ -145,6 +148,10 @@ class Steps:
     def record_as_attempt(self) -> Answer:
         """My attempt publishes its own id: a retry."""
         return self._scene.record(self._message.task, "1-retry", claim=self._mine)
+
+    def record_as_heir(self) -> Answer:
+        """The last member of my attempt's canvas is published."""
+        return self._scene.record(self._message.task, "0-heir", heir=HEIR)
 
     def withdraw(self) -> Answer:
         return self._ledger.withdraw("task", self._message.epoch)

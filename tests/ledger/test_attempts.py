@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.model import Reply
-from tests.ledger.scene import Scene
+from celery_reliable.model import Reply, State
+from tests.ledger.scene import LOOK_MS, Published, Scene
 
 
 def test_attempts_are_numbered_through_losses_retries_and_replays(scene: Scene) -> None:
@@ -41,3 +41,65 @@ def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene)
     assert replies == {Reply.FENCED}
     assert scene.snapshot() == before
     assert scene.ledger.settle(current).reply is Reply.SETTLED
+
+
+def test_only_its_canvas_may_publish_the_id_of_an_attempt_that_is_replaced(scene: Scene) -> None:
+    message = scene.publish()
+    claim = scene.claim(message)
+    assert scene.ledger.bequeath(claim, heir="mine").reply is Reply.BEQUEATHED
+    # Whoever derives the id from a row, and the canvas of an attempt that was lost before.
+    for heir in ("", "another's", "1"):
+        answer = scene.record(message.task, "0-row", heir=heir)
+        assert (answer.reply, answer.text(0)) == (Reply.EXISTS, "running")
+    assert scene.ledger.replace(claim, due_in_ms=LOOK_MS).reply is Reply.WAITING
+    for heir in ("", "another's", "1"):
+        answer = scene.record(message.task, "0-row", heir=heir)
+        assert (answer.reply, answer.text(0)) == (Reply.EXISTS, "waiting")
+
+    assert scene.record(message.task, "0-last", heir="mine").reply is Reply.RECORDED
+
+    # It is published once, and its attempts are counted on.
+    assert scene.record(message.task, "0-again", heir="mine").reply is Reply.EXISTS
+    last = Published(message.task, "0-last", message.generation)
+    assert scene.claim(last).attempt == 2
+
+
+def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(scene: Scene) -> None:
+    message = scene.publish()
+    claim = scene.claim(message)
+    scene.ledger.bequeath(claim, heir="mine")
+
+    assert scene.record(message.task, "0-last", heir="mine").reply is Reply.RECORDED
+
+    assert scene.ledger.replace(claim, due_in_ms=LOOK_MS).reply is Reply.FENCED
+    assert scene.claim(Published(message.task, "0-last", message.generation)).attempt == 2
+
+
+def test_what_an_older_version_left_waiting_anybody_may_publish(scene: Scene) -> None:
+    """It names no heir, and its canvas carries no name."""
+    message = scene.publish()
+    scene.ledger.replace(scene.claim(message), due_in_ms=LOOK_MS)
+
+    assert scene.record(message.task, "0-last").reply is Reply.RECORDED
+
+
+def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) -> None:
+    for is_used in (False, True):
+        task = scene.foreign(f"used {is_used}").task
+        scene.publish("learn the generation")
+        scene.ledger.cancel("learn the generation")
+        answer = scene.ledger.record(
+            task, epoch="0-1", state=State.QUEUED, due_in_ms=0, message="", is_used=is_used
+        )
+        assert answer.reply is Reply.RECORDED
+        assert scene.record_of(task.id).is_used is is_used
+        claim = scene.claim(Published(task, "0-1", scene.ledger.generation))
+        assert scene.ledger.bequeath(claim, heir="x").text(0) == ("1" if is_used else "")
+        scene.bury(claim)
+        scene.ledger.replay(task.id, epoch="1-replay", message="", due_in_ms=0)
+        assert scene.record_of(task.id).is_used
+    scene.claim(scene.foreign("adopted"))
+    assert scene.record_of("adopted").is_used
+    scene.bury(scene.claim(scene.publish("dead")))
+    scene.publish("dead")
+    assert scene.record_of("dead").is_used

@@ -195,3 +195,33 @@ def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
     assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
     assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.GONE
     assert scene.overdue_ids() == []
+
+
+@pytest.mark.parametrize("how", ["replay", "publish", "retry", "claim"])
+def test_which_result_was_there_is_noted_of_one_publication(scene: Scene, how: str) -> None:
+    message = scene.publish()
+    answer = scene.ledger.resend(scene.seen_due(), due_in_ms=0, stored="nothing")
+    assert answer.reply is Reply.SEND
+    assert scene.record_of().stored == "nothing"
+
+    if how in ("replay", "publish"):
+        scene.ledger.bury_message(
+            "task",
+            Reason.UNPROCESSABLE,
+            exception="",
+            traceback="",
+            message="",
+            name="",
+            epoch=message.epoch,
+        )
+    if how == "replay":
+        scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
+    elif how == "publish":
+        scene.publish()
+    else:
+        claim = scene.claim(message)
+        if how == "retry":
+            scene.publish(claim=claim)
+
+    assert scene.state() == ("running" if how == "claim" else "queued")
+    assert scene.record_of().stored == ""

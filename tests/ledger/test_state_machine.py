@@ -14,6 +14,7 @@ from tests.ledger.stages import STAGES, Steps
 # Steps that are another use of the transition that they begin with.
 SCRIPT_OF = {
     "record_as_attempt": "record",
+    "record_as_heir": "record",
     "claim_foreign": "claim",
     "lose_beyond": "lose",
     "bury_message": "bury",

@@ -36,7 +36,8 @@ DUE_MS = st.sampled_from([0, LOOK_MS])
 
 #: What is done with messages and attempts, the commonest more often.
 STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
-STEPS += ["take", "acknowledge", "retry", "replace", "release", "bury", "replay", "replay"]
+STEPS += ["take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
+STEPS += ["replay", "replay"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
 ENDINGS = {
@@ -78,6 +79,8 @@ class World(RuleBasedStateMachine):
         self.settled: set[Claim] = set()
         #: What ran in a worker that died, and has not ended or been published anew since.
         self.suspects: set[str] = set()
+        #: The claim that was made last.
+        self.last_token: dict[str, str] = {}
         #: Attempts that were taken as stuck and of which their worker has not said that they ended.
         self.stopping: dict[str, Claim] = {}
 
@@ -116,9 +119,11 @@ class World(RuleBasedStateMachine):
             self._lose(claim, times, is_taken=flag)
         elif how == "take":
             self._take(claim, times)
+        elif how == "inherit":
+            self._inherit(claim)
         else:
             ends: dict[str, Callable[[Claim], Answer]] = {
-                "replace": lambda one: self.ledger.replace(one, due_in_ms=due_in_ms),
+                "replace": lambda one: self._replaced(one, due_in_ms),
                 "release": lambda one: self.ledger.release(one, due_in_ms=due_in_ms),
                 "bury": self.scene.bury,
             }
@@ -288,6 +293,7 @@ class World(RuleBasedStateMachine):
         assert attempt == self.attempts[task_id]
         claim = Claim(task_id, attempt, worker, token, losses)
         self.claims.append(claim)
+        self.last_token[task_id] = token
         self.running[task_id] = claim
         self.states[task_id] = "running"
 
@@ -301,13 +307,33 @@ class World(RuleBasedStateMachine):
                 message.task, message.epoch, state=state, due_in_ms=due_in_ms
             ),
         )
-        if self.states[task_id] not in (ABSENT, "waiting", "dead"):
+        if self.states[task_id] not in (ABSENT, "dead"):
             assert answer.reply is Reply.EXISTS
             return
         assert answer.reply is Reply.RECORDED
         if self.states[task_id] == "dead":
             self.losses[task_id] = 0
         self._published(task_id, message, state)
+
+    def _replaced(self, claim: Claim, due_in_ms: int) -> Answer:
+        self.ledger.bequeath(claim, heir=claim.token)
+        return self.ledger.replace(claim, due_in_ms=due_in_ms)
+
+    def _inherit(self, claim: Claim) -> None:
+        """A canvas gets to its last member, in time or late."""
+        message = self._message(claim.task_id, 0)
+        answer = self.scene.record(message.task, message.epoch, heir=claim.token)
+        is_heir = self.states[claim.task_id] == "waiting" and (
+            claim.attempt == self.attempts[claim.task_id]
+            and claim.token == self.last_token[claim.task_id]
+        )
+        if is_heir or self.states[claim.task_id] in (ABSENT, "dead"):
+            assert answer.reply is Reply.RECORDED
+            if self.states[claim.task_id] == "dead":
+                self.losses[claim.task_id] = 0
+            self._published(claim.task_id, message, State.QUEUED)
+        else:
+            assert answer.reply is Reply.EXISTS
 
     def _retry(self, claim: Claim, due_in_ms: int, is_parked: bool, times: int) -> None:
         message = self._message(claim.task_id, claim.attempt)

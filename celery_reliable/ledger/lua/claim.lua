@@ -66,7 +66,7 @@ if not state then
     return {'unrecorded'}
   end
   redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'message', ARGV[10], 'name', ARGV[8],
-    'published_ms', now_ms)
+    'published_ms', now_ms, 'used', '1')
   if ARGV[9] ~= '' then
     redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
   end
@@ -96,7 +96,7 @@ end
 local attempt = tonumber(found[3] or 0) + 1
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
-redis.call('HDEL', KEYS[1], 'resends', 'unsent')
+redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored')
 local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]
 redis.call('HSET', KEYS[5], ARGV[1], claim)
 if worker[2] == ARGV[1] then

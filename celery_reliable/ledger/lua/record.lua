@@ -3,8 +3,8 @@ record: note a publication before its message is sent, or with the sending where
 
 Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
-          running(attempt) -> queued | parked   (the attempt bequeathed its id to a canvas)
-          waiting -> queued | parked            (the id that a replaced task left behind)
+          running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
+          waiting -> queued | parked            (the same, when the attempt has ended)
           dead -> queued | parked               (somebody publishes the id of a dead letter anew)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
@@ -24,6 +24,8 @@ ARGV[8]   attempt      that publishes its own id; "" for anybody else
 ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  token        of the publishing attempt's claim; "" for anybody else
 ARGV[11]  remember_ms  for how long a sender may repeat what it sent; "" when it is sent otherwise
+ARGV[12]  used         "1": a task that had the same id before may have left a result; else ""
+ARGV[13]  heir         the replacement whose canvas publishes; "" for anybody else
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current}
 Cost      O(log N) in records that are due some time
 ]]
@@ -67,20 +69,23 @@ if ARGV[8] ~= '' then
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'history', cjson.encode(history))
   redis.call('HDEL', KEYS[4], ARGV[1])
-  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
-elseif state == 'running' and found[5] then
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
+elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == '1') then
   -- The claim stays with its worker until the attempt ends: its key is not known here.
-  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
 elseif state == 'dead' then
   local history = cjson.decode(found[6] or '[]')
   history[#history + 1] = {at_ms = now_ms, what = 'published', attempt = tonumber(found[3] or 0),
     cause = '', owner = ''}
   while #history > 20 do table.remove(history, 1) end
-  redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history))
+  redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history), 'used', '1')
   redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent')
+    'unsent', 'stored')
   redis.call('ZREM', KEYS[5], ARGV[1])
-elseif state and state ~= 'waiting' then
+elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
+  -- Without an heir it was left behind by a worker of an older version.
+  redis.call('HDEL', KEYS[1], 'heir', 'stored')
+elseif state then
   return {'exists', state}
 end
 local when = 'published_ms'
@@ -93,6 +98,9 @@ redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[
   'name', ARGV[7], when, now_ms)
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
+end
+if ARGV[12] ~= '' then
+  redis.call('HSET', KEYS[1], 'used', '1')
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
 if ARGV[11] ~= '' then

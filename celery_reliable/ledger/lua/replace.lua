@@ -11,6 +11,7 @@ ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   due_in_ms   when to look whether the canvas ended without publishing the id
 ARGV[4]   token       of the claim
+ARGV[5]   stored      the result that is there of a task that had the id before; "" not known
 Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -33,8 +34,10 @@ if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
 end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced',
   'waiting_ms', now_ms)
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'suspect', 'waits',
-  'alone')
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'waits', 'alone')
 redis.call('HDEL', KEYS[3], ARGV[1])
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[1], 'stored', ARGV[5])
+end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'waiting'}

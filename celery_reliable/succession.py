@@ -1,0 +1,60 @@
+"""A task that becomes a canvas: who may publish its id from then on.
+
+The id lives on as that of the canvas's last member.  Whoever else publishes it meanwhile, as of an
+id that is derived from a row, publishes what is alive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from celery_reliable.application import reliable_of
+from celery_reliable.envelope import HEIR, new_epoch
+from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.model import Reply
+from celery_reliable.process import RunningAttempt
+from celery_reliable.stored import seen
+
+__all__ = ["bequeath"]
+
+logger = logging.getLogger(__name__)
+
+#: Where a signature keeps those that it is made of.
+_PARTS = ("tasks", "header", "body")
+
+
+def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
+    """Leave the id of a running attempt to *canvas*, which is about to be published.
+
+    Each member gets a header that says whose heir it is; retries, and the members that are
+    published by other members, keep it.  Waits for the ledger as long as it takes.
+    """
+    heir = new_epoch(attempt.claim.attempt)
+    _mark(canvas, heir)
+    # Before it is published: a quick canvas would be refused its last member.
+    answer = reliable_of(task.app).ledger.bequeath(
+        attempt.claim, heir=heir, patience_seconds=FOREVER
+    )
+    if answer.reply is Reply.BEQUEATHED and answer.text(0):
+        # A result that is there already does not tell that the canvas has ended.
+        try:
+            attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            logger.info("result_not_read id=%s error=%r", attempt.claim.task_id, exc)
+
+
+def _mark(signature: Any, heir: str) -> None:
+    options = signature.setdefault("options", {})
+    options["headers"] = {**(options.get("headers") or {}), HEIR: heir}
+    if not signature.get("subtask_type"):
+        return
+    for name in _PARTS:
+        parts = (signature.get("kwargs") or {}).get(name)
+        if isinstance(parts, dict):
+            _mark(parts, heir)
+        elif isinstance(parts, Sequence):
+            for part in parts:
+                _mark(part, heir)

@@ -1,0 +1,239 @@
+"""One id, several lives: a result says whose it is, and no clock does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+import redis
+from celery.backends.base import BaseBackend
+
+from celery_reliable.application import reliable_of
+from celery_reliable.ledger import Ledger
+from celery_reliable.model import Cause, Claim, Record, SweepReport, TaskRef
+from celery_reliable.sweeper import Sweeper
+from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
+from tests.integration.project.factory import Settings
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+ROW = "row-7"
+AHEAD, BEHIND = "2099-01-01T00:00:00+00:00", "2001-01-01T00:00:00+00:00"
+#: What a worker without the package stores.
+STOCK = {"status": "SUCCESS", "result": "stock", "traceback": None, "children": []}
+
+
+@pytest.fixture(params=["results beside the ledger", "results elsewhere"])
+def project_settings(
+    project_settings: Settings, start_redis: Callable[..., RedisServer], request: Any
+) -> Settings:
+    """Stored with the settlement, or before it."""
+    if request.param == "results beside the ledger":
+        return project_settings
+    return Settings(
+        project_settings.broker_url, project_settings.effects_url, result_url=start_redis().url()
+    )
+
+
+@pytest.fixture
+def sweeper(project: Project) -> Iterator[Sweeper]:
+    found = Sweeper(project.app)
+    yield found
+    found.close()
+
+
+def stored(project: Project, task_id: str) -> dict[str, Any]:
+    backend = project.app.backend
+    meta: dict[str, Any] = json.loads(backend.get(backend.get_key_for_task(task_id)))
+    return meta
+
+
+def store(project: Project, task_id: str, **meta: Any) -> None:
+    backend = project.app.backend
+    backend.client.set(backend.get_key_for_task(task_id), json.dumps({**meta, "task_id": task_id}))
+
+
+def test_a_worker_that_dies_in_a_later_life_of_an_id_loses_nothing_of_it(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    one = start_worker("one", options=QUICK)
+    project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW).get(timeout=15)
+    wait_until_settled(redis_server, 10)
+    # As by a worker whose clock is ahead of the ledger's.
+    meta = stored(project, ROW)
+    client: Any = project.app.backend.client
+    client.set(project.app.backend.get_key_for_task(ROW), json.dumps(meta | {"date_done": AHEAD}))
+
+    project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW)
+    wait_for(lambda: len(effects.runs(ROW)) == 2, 15, "its second life")
+    one.kill_group()
+    start_worker("two", options=QUICK)
+
+    wait_for(lambda: len(effects.runs(ROW)) == 3, 20, "its second life goes on")
+    wait_for(lambda: effects.runs(ROW)[2].outcome == "finished", 10, "and ends")
+    wait_until_settled(redis_server, 10)
+    assert effects.runs(ROW)[1].outcome is None
+
+
+def begin(project: Project, task_id: str = "", **options: Any) -> tuple[Ledger, Claim]:
+    """Publish a task and claim it for a worker that does nothing more."""
+    ledger = reliable_of(project.app).ledger
+    task_id = project.send("work", 0, task_id=task_id or None, **options).id
+    return ledger, claimed(ledger, task_id, "token")
+
+
+def claimed(ledger: Ledger, task_id: str, token: str) -> Claim:
+    record = ledger.find(task_id)
+    assert record is not None
+    ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
+    answer = ledger.claim(
+        TaskRef(task_id, record.name),
+        epoch=record.epoch,
+        generation=ledger.generation,
+        worker="gone",
+        token=token,
+        pid=1,
+    )
+    return Claim(task_id, int(answer.values[0]), "gone", token)
+
+
+def lose(sweeper: Sweeper, claim: Claim) -> Record | None:
+    sweeper.losses.lose(claim, Cause.WORKER_LOST, SweepReport(), has_message=False)
+    return sweeper.ledger.find(claim.task_id)
+
+
+@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
+def test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock(
+    project: Project, sweeper: Sweeper, date_done: str
+) -> None:
+    _, claim = begin(project, ROW)
+    record = sweeper.ledger.find(ROW)
+    assert record is not None
+    name = f"{record.epoch}/{claim.attempt}/{claim.token}"
+
+    store(project, ROW, **STOCK, date_done=date_done, reliable=name)
+
+    assert lose(sweeper, claim) is None
+
+
+def test_a_zombies_success_settles_no_later_attempt(project: Project, sweeper: Sweeper) -> None:
+    ledger, zombie = begin(project, ROW)
+    record = ledger.find(ROW)
+    assert record is not None
+    assert lose(sweeper, zombie) is not None
+    successor = claimed(ledger, ROW, "another token")
+    assert successor.attempt == 2
+
+    name = f"{record.epoch}/{zombie.attempt}/{zombie.token}"
+    store(project, ROW, **STOCK, date_done=AHEAD, reliable=name)
+
+    left = lose(sweeper, successor)
+    assert left is not None
+    assert left.losses == 2
+
+
+class Rows(BaseBackend):
+    """Keeps of a result what its table has columns for."""
+
+    def get_task_meta(self, task_id: str, cache: bool = True) -> dict[str, Any]:
+        return {"status": "SUCCESS", "result": None, "date_done": datetime.now(timezone.utc)}
+
+
+@pytest.mark.parametrize(
+    ("case", "is_settled"),
+    [("its first attempt", True), ("a later attempt", False), ("a chosen id", False)],
+)
+def test_where_results_name_nobody_only_what_nobody_else_can_have_stored_settles(
+    project: Project, sweeper: Sweeper, case: str, is_settled: bool
+) -> None:
+    ledger, claim = begin(project, ROW if case == "a chosen id" else "")
+    if case == "a later attempt":
+        lose(sweeper, claim)
+        claim = claimed(ledger, claim.task_id, "another token")
+    project.app._backend = Rows(project.app)
+
+    assert (lose(sweeper, claim) is None) is is_settled
+
+
+def look(project: Project, sweeper: Sweeper, task_id: str) -> tuple[Record | None, int]:
+    """Let the sweeper look at a task that is in no queue; return it, and how often it was sent."""
+    with redis.Redis.from_url(project.settings.broker_url) as client:
+        client.delete("celery")
+        client.zadd(sweeper.ledger.keys.due, {task_id: 1}, xx=True)
+    report = SweepReport()
+    sweeper.overdue.look([], [], report)
+    return sweeper.ledger.find(task_id), report.resent
+
+
+@pytest.mark.parametrize("date_done", [AHEAD, BEHIND])
+def test_what_a_worker_without_the_package_has_run_is_over_whatever_its_clock(
+    project: Project, sweeper: Sweeper, date_done: str
+) -> None:
+    task_id = project.send("work", 0).id
+    store(project, task_id, **STOCK, date_done=date_done)
+
+    assert look(project, sweeper, task_id) == (None, 0)
+
+
+@pytest.mark.parametrize("how", ["by the package", "without it"])
+@pytest.mark.parametrize("task_id", [ROW, "0a4f3bd6-8d3c-4f0e-9d53-2a8a5b4e6f10"])
+def test_what_a_former_life_has_left_does_not_end_the_next(
+    project: Project, sweeper: Sweeper, how: str, task_id: str
+) -> None:
+    """Nor where the id that somebody chose looks like one of Celery's."""
+    marked = {"reliable": "0-1/1/token"} if how == "by the package" else {}
+    store(project, task_id, **STOCK, date_done=AHEAD, **marked)
+    project.send("work", 0, task_id=task_id)
+
+    for _ in range(2):
+        found, sent = look(project, sweeper, task_id)
+        assert found is not None
+        assert sent == 1
+
+    # What is stored after that is of this life.
+    store(project, task_id, **STOCK, date_done=BEHIND)
+    assert look(project, sweeper, task_id) == (None, 0)
+
+
+def test_what_a_former_life_has_left_does_not_end_a_canvas(
+    project: Project, sweeper: Sweeper
+) -> None:
+    for number, marked in enumerate(({}, {"reliable": "0-1/1/token"})):
+        task_id = f"{ROW}-{number}"
+        store(project, task_id, **STOCK, date_done=AHEAD, **marked)
+        ledger, claim = begin(project, task_id)
+        assert ledger.bequeath(claim, heir="heir").text(0) == "1"
+        seen = "nothing" if marked else f"SUCCESS {AHEAD}"
+        ledger.replace(claim, due_in_ms=0, stored=seen)
+
+        assert look(project, sweeper, task_id)[0] is not None
+        # A member of another base has ended it.
+        store(project, task_id, **STOCK, date_done=BEHIND)
+        assert look(project, sweeper, task_id)[0] is None
+
+
+@pytest.mark.parametrize(("name", "state"), [("work", "SUCCESS"), ("failing", "FAILURE")])
+def test_a_result_names_the_attempt_that_stored_it_and_reads_as_ever(
+    project: Project, start_worker: Callable[..., Worker], name: str, state: str
+) -> None:
+    result = project.send(name, 0)
+    record = reliable_of(project.app).ledger.find(result.id)
+    assert record is not None
+    start_worker("one", options=QUICK)
+    wait_for(result.ready, 15, "its end")
+
+    epoch, attempt, token = stored(project, result.id)["reliable"].split("/")
+
+    assert (epoch, attempt) == (record.epoch, "1")
+    assert token
+    assert result.state == state

@@ -1,0 +1,64 @@
+"""The id of a task that replaced itself is its canvas's, whoever else publishes it meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from celery_reliable.application import reliable_of
+from celery_reliable.model import Record, State
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.project.replacing import SHAPES, add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+REPLACING = "tests.integration.project.replacing"
+HOST = "row-7"
+# The least that the other settings allow.
+SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_periodic_publication_of_the_same_id_changes_nothing(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    shape: str,
+) -> None:
+    project = project.with_settings(reliable=SOON)
+    add_tasks(project.app)
+    start_worker("one", project=project, app=REPLACING, options=QUICK)
+    ledger = reliable_of(project.app).ledger
+
+    def publish() -> None:
+        """As a task does that looks for rows without an outcome (README, "Rows and tasks")."""
+        project.send("become", shape, task_id=HOST)
+
+    def waits() -> Record | None:
+        record = ledger.find(HOST)
+        return record if record is not None and record.state is State.WAITING else None
+
+    publish()
+    has_first = "first" in SHAPES[shape]
+    while has_first and not [r for r in effects.runs() if r.object_id == "first"]:
+        publish()
+    if has_first:
+        waiting = wait_for(waits, 10, "its host has ended")
+        for _ in range(5):
+            publish()
+        assert waits() == waiting
+    effects.open_gate("first")
+
+    wait_until_settled(redis_server, 20)
+    counts = Counter(run.object_id for run in effects.runs())
+    assert counts == Counter(["again", *SHAPES[shape]])
+    # Its attempts were counted on: the host's first.
+    assert max(run.attempt for run in effects.runs(HOST)) == len(effects.runs(HOST))
+    assert not redis_server.client().keys(RECORD + "*")
