@@ -30,6 +30,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "held": "exists",
         "overtaken": "exists",
         "lost": "exists",
+        "suspected": "exists",
         "stopping": "exists",
         "retried": "exists",
         "waiting": "recorded > queued",
