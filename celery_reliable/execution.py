@@ -21,7 +21,7 @@ from celery.app.trace import trace_ok_t
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
 
-from celery_reliable import signals
+from celery_reliable import signals, telling
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
@@ -115,8 +115,8 @@ class _Execution:
         if claim is None:
             assert answer is not None
             return self._without_attempt(answer)
-        if claim.losses and claim.attempt > self.stamp.attempt + 1:
-            self._tell_redelivered()
+        if claim.attempt > self.stamp.attempt + 1:
+            self._tell_redelivered(claim)
         attempt = RunningAttempt(claim, self.stamp, self.is_adopted)
         token = running.set(attempt)
         try:
@@ -129,13 +129,16 @@ class _Execution:
             running.reset(token)
             self._send_unsent(attempt)
 
-    def _tell_redelivered(self) -> None:
+    def _tell_redelivered(self, claim: Claim) -> None:
         """Say where Celery does that this publication was begun before, and lost.
 
-        The broker knows of that only when it returned the message by itself.
+        The broker knows of that only when it returned the message by itself; and the last member of
+        a canvas goes on with the numbers of its host.
         """
-        delivery = {**(self.request.get("delivery_info") or {}), "redelivered": True}
-        self.request["delivery_info"] = delivery
+        delivery = self.request.get("delivery_info") or {}
+        if claim.losses or delivery.get("redelivered"):
+            self.request["delivery_info"] = {**delivery, "redelivered": True}
+            telling.recovered(self.task.app, self.task.name, claim)
 
     def _send_unsent(self, attempt: RunningAttempt) -> None:
         """Send what the attempt published under its own id, now that nothing of it runs."""
@@ -292,8 +295,15 @@ class _Execution:
                 patience_seconds=FOREVER,
             )
             if answer.reply is Reply.BURIED:
-                signals.task_buried.send(
-                    sender=self.task.name, task_id=self.id, reason=reason.value
+                telling.buried(
+                    self.task.app,
+                    self.task.name,
+                    self.id,
+                    reason,
+                    attempt=claim.attempt,
+                    losses=claim.losses,
+                    exception=one_line(retval),
+                    is_failure_told=True,
                 )
         else:
             key, attempt.object_key = attempt.object_key, None
@@ -333,21 +343,25 @@ class _Execution:
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:
-            signals.task_lost.send(
-                sender=self.task.name,
-                task_id=self.id,
-                attempt=attempt.claim.attempt,
-                losses=int(answer.values[0]),
-                cause=Cause.NO_OUTCOME.value,
-                is_counted=True,
-            )
+            self._tell_lost(attempt, answer, exc)
             if not self.reliable.is_redis_broker:
                 # Such a broker's queues cannot be looked into: the message itself must come back.
                 return ended(Reject(f"no outcome: {exc!r}", requeue=True), states.REJECTED)
         elif answer.reply is Reply.BURIED:
             free(self.task, attempt)
+            self._tell_lost(attempt, answer, exc)
         # It is sent from the record when its pause is over.
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
+
+    def _tell_lost(self, attempt: RunningAttempt, answer: Answer, exc: BaseException) -> None:
+        telling.lost(
+            self.task.app,
+            self.task.name,
+            attempt.claim,
+            losses=int(answer.values[0]),
+            cause=Cause.NO_OUTCOME.value,
+            exception=one_line(exc),
+        )
 
     def _left(self, attempt: RunningAttempt, exc: Exception) -> trace_ok_t:
         """End an attempt that could not be concluded: without an outcome, or for want of a right

@@ -18,7 +18,7 @@ from typing import Any
 
 from celery.exceptions import Ignore, Retry
 
-from celery_reliable import clock, signals
+from celery_reliable import clock, signals, telling
 from celery_reliable.application import reliable_of
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger import Ledger
@@ -201,8 +201,4 @@ def tell_fenced(task: Any, claim: Claim, state: str) -> None:
 
 
 def _send_event(task: Any, kind: str, claim: Claim, **fields: Any) -> None:
-    try:
-        with task.app.events.default_dispatcher() as dispatcher:
-            dispatcher.send(kind, uuid=claim.task_id, attempt=claim.attempt, **fields)
-    except Exception as exc:
-        logger.info("event_not_sent event=%s error=%r", kind, exc)
+    telling.send_event(task.app, kind, task.name, claim.task_id, attempt=claim.attempt, **fields)

@@ -11,9 +11,10 @@ from celery import signals as celery_signals
 from celery import states as celery_states
 from celery.app.task import Context
 
-from celery_reliable import signals
+from celery_reliable import telling
 from celery_reliable.application import reliable_of
 from celery_reliable.chords import tell
+from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
@@ -90,21 +91,12 @@ class Losses:
         if record is None or not is_current or answer.reply not in (Reply.QUEUED, Reply.BURIED):
             return 0
         report.lost += 1
-        logger.warning(
-            "task_lost name=%s id=%s attempt=%d losses=%d counted=%s cause=%s worker=%s",
+        n_losses = int(answer.values[0])
+        telling.lost(
+            self.app,
             record.name,
-            claim.task_id,
-            claim.attempt,
-            answer.values[0],
-            is_counted,
-            cause.value,
-            claim.worker,
-        )
-        signals.task_lost.send(
-            sender=record.name,
-            task_id=claim.task_id,
-            attempt=claim.attempt,
-            losses=int(answer.values[0]),
+            claim,
+            losses=n_losses,
             cause=cause.value,
             is_counted=is_counted,
         )
@@ -113,7 +105,7 @@ class Losses:
             self.free_lock_of(record)
             self.try_to_announce(claim.task_id)
             return 0
-        return int(answer.values[0])
+        return n_losses
 
     def _due_in_ms(self, cause: Cause, has_message: bool) -> int:
         """Return when to look that the task is back in its queue."""
@@ -287,16 +279,17 @@ class Losses:
             task_id, error, request=context, store_result=_stores_errors(task, context)
         )
         self.ledger.announced(task_id, letter.buried_ms)
-        logger.error(
-            "task_buried name=%s id=%s losses=%d reason=%s",
-            letter.name,
-            task_id,
-            letter.losses,
-            letter.reason.value,
-        )
         if task is not None:
             _tell_failure(task, task_id, error, context)
-        signals.task_buried.send(sender=letter.name, task_id=task_id, reason=letter.reason.value)
+        telling.buried(
+            self.app,
+            letter.name,
+            task_id,
+            letter.reason,
+            attempt=letter.attempts,
+            losses=letter.losses,
+            exception=one_line(error),
+        )
 
 
 def _error_of(letter: DeadLetter) -> Exception:

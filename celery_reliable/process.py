@@ -57,6 +57,16 @@ class WorkerProcess:
         # once, without a descriptor or a name to leave behind.
         self._memory = mmap.mmap(-1, _LAYOUT.size)
         self._write(0, False, 0.0)
+        self._watched = mmap.mmap(-1, 1)
+
+    @property
+    def sends_events(self) -> bool:
+        """Whether the worker sends events of tasks just now."""
+        return self._watched[0] == 1
+
+    @sends_events.setter
+    def sends_events(self, value: bool) -> None:
+        self._watched[0] = int(value)
 
     def _write(self, incarnation: int, has_lease: bool, until: float) -> None:
         self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)

@@ -7,6 +7,7 @@ import time
 
 from celery import Celery
 
+from celery_reliable import telling
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope, Stamp
@@ -174,16 +175,20 @@ class Recovery:
 
     def _bury(self, room: Room, entry: Entry) -> None:
         assert entry.payload is not None
+        task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
+        why = f"its worker died {losses} times while it held the message"
         self.ledger.bury_message(
-            entry.task_id or f"lost-{entry.tag}",
+            task_id,
             Reason.LOST,
-            exception=f"its worker died {entry.returns + 1} times while it held the message",
+            exception=why,
             traceback="",
             message=Envelope.from_payload(entry.payload, entry.queue).to_text(),
             name=entry.task_name,
         )
         room.discard(entry.tag)
-        logger.error("plain_task_buried name=%s id=%s", entry.task_name, entry.task_id)
+        telling.buried(
+            self.app, entry.task_name, task_id, Reason.LOST, losses=losses, exception=why
+        )
 
 
 def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:

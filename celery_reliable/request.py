@@ -18,9 +18,10 @@ from celery.signals import task_revoked
 from celery.worker import state
 from celery.worker.request import Request
 
-from celery_reliable import signals
+from celery_reliable import telling
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
+from celery_reliable.endings import one_line
 from celery_reliable.envelope import HEADER, Stamp, text_as_sent
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import MESSAGE
@@ -126,7 +127,8 @@ class ReliableRequest(Request):
             # It would run again when nobody remembers the revocation any more.
             return
         try:
-            self._child_lost(exc)
+            with telling.through(self._send):
+                self._child_lost(exc)
         except (LedgerUnavailable, LedgerRefused) as error:
             # The claim stays in the ledger, and is found later: it has no process.  The message
             # must not stay with us, or it would look as if this worker still held the task; if
@@ -154,7 +156,8 @@ class ReliableRequest(Request):
             if self._already_revoked:
                 self._end_stopped()
             else:
-                self._end(Reason.TIME_LIMIT, exc, is_owed=is_owed)
+                with telling.through(self._send):
+                    self._end(Reason.TIME_LIMIT, exc, is_owed=is_owed)
         finally:
             _ending.discard(self.reliable_token)
 
@@ -295,22 +298,18 @@ class ReliableRequest(Request):
             self.acknowledge()
 
     def _tell_lost(self, claim: Claim, losses: int, exc: WorkerLostError) -> None:
-        logger.warning(
-            "task_lost name=%s id=%s attempt=%d losses=%d cause=child_lost error=%s",
-            self.name,
-            self.id,
-            claim.attempt,
-            losses,
-            exc,
-        )
-        signals.task_lost.send(
-            sender=self.task.name,
-            task_id=self.id,
-            attempt=claim.attempt,
+        telling.lost(
+            self.app,
+            self.task.name,
+            claim,
             losses=losses,
             cause=Cause.CHILD_LOST.value,
-            is_counted=True,
+            exception=exc,
         )
+
+    def _send(self, kind: str, *, uuid: str, **fields: Any) -> None:
+        """Send an event over the worker's own connection, as Celery does."""
+        self.send_event(kind, **fields)
 
     def _claim_for_lost_child(self) -> Claim | None:
         """Claim in the name of a child that died before it could.
@@ -355,14 +354,21 @@ class ReliableRequest(Request):
                 ledger.bury(
                     claim,
                     reason,
-                    exception=f"{type(exc).__name__}: {exc}",
+                    exception=one_line(exc),
                     traceback="",
                     is_owed=is_owed,
                     patience_seconds=_PATIENCE_SECONDS,
                 )
                 if not is_owed:
-                    signals.task_buried.send(
-                        sender=self.task.name, task_id=self.id, reason=reason.value
+                    telling.buried(
+                        self.app,
+                        self.task.name,
+                        self.id,
+                        reason,
+                        attempt=claim.attempt,
+                        losses=claim.losses,
+                        exception=one_line(exc),
+                        is_failure_told=True,
                     )
             else:
                 ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)

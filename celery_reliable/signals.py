@@ -11,7 +11,8 @@ Receivers are called as Celery's own signals call theirs: what one of them raise
     its worker died and that is not put down to this task).
 `task_buried`
     A task was dead-lettered; sent by whoever buried it.
-    Arguments: sender (the task's name), task_id, reason.
+    Arguments: sender (the task's name; empty for what is no task's message), task_id, reason,
+    attempt (the last; 0: none was made), losses, exception (one line).
 `task_skipped`
     ``on_conflict="skip"``: another task holds the object; sent by the process that skipped.
     Arguments: sender (the task), task_id, holder (a task id).
@@ -47,7 +48,9 @@ task_fenced = Signal(name="task_fenced", providing_args={"task_id", "attempt", "
 task_lost = Signal(
     name="task_lost", providing_args={"task_id", "attempt", "losses", "cause", "is_counted"}
 )
-task_buried = Signal(name="task_buried", providing_args={"task_id", "reason"})
+task_buried = Signal(
+    name="task_buried", providing_args={"task_id", "reason", "attempt", "losses", "exception"}
+)
 task_skipped = Signal(name="task_skipped", providing_args={"task_id", "holder"})
 task_running_out = Signal(
     name="task_running_out", providing_args={"task_id", "attempt", "seconds_left"}

@@ -15,6 +15,7 @@ from typing import Any
 
 from celery.worker import state
 
+from celery_reliable import telling
 from celery_reliable.application import Reliable
 from celery_reliable.claiming import EarlyClaim
 from celery_reliable.endings import one_line
@@ -41,6 +42,7 @@ class Unprocessable:
 
     def __init__(self, reliable: Reliable) -> None:
         self._reliable = reliable
+        self._consumer: Any = None
         #: Not yet buried, as the ledger was away: neither acknowledged nor rejected until then.
         self._waiting: list[Callable[[], None]] = []
 
@@ -51,6 +53,7 @@ class Unprocessable:
         broken = tuple(one for one in c.connection_errors if one is not KeyError)
         # What a former connection delivered is delivered again.
         self._waiting.clear()
+        self._consumer = c
 
         def on_unknown_message(body: Any, message: Any) -> None:
             error = ValueError("not a task's message: its headers name no task")
@@ -59,7 +62,9 @@ class Unprocessable:
         def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
             name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
-            self._bury(message, error, partial(own.on_unknown_task, c, body, message, exc), broken)
+            drop = partial(own.on_unknown_task, c, body, message, exc)
+            # Celery sends the event of this one.
+            self._bury(message, error, drop, broken, is_failure_told=True)
 
         def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
             self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc), broken)
@@ -112,7 +117,13 @@ class Unprocessable:
         return True
 
     def _bury(
-        self, message: Any, error: Exception, drop: Callable[[], None], broken: tuple[Any, ...]
+        self,
+        message: Any,
+        error: Exception,
+        drop: Callable[[], None],
+        broken: tuple[Any, ...],
+        *,
+        is_failure_told: bool = False,
     ) -> None:
         """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
         copy, whose task Celery would otherwise mark as failed.  *broken*: how a connection fails.
@@ -122,10 +133,15 @@ class Unprocessable:
         early: EarlyClaim | None = getattr(message, "reliable_early", None)
         claim = early.claim if early is not None else None
         try:
-            is_buried = self._buried(task_id, name, error, _envelope(message), claim)
+            is_buried = self._buried(
+                task_id, name, error, _envelope(message), claim, is_failure_told=is_failure_told
+            )
         except ReliableError as exc:
             logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
-            self._waiting.append(partial(self._bury, message, error, drop, broken))
+            again = partial(
+                self._bury, message, error, drop, broken, is_failure_told=is_failure_told
+            )
+            self._waiting.append(again)
             return
         if not is_buried:
             logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
@@ -146,11 +162,37 @@ class Unprocessable:
         error: Exception,
         envelope: Envelope,
         claim: Claim | None = None,
+        *,
+        is_failure_told: bool = False,
     ) -> bool:
-        """Put a message among the dead letters; False for a late copy, which is none.
+        """Put a message among the dead letters, and tell so; False for a late copy, which is none.
 
         Raises ReliableError when the ledger is away or refuses: then nothing is known.
         """
+        if not self._is_in_ledger(task_id, name, error, envelope, claim):
+            return False
+        with telling.through(self._send):
+            telling.buried(
+                self._reliable.app,
+                name,
+                task_id,
+                Reason.UNPROCESSABLE,
+                attempt=claim.attempt if claim is not None else 0,
+                losses=claim.losses if claim is not None else 0,
+                exception=one_line(error),
+                is_failure_told=is_failure_told,
+            )
+        return True
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        """Send an event over the worker's own connection, as Celery does."""
+        dispatcher = self._consumer.event_dispatcher
+        if dispatcher is not None and dispatcher.enabled:
+            dispatcher.send(kind, **fields)
+
+    def _is_in_ledger(
+        self, task_id: str, name: str, error: Exception, envelope: Envelope, claim: Claim | None
+    ) -> bool:
         ledger = self._reliable.ledger
         why: dict[str, Any] = {
             "exception": one_line(error),

@@ -78,6 +78,7 @@ class WorkerStep(bootsteps.StartStopStep):
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None
         self.process = WorkerProcess(w.hostname)
+        self.process.sends_events = bool(w.task_events)
         set_current_worker(self.process)
         self.room_name = ""
         self._choose_transport()
@@ -324,7 +325,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         step: WorkerStep = c.controller.reliable
         step.turned_at = time.monotonic()
         step.is_connecting = False
-        c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (step,))
+        c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard has a thread that looks, and would meet us in the middle.
         if step.pool_name == "prefork" and c.hub is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool._pool.maintain_pool)
@@ -358,8 +359,13 @@ class ConsumerStep(bootsteps.StartStopStep):
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
         c.controller.reliable.is_connecting = True
 
-    def _turn(self, step: WorkerStep) -> None:
+    def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
+        dispatcher = c.event_dispatcher
+        if dispatcher is not None:
+            # A monitor switches the events of tasks on and off.
+            groups = dispatcher.groups
+            step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
         if step.room is not None:
             step.room.catch_up()
 
