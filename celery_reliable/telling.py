@@ -19,7 +19,7 @@ from celery_reliable import signals
 from celery_reliable.model import Claim, Reason
 from celery_reliable.process import current_worker
 
-__all__ = ["buried", "is_watched", "lost", "node_name", "recovered", "send_event", "through"]
+__all__ = ["buried", "is_watched", "lost", "recovered", "send_event", "through"]
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +57,25 @@ def send_event(app: Celery, kind: str, name: str, task_id: str, **fields: Any) -
         if send is not None:
             send(kind, uuid=task_id, name=name, **fields)
         elif is_watched(app):
-            with app.events.default_dispatcher(hostname=node_name()) as dispatcher:
-                dispatcher.send(kind, uuid=task_id, name=name, **fields)
+            _send_over_app(app, kind, uuid=task_id, name=name, **fields)
     except Exception as exc:
         logger.info("event_not_sent event=%s id=%s error=%r", kind, task_id, exc)
 
 
-def node_name() -> str | None:
+def _send_over_app(app: Celery, kind: str, **fields: Any) -> None:
+    with app.amqp.producer_pool.acquire(block=True) as producer:
+        # Celery would wait for the broker as long as it takes, and a task would wait with it.
+        producer.connection.ensure_connection(max_retries=1, interval_start=0)
+        with app.events.Dispatcher(
+            producer.connection,
+            hostname=_node_name(),
+            channel=producer.channel,
+            buffer_while_offline=False,
+        ) as dispatcher:
+            dispatcher.send(kind, **fields)
+
+
+def _node_name() -> str | None:
     """Return the name of this process's worker: consumers would take another for one more."""
     worker = current_worker()
     return worker.base.rpartition("/")[0] if worker is not None else None
