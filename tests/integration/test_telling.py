@@ -183,6 +183,7 @@ def test_a_recovery_is_told_on_its_way(
         assert kinds == ["task-lost", "task-recovered"]
         lost = monitor.event(result.id, "task-lost")
         assert (lost["attempt"], lost["losses"], lost["cause"]) == (1, 1, cause)
+        assert lost["is_counted"]
         assert lost["owner"].startswith("one@")
         recovered = monitor.event(result.id, "task-recovered")
         assert (recovered["attempt"], recovered["losses"]) == (2, 1)
