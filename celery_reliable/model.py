@@ -108,6 +108,7 @@ class Reply(str, Enum):
     STALE = "stale"
     SUSPECTED = "suspected"
     TOUCHED = "touched"
+    UNKNOWN = "unknown"
     UNLOCKED = "unlocked"
     UNRECORDED = "unrecorded"
     WAITING = "waiting"

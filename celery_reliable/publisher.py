@@ -21,7 +21,6 @@ from celery_reliable.envelope import (
     Envelope,
     Stamp,
     as_published,
-    new_epoch,
     prepared,
     seconds_until,
 )
@@ -142,7 +141,8 @@ class _RecordingProducer:
             attempt is not None and attempt.claim.task_id == self._ref.id and not attempt.is_settled
         )
         self._attempt = attempt if is_own else None
-        self._epoch = new_epoch(self._attempt.claim.attempt if self._attempt else 0)
+        #: Names this publication, once it is recorded.
+        self._epoch = ""
         call = unique_call.get()
         is_unique = call is not None and call.task_id == self._ref.id and self._attempt is None
         #: The call that is to have its object to itself, and the object.
@@ -230,6 +230,8 @@ class _RecordingProducer:
     ) -> Answer:
         ledger = self._reliable.ledger
         claim = self._attempt.claim if self._attempt else None
+        number = claim.attempt if claim is not None else 0
+        self._epoch = ledger.senders.new_epoch(number)
         while True:
             self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
             try:
@@ -253,7 +255,13 @@ class _RecordingProducer:
                 ) from exc
             if answer.reply is Reply.GENERATION:
                 ledger.generation = answer.text(0)
-            elif (
+                continue
+            if answer.reply is Reply.UNKNOWN:
+                # The server lost what this sender published before, or has long forgotten it.
+                self._epoch = ledger.senders.new_epoch(number)
+                continue
+            ledger.senders.answered(self._epoch)
+            if (
                 claim is not None
                 and self._attempt is not None
                 and answer.reply is Reply.FENCED
@@ -261,8 +269,9 @@ class _RecordingProducer:
             ):
                 # The server lost the record of the attempt that publishes: it begins a new one.
                 claim = None
-            else:
-                return answer
+                self._epoch = ledger.senders.new_epoch(number)
+                continue
+            return answer
 
     def _may_send(self, answer: Answer) -> bool:
         if answer.reply is Reply.RECORDED:

@@ -199,7 +199,9 @@ def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
     """
     stamp = _stamp(entry)
     if record is None:
-        return bool(stamp.generation) and ledger.has_ended(entry.task_id, stamp.generation)
+        return bool(stamp.generation) and ledger.has_ended(
+            entry.task_id, stamp.generation, stamp.epoch
+        )
     return record.state is State.DEAD or bool(stamp.epoch and stamp.epoch != record.epoch)
 
 

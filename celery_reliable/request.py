@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from functools import partial
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -322,17 +323,20 @@ class ReliableRequest(Request):
             return None
         stamp = Stamp.of(self._request_dict)
         properties = self._request_dict.get("properties") or {}
-        answer = reliable_of(self.app).ledger.claim(
+        ask = partial(
+            reliable_of(self.app).ledger.claim,
             task_ref(self.task, self.id),
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=worker.id,
             token=self.reliable_token,
             pid=self.worker_pid,
-            message=str(properties.get(MESSAGE) or text_as_sent(self.message)),
             is_over=True,
             patience_seconds=_PATIENCE_SECONDS,
         )
+        answer = ask()
+        if answer.reply is Reply.UNRECORDED:
+            answer = ask(message=str(properties.get(MESSAGE) or text_as_sent(self.message)))
         if answer.reply is Reply.NO_LEASE:
             # What this worker held belongs to the sweeper now.
             self.reject(requeue=True)

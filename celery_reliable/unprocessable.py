@@ -214,7 +214,9 @@ class Unprocessable:
         )
         answer = bury(is_unproved=not stamp.generation)
         if answer.reply is Reply.UNRECORDED:
-            if ledger.has_ended(task_id, stamp.generation, patience_seconds=_PATIENCE_SECONDS):
+            if ledger.has_ended(
+                task_id, stamp.generation, stamp.epoch, patience_seconds=_PATIENCE_SECONDS
+            ):
                 return False
             answer = bury(is_unproved=True)
         return answer.reply is Reply.BURIED

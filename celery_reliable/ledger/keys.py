@@ -70,5 +70,7 @@ class Keys:
         return f"{self._prefix}lock:{object_key}"
 
     def sent(self, sender: str) -> str:
-        """STRING with a TTL: the epoch of what a sender has sent last with its record."""
+        """STRING with a TTL: the epoch of what a sender has published last, and how that was
+        answered unless it was recorded.
+        """
         return f"{self._prefix}sent:{sender}"

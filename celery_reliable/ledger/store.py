@@ -4,14 +4,13 @@ its script.
 
 from __future__ import annotations
 
-import secrets
-from collections import deque
 from collections.abc import Sequence
 
 from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Answer, Caller, Step
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.senders import Senders, remembered_ms, sender_of
 from celery_reliable.ledger.workers import Workers
 from celery_reliable.model import (
     Cause,
@@ -25,8 +24,6 @@ from celery_reliable.model import (
 
 __all__ = ["Ledger"]
 
-#: How long what a sender has sent last is known; it goes on asking for minutes at the most.
-_REMEMBERED_MS = 3_600_000
 #: When what may not run in its worker now is sent again, at first; doubled four times at most.
 _ALONE_MS = 1000
 _NO_RESULT = StoredResult("", "", "", 0, 0)
@@ -58,8 +55,8 @@ class Ledger(Burials):
         self.workers = Workers(self._caller, self.keys)
         #: The generation of the last record; learned from the first refusal.
         self.generation = "1"
-        #: Names under which nobody of this process sends just now.
-        self._senders: deque[str] = deque()
+        #: Who of this process publishes.
+        self.senders = Senders()
 
     def close(self) -> None:
         """Close the connections."""
@@ -85,9 +82,12 @@ class Ledger(Burials):
         publishes its own id, *queue* the list on this server to send it to in the same step.
         *is_used*: a task that had the id before may have left a result.  *heir*: of which
         replacement's canvas it is a member.
+
+        An *epoch* of `senders` is known again also when the call comes late, and proves after a
+        restart of the server that the publication was recorded; tell them of the answer.
         """
-        sender = self._sender() if queue else ""
-        answer = self._caller.call(
+        sender, number = sender_of(epoch)
+        return self._caller.call(
             "record",
             [
                 self.keys.record(task.id),
@@ -96,7 +96,7 @@ class Ledger(Burials):
                 self.keys.claims(claim.worker if claim else ""),
                 self.keys.dead,
                 queue or self.keys.none,
-                self.keys.sent(sender),
+                self.keys.sent(sender) if sender else self.keys.none,
             ],
             [
                 task.id,
@@ -109,22 +109,14 @@ class Ledger(Burials):
                 claim.attempt if claim else "",
                 _optional(task.max_losses),
                 claim.token if claim else "",
-                _REMEMBERED_MS if queue else "",
+                remembered_ms(number),
                 "1" if is_used else "",
                 heir,
+                number,
+                "1" if queue else "",
             ],
             patience_seconds,
         )
-        if sender:
-            # One that was not answered is not used again: its last may be asked for again.
-            self._senders.append(sender)
-        return answer
-
-    def _sender(self) -> str:
-        try:
-            return self._senders.pop()
-        except IndexError:
-            return secrets.token_hex(8)
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
@@ -152,7 +144,10 @@ class Ledger(Burials):
         is_over: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """Begin an attempt, or hear why not; *is_over*: one whose process has died already."""
+        """Begin an attempt, or hear why not; *is_over*: one whose process has died already.
+
+        Without *message* UNRECORDED is answered when nothing proves that the task has ended.
+        """
         step = self.claim_step(
             task,
             epoch=epoch,
@@ -163,7 +158,13 @@ class Ledger(Burials):
             message=message,
             is_over=is_over,
         )
-        return self._caller.run(step, patience_seconds)
+        answer = self._caller.run(step, patience_seconds)
+        is_asked = answer.reply is Reply.UNRECORDED and bool(generation)
+        if is_asked and self.has_ended(
+            task.id, generation, epoch, patience_seconds=patience_seconds
+        ):
+            return Answer(Reply.ENDED, (), answer.is_repeated)
+        return answer
 
     def claim_step(
         self,
@@ -376,13 +377,23 @@ class Ledger(Burials):
         )
 
     def has_ended(
-        self, task_id: str, generation: str, *, patience_seconds: float | None = None
+        self,
+        task_id: str,
+        generation: str,
+        epoch: str = "",
+        *,
+        patience_seconds: float | None = None,
     ) -> bool:
-        """Whether the task of a message of *generation* is proved to have ended."""
+        """Whether the task of a message of *generation* and *epoch* is proved to have ended."""
+        sender, number = sender_of(epoch)
         answer = self._caller.call(
             "ended",
-            [self.keys.record(task_id), self.keys.meta],
-            [generation],
+            [
+                self.keys.record(task_id),
+                self.keys.meta,
+                self.keys.sent(sender) if sender else self.keys.none,
+            ],
+            [generation, number],
             patience_seconds,
         )
         return answer.reply is Reply.ENDED

@@ -99,9 +99,13 @@ class Scene:
     ) -> Published:
         """Record a publication; learn the generation as the publisher does."""
         task = TaskRef(task_id, "app.work", max_losses, time_to_run_ms)
-        epoch = f"{claim.attempt if claim else 0}-{next(self._numbers)}"
-        answer = self.record(task, epoch, state=state, due_in_ms=due_in_ms, claim=claim)
+        while True:
+            epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
+            answer = self.record(task, epoch, state=state, due_in_ms=due_in_ms, claim=claim)
+            if answer.reply is not Reply.UNKNOWN:
+                break
         assert answer.reply is Reply.RECORDED
+        self.ledger.senders.answered(epoch)
         return Published(task, epoch, self.ledger.generation)
 
     def record(

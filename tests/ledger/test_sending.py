@@ -8,6 +8,7 @@ import pytest
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger.scripts import script
+from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import Reply, TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
 from tests.ledger.stages import STAGES
@@ -53,16 +54,20 @@ def test_what_ran_and_ended_before_the_reply_was_heard_is_not_sent_again(
     ledger.generation = near.publish("another").generation
     far = Scene(ledger, client)
     rule = proxy.drop_reply(script=script("record").sha, times=2)
+    epoch = ledger.senders.new_epoch(0)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(far.record, TASK, "0-1", queue=QUEUE)
+        asked = pool.submit(far.record, TASK, epoch, queue=QUEUE)
         wait_for(lambda: sent(near), 10, "it is sent")
-        near.ledger.settle(near.claim(Published(TASK, "0-1", ledger.generation)))
+        near.ledger.settle(near.claim(Published(TASK, epoch, ledger.generation)))
         assert asked.result(timeout=20).reply is Reply.RECORDED
     assert rule.acted == 2
     assert near.ledger.find("task") is None
     assert len(sent(near)) == 1
     # The next of the same sender is another one.
-    assert far.record(TASK, "0-2", queue=QUEUE).reply is Reply.RECORDED
+    ledger.senders.answered(epoch)
+    following = ledger.senders.new_epoch(0)
+    assert sender_of(following)[0] == sender_of(epoch)[0]
+    assert far.record(TASK, following, queue=QUEUE).reply is Reply.RECORDED
     assert len(sent(near)) == 2
     ledger.close()
     near.ledger.close()

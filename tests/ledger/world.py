@@ -36,7 +36,7 @@ DUE_MS = st.sampled_from([0, LOOK_MS])
 
 #: What is done with messages and attempts, the commonest more often.
 STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
-STEPS += ["take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
+STEPS += ["late", "take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
 STEPS += ["replay", "replay"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
@@ -81,6 +81,8 @@ class World(RuleBasedStateMachine):
         self.suspects: set[str] = set()
         #: The claim that was made last.
         self.last_token: dict[str, str] = {}
+        #: Publications that were answered, whatever the answer.
+        self.published: list[Callable[[], Answer]] = []
         #: Attempts that were taken as stuck and of which their worker has not said that they ended.
         self.stopping: dict[str, Claim] = {}
 
@@ -103,6 +105,8 @@ class World(RuleBasedStateMachine):
             self._replay(task_id, times)
         elif do == "acknowledge":
             self._acknowledge(self.workers[flag])
+        elif do == "late":
+            self._publish_late(pick)
         elif do == "publish" or not messages:
             self._publish(task_id, due_in_ms, flag, times)
         elif do == "deliver" or not claims:
@@ -246,7 +250,21 @@ class World(RuleBasedStateMachine):
         number = next(self.numbers)
         # Every second publication has a time to run.
         task = TaskRef(task_id, "app.work", time_to_run_ms=number % 2 * LOOK_MS)
-        return Published(task, f"{attempt}-{number}", self.ledger.generation)
+        return Published(task, self.ledger.senders.new_epoch(attempt), self.ledger.generation)
+
+    def _record(self, message: Published, times: int, record: Callable[[], Answer]) -> Answer:
+        answer = self._repeat(times, record)
+        self.ledger.senders.answered(message.epoch)
+        self.published.append(record)
+        return answer
+
+    def _publish_late(self, pick: int) -> None:
+        """A call comes once more, over a connection that was given up."""
+        if not self.published:
+            return
+        before = self.scene.snapshot()
+        _pick(self.published, pick)()
+        assert self.scene.snapshot() == before
 
     def _repeat(self, times: int, call: Callable[[], Answer]) -> Answer:
         """Call, and call again; the answers must be the same."""
@@ -301,7 +319,8 @@ class World(RuleBasedStateMachine):
         message = self._message(task_id, 0)
         state = State.PARKED if is_parked else State.QUEUED
         due_in_ms = 0 if is_parked else due_in_ms
-        answer = self._repeat(
+        answer = self._record(
+            message,
             times,
             lambda: self.scene.record(
                 message.task, message.epoch, state=state, due_in_ms=due_in_ms
@@ -339,7 +358,8 @@ class World(RuleBasedStateMachine):
         message = self._message(claim.task_id, claim.attempt)
         state = State.PARKED if is_parked else State.QUEUED
         due_in_ms = 0 if is_parked else due_in_ms
-        answer = self._repeat(
+        answer = self._record(
+            message,
             times,
             lambda: self.scene.record(
                 message.task, message.epoch, state=state, due_in_ms=due_in_ms, claim=claim

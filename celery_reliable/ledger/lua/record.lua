@@ -12,9 +12,9 @@ KEYS[3]   meta     HASH
 KEYS[4]   claims   HASH   of the worker that runs the publishing attempt
 KEYS[5]   dead     ZSET
 KEYS[6]   queue    LIST   that the message is put into, as it is recorded; "none" when it is sent otherwise
-KEYS[7]   sent     STRING   what the sender, who does one after the other, has put into a queue last
+KEYS[7]   sent     STRING   what the sender, who does one after the other, has published last
 ARGV[1]   id
-ARGV[2]   epoch        names this publication: "<attempt>-<nonce>"
+ARGV[2]   epoch        names this publication: "<attempt>-<nonce>", or "<attempt>-<nonce>-<sender>-<number>"
 ARGV[3]   generation   that the message is stamped with
 ARGV[4]   state        "queued" or "parked"
 ARGV[5]   due_in_ms    when somebody must look
@@ -23,17 +23,29 @@ ARGV[7]   name         of the task
 ARGV[8]   attempt      that publishes its own id; "" for anybody else
 ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  token        of the publishing attempt's claim; "" for anybody else
-ARGV[11]  remember_ms  for how long a sender may repeat what it sent; "" when it is sent otherwise
+ARGV[11]  remember_ms  for how long the sender is known
 ARGV[12]  used         "1": a task that had the same id before may have left a result; else ""
 ARGV[13]  heir         the replacement whose canvas publishes; "" for anybody else
-Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current}
+ARGV[14]  number       of this publication among its sender's; "" without a sender
+ARGV[15]  is_sent      "1": put it into its queue; else ""
+Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current} | {"unknown"}
+          "unknown": the sender's publication before this one is not here, so it has to begin anew under another
+          name; or this is a late copy, and the sender has gone on
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if ARGV[11] ~= '' and redis.call('GET', KEYS[7]) == ARGV[2] then
-  -- Repeated; the task may have run and ended by now.
-  return {'recorded'}
+if ARGV[14] ~= '' then
+  local last, reply, state = string.match(redis.call('GET', KEYS[7]) or '', '^(%S*) ?(%S*) ?(%S*)$')
+  if last == ARGV[2] then
+    -- Repeated; the task may have run and ended by now.
+    if reply == 'exists' then return {'exists', state} end
+    if reply == 'fenced' then return {'fenced'} end
+    return {'recorded'}
+  end
+  if tonumber(string.match(last, '%-(%d+)$') or 0) ~= ARGV[14] - 1 then
+    return {'unknown'}
+  end
 end
 local generation = redis.call('HGET', KEYS[3], 'generation')
 if not generation or tonumber(generation) > now_ms + 86400000 then
@@ -55,6 +67,7 @@ if state and found[2] == ARGV[2] then
 end
 if ARGV[8] ~= '' then
   if state ~= 'running' or found[3] ~= ARGV[8] or found[4] ~= ARGV[10] then
+    if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' fenced', 'PX', ARGV[11]) end
     return {'fenced'}
   end
   local history = cjson.decode(found[6] or '[]')
@@ -86,6 +99,7 @@ elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
   -- Without an heir it was left behind by a worker of an older version.
   redis.call('HDEL', KEYS[1], 'heir', 'stored')
 elseif state then
+  if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state, 'PX', ARGV[11]) end
   return {'exists', state}
 end
 local when = 'published_ms'
@@ -103,8 +117,10 @@ if ARGV[12] ~= '' then
   redis.call('HSET', KEYS[1], 'used', '1')
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
-if ARGV[11] ~= '' then
-  redis.call('LPUSH', KEYS[6], ARGV[6])
+if ARGV[14] ~= '' then
   redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[11])
+end
+if ARGV[15] == '1' then
+  redis.call('LPUSH', KEYS[6], ARGV[6])
 end
 return {'recorded'}
