@@ -36,8 +36,8 @@ DUE_MS = st.sampled_from([0, LOOK_MS])
 
 #: What is done with messages and attempts, the commonest more often.
 STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
-STEPS += ["late", "take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
-STEPS += ["replay", "replay"]
+STEPS += ["take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
+STEPS += ["replay", "replay", "late"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
 ENDINGS = {
