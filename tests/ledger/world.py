@@ -341,7 +341,11 @@ class World(RuleBasedStateMachine):
     def _inherit(self, claim: Claim) -> None:
         """A canvas gets to its last member, in time or late."""
         message = self._message(claim.task_id, 0)
-        answer = self.scene.record(message.task, message.epoch, heir=claim.token)
+        answer = self._record(
+            message,
+            1,
+            lambda: self.scene.record(message.task, message.epoch, heir=claim.token),
+        )
         is_heir = self.states[claim.task_id] == "waiting" and (
             claim.attempt == self.attempts[claim.task_id]
             and claim.token == self.last_token[claim.task_id]
