@@ -138,7 +138,7 @@ class TestLoss:
 
 @pytest.mark.parametrize("queue", ["", QUEUE])
 def test_a_copy_that_comes_late_changes_nothing(scene: Scene, queue: str) -> None:
-    """A connection was given up, the call repeated over another, and the first arrives after all."""
+    """A connection was given up, the call repeated over another; then the first arrives."""
     ledger, task = scene.ledger, TaskRef("task", "app.work")
     scene.client.delete(QUEUE)
     epoch = ledger.senders.new_epoch(0)
