@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from celery_reliable import sweeper as _sweeper  # noqa: F401 - registers celery_reliable.sweep with every app
 from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import (
     ConfigurationError,
@@ -19,6 +18,9 @@ from celery_reliable.publisher import install_everywhere as _install_everywhere
 from celery_reliable.task import ReliableTask
 
 _install_everywhere()
+
+# Last: an app that is being finalized makes its tasks of the base above.
+from celery_reliable import beaten as _beaten  # noqa: E402, F401 - registers celery_reliable.sweep
 
 __version__ = "0.1.0"
 

@@ -29,8 +29,11 @@ __all__ = ["reliable"]
 
 #: A person waits at the terminal: shorter than what tasks allow a Redis that is being restarted.
 _PATIENCE_SECONDS = 3.0
-_LONGEST_EXCEPTION = 100
-_ID_WIDTH = 36
+_LONGEST_EXCEPTION = 200
+_GAP = 2
+_INDENT = 4
+#: A terminal that is too narrow for that wraps by itself.
+_LEAST_WIDTH = 20
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -64,13 +67,13 @@ def list_(ctx: click.Context, limit: int, offset: int, as_json: bool) -> None:
         _print_json(views)
         return
     if views:
-        _print_table(
+        _print_list(
             console,
-            ("task id, name", "reason", "buried (UTC)", "exception"),
-            [_list_row(view) for view in views],
-            fixed=(1, 2),
+            ("task id", "reason", "buried (UTC)"),
+            [(view["task_id"], view["reason"], _to_second(view["buried_at"])) for view in views],
+            [_about(view) for view in views],
         )
-    click.echo(f"{len(views)} of {total} dead letters")
+    click.echo(f"{len(views)} of {_counted(total, 'dead letter')}")
 
 
 @dead_letters.command("show", cls=CeleryCommand)
@@ -91,17 +94,24 @@ def show(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) 
     history, traceback = view.pop("history"), view.pop("traceback")
     for name in ("headers", "properties"):
         view[name] = _said(view.get(name) or {})
-    _print_table(console, (), [(name, _shown(value)) for name, value in view.items()], fixed=(0,))
+    _print_pairs(console, [(name, _shown(value)) for name, value in view.items()])
     click.echo()
     if history:
-        _print_table(
+        _print_list(
             console,
-            ("at (UTC)", "what", "attempt", "cause", "worker"),
+            ("at (UTC)", "what", "attempt"),
             [
-                (_to_second(entry["at"]), *[_shown(value) for value in list(entry.values())[1:]])
-                for entry in history
+                (_to_second(one["at"]), one["what"], _shown(one["attempt"] or None))
+                for one in history
             ],
-            fixed=(0, 1, 2),
+            [
+                "\n".join(
+                    f"{name}: {_shown(value)}"
+                    for name, value in one.items()
+                    if value and name not in ("at", "what", "attempt")
+                )
+                for one in history
+            ],
         )
         click.echo()
     if traceback:
@@ -213,7 +223,7 @@ def workers(ctx: click.Context, as_json: bool) -> None:
         _print_json(rows)
         return
     if rows:
-        _print_table(
+        _print_list(
             console,
             ("worker", "state", "lease left", "runs", "witness"),
             [
@@ -226,9 +236,9 @@ def workers(ctx: click.Context, as_json: bool) -> None:
                 )
                 for row in rows
             ],
-            fixed=(1, 2, 3, 4),
+            [""] * len(rows),
         )
-    click.echo(f"{len(rows)} workers")
+    click.echo(_counted(len(rows), "worker"))
     for reason in sorted({row["no_witness"] for row in rows if row["no_witness"]}):
         click.echo(
             f"Without a witness a death shows only when the lease has run out. {_printable(reason)}"
@@ -255,7 +265,12 @@ def purge_(ctx: click.Context, queues: str, force: bool, as_json: bool) -> None:
     if as_json:
         _print_json(done)
         return
-    click.echo(f"{done['messages']} messages removed, {done['records']} tasks cancelled")
+    removed, cancelled = _counted(done["messages"], "message"), _counted(done["records"], "task")
+    click.echo(f"{removed} removed, {cancelled} cancelled")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _worker_rows(ledger: Ledger) -> list[dict[str, Any]]:
@@ -324,35 +339,49 @@ def _console(ctx: click.Context) -> Any:
     return Console(no_color=bool(ctx.obj.no_color), highlight=False, markup=False, emoji=False)
 
 
-def _print_table(
-    console: Any, titles: Sequence[str], rows: Sequence[Sequence[str]], *, fixed: Sequence[int]
-) -> None:
-    """Print *rows*; the columns *fixed* keep their width, the others fold, and nothing is cut."""
+def _print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and what they are; that is folded, the names are not."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=bool(titles), header_style="bold", pad_edge=False)
-    for index in range(len(rows[0])):
-        title = titles[index] if titles else ""
-        table.add_column(title, overflow="fold", no_wrap=index in fixed)
-    # Room for an ordinary task id in one piece, so that it can be copied.
-    longest = max(len(line) for row in rows for line in row[0].split("\n"))
-    table.columns[0].min_width = min(_ID_WIDTH, longest)
-    for row in rows:
-        table.add_row(*[Text(_printable(cell)) for cell in row])
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for pair in pairs:
+        table.add_row(*[Text(_printable(cell)) for cell in pair])
     console.print(table)
 
 
-def _list_row(view: Mapping[str, Any]) -> tuple[str, ...]:
+def _print_list(
+    console: Any, titles: Sequence[str], rows: Sequence[Sequence[str]], abouts: Sequence[str]
+) -> None:
+    """Print *rows* of short cells, and below each what is *about* it, over the whole width: in a
+    column of its own it would be folded to shreds.  Only the first cell is folded; nothing is cut.
+    """
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [titles, *[[_printable(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
+    rest = sum(widths[1:]) + _GAP * len(widths[1:])
+    widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
+    for row, about in zip(cells, ["", *abouts], strict=True):
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
+        for width in widths:
+            table.add_column(min_width=width, max_width=width, overflow="fold")
+        table.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
+        console.print(table)
+        if about:
+            console.print(Padding(Text(_printable(about)), (0, 0, 0, _INDENT)))
+
+
+def _about(view: Mapping[str, Any]) -> str:
     exception = view["exception"]
     if len(exception) > _LONGEST_EXCEPTION:
         exception = f"{exception[:_LONGEST_EXCEPTION]}…"
-    return (
-        f"{view['task_id']}\n{view['name'] or '(not readable)'}",
-        f"{view['reason']}\nattempts: {view['attempts']}",
-        _to_second(view["buried_at"]).replace(" ", "\n"),
-        exception,
-    )
+    named = f"{view['name'] or '(not readable)'}, attempts: {view['attempts']}"
+    return f"{named}\n{exception}" if exception else named
 
 
 def _to_second(iso: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from kombu.compression import compress, decompress
 from kombu.serialization import dumps as serialize
 from kombu.serialization import loads as deserialize
-from kombu.serialization import prepare_accept_content
+from kombu.serialization import prepare_accept_content, registry
 from kombu.utils.json import dumps, loads
 
 __all__ = [
@@ -305,7 +305,7 @@ def as_sent(message: Any) -> Envelope:
             properties["expiration"] = seconds
     body = message.body
     headers = dict(message.headers or {})
-    return Envelope(
+    envelope = Envelope(
         body.encode("utf-8") if isinstance(body, str) else bytes(body),
         message.content_type,
         message.content_encoding,
@@ -313,6 +313,34 @@ def as_sent(message: Any) -> Envelope:
         properties,
         delivery.get("exchange") or "",
         delivery.get("routing_key") or "",
+    )
+    return envelope if "task" in headers else _of_protocol_2(envelope, message)
+
+
+def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
+    """Return a message of Celery's protocol 1, which has everything in its body, as one of protocol
+    2, so that whoever buries, shows or replays it finds things where they look; others as they are.
+    """
+    try:
+        told = message.payload
+        name = registry.type_to_name[envelope.content_type]
+    except Exception:
+        # It is for the consumer to say so.
+        return envelope
+    if not isinstance(told, dict) or not isinstance(told.get("task"), str):
+        return envelope
+    headers = {key: told.get(key) for key in _HEADERS}
+    headers["group"] = told.get("group") or told.get("taskset")
+    embed = {key: told.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+    content_type, encoding, body = serialize(
+        (told.get("args") or (), told.get("kwargs") or {}, embed), serializer=name
+    )
+    return replace(
+        envelope,
+        body=body.encode("utf-8") if isinstance(body, str) else body,
+        content_type=content_type,
+        content_encoding=encoding,
+        headers={**headers, **envelope.headers},
     )
 
 

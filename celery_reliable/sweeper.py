@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
-from typing import Any
 
-from celery import Celery, shared_task
+from celery import Celery
 
 from celery_reliable import signals
 from celery_reliable.ahead import Asked
@@ -27,7 +25,7 @@ from celery_reliable.overdue import Overdue
 from celery_reliable.producers import close_apart
 from celery_reliable.recovery import Recovery
 
-__all__ = ["Sweeper", "sweep"]
+__all__ = ["Sweeper"]
 
 logger = logging.getLogger(__name__)
 
@@ -163,31 +161,3 @@ class Sweeper:
         report.is_full = report.is_full or len(surplus) > batch
         if report.trimmed:
             logger.warning("dead_letters_trimmed count=%d", report.trimmed)
-
-
-_kept = threading.local()
-
-
-@shared_task(
-    name="celery_reliable.sweep",
-    bind=True,
-    ignore_result=True,
-    acks_late=False,
-    # Those that waited behind a busy pool are dropped when they are fetched.
-    expires=10,
-)
-def sweep(self: Any) -> dict[str, Any] | None:
-    """Run a pass of the sweeper, unless one has just finished.  For the beat schedule.
-
-    Workers run passes by themselves when none finished within SWEEP_SECONDS, so this task may be
-    late or missing.
-    """
-    sweeper: Sweeper | None = getattr(_kept, "sweeper", None)
-    if sweeper is None or sweeper.app is not self.app:
-        sweeper = _kept.sweeper = Sweeper(self.app)
-    try:
-        report, _ = sweeper.run_if_due()
-    except LedgerUnavailable as exc:
-        logger.warning("sweep_postponed error=%s", exc)
-        return None
-    return report.as_dict() if report is not None else None

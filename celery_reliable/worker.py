@@ -18,6 +18,7 @@ from celery.signals import worker_shutdown, worker_shutting_down
 from celery.utils.functional import maybe_list
 from celery.worker import state
 from celery.worker.control import Panel
+from kombu import Connection
 
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import EarlyClaims
@@ -116,6 +117,8 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self.room_name = f"{ROOM_PREFIX}{self.process.base}"
         conf.broker_transport = path
+        # What Celery shows of a connection begins with its transport: with the URL's own scheme.
+        Connection.resolve_aliases[path] = self.reliable.broker_url.split("://", 1)[0]
 
     def create(self, w: Any) -> None:
         """Stand before the pool."""

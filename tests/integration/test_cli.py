@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,17 @@ def test_the_whole_round_of_a_failed_task(
     assert (table.code, table.err) == (0, "")
     assert result.id in table.out
     assert "project.follow" in table.out
-    assert "1 of 1 dead letters" in table.out
+    assert table.out.endswith("\n1 of 1 dead letter\n")
     assert max(map(len, table.out.splitlines())) <= 80
+    # Each in one piece, in a terminal of 80 columns.
+    (line,) = [line for line in table.out.splitlines() if line.startswith(result.id)]
+    assert re.fullmatch(rf"{result.id}  failed +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d *", line)
+    assert "    Broken: in run 1" in [line.rstrip() for line in table.out.splitlines()]
 
     shown = run("dead-letters", "show", result.id)
     assert shown.code == 0
+    assert max(map(len, shown.out.partition("Traceback")[0].splitlines())) <= 80
+    assert re.search(r"(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  failed +1 *$", shown.out)
     assert "Traceback" in shown.out
     assert '"finish"' not in shown.out
     assert "(redacted)" in shown.out
@@ -163,7 +170,7 @@ def test_long_ids_are_folded_and_never_cut(project: Project, run: Callable[..., 
     out = run("dead-letters", "list").out
 
     assert max(map(len, out.splitlines())) <= 80
-    assert task_id in "".join(line[:36].rstrip() for line in out.splitlines()[1:])
+    assert task_id in "".join(re.split(r"\s", line)[0] for line in out.splitlines()[1:])
 
 
 def test_tables_without_rich_say_what_to_install(
@@ -202,7 +209,10 @@ def test_workers_and_passes(
     assert row["worker"].startswith("one@")
     assert (row["state"], row["claims"]) == ("alive", 1)
     assert 0 < row["seconds_left"] <= 10
-    assert "alive" in run("workers").out
+    table = run("workers").out
+    assert "alive" in table
+    assert table.endswith("\n1 worker\n")
+    assert max(map(len, table.splitlines())) <= 80
     # A worker runs passes all the time; either answer is one.
     swept = run("sweep")
     assert swept.code == 0

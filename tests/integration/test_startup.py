@@ -67,6 +67,17 @@ def test_a_redis_that_is_not_there(
     assert "secret" not in said
 
 
+def test_the_banner_shows_the_brokers_own_url(
+    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+) -> None:
+    shown = f"://:**@127.0.0.1:{redis_server.port}/0"
+
+    said = start_worker("one", options=QUICK).log_text()
+
+    assert f".> transport:   redis{shown}" in said
+    assert f"Connected to redis{shown}" in said
+
+
 def test_a_replica(
     project: Project,
     start_worker: Callable[..., Worker],

@@ -1,0 +1,52 @@
+"""Messages of Celery's first protocol (`task_protocol = 1`): what becomes of those that die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from celery import chord
+
+from celery_reliable.deadletters import DeadLetters, full_view
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+@pytest.fixture
+def first(project: Project) -> Project:
+    """The project, whose messages are of protocol 1, and whose first loss is a burial."""
+    return project.with_settings(celery={"task_protocol": 1}, reliable={"MAX_LOSSES": 0})
+
+
+def test_a_burial_is_told_to_errbacks_and_chords(
+    first: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    start_worker("one", project=first, options=QUICK)
+    listed = first.task("listed")
+    alone = first.send("poison", link_error=listed.s())
+    members = [first.task("poison").si(), first.task("add").si(1, 1)]
+    body = chord(members)(listed.s())
+
+    with pytest.raises(Exception, match="lost 1 times"):
+        alone.get(timeout=20)
+    with pytest.raises(Exception, match="lost 1 times"):
+        body.get(timeout=20)
+    wait_for(lambda: any(run.task == "project.listed" for run in effects.runs()), 10, "the errback")
+
+
+def test_its_dead_letter_is_shown_and_replayed(
+    first: Project, start_worker: Callable[..., Worker], effects: Effects
+) -> None:
+    start_worker("one", project=first, options=QUICK)
+    sent = first.send("poison_times", 1)
+    with DeadLetters(first.app) as letters:
+        wait_for(lambda: letters.count() == 1, 20, "it is buried")
+        view = full_view(letters.get(sent.id), with_arguments=True)
+        assert (view["name"], view["args"]) == ("project.poison_times", [1])
+        assert letters.replay(sent.id).is_sent
+    wait_for(lambda: effects.finished(sent.id), 20, "its second run")
+    assert [run.attempt for run in effects.runs(sent.id)] == [1, 2]

@@ -1,0 +1,36 @@
+"""In whichever order an app and the package come: nothing is asked of half of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+
+ASK = """
+app.finalize()
+import celery_reliable
+def body(): ...
+own, sweep = app.task(body, name="app.own"), app.tasks["celery_reliable.sweep"]
+print(isinstance(own, celery_reliable.ReliableTask), own.is_reliable, sweep.is_reliable, sweep.name)
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        'app = Celery("proj", task_cls="celery_reliable:ReliableTask")',
+        'app = Celery("proj", task_cls="celery_reliable.task:ReliableTask")',
+        'class App(Celery):\n    task_cls = "celery_reliable:ReliableTask"\napp = App("proj")',
+    ],
+)
+def test_an_app_may_name_the_base_of_its_tasks(first: str) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", f"from celery import Celery\n{first}\n{ASK}"],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+    assert (said.stdout, said.stderr) == ("True True False celery_reliable.sweep\n", "")
