@@ -39,6 +39,9 @@ def sending_with(send: Send) -> Iterator[None]:
 class SendingChannel(Channel):
     """A channel whose messages somebody else may put into their lists."""
 
+    # Who publishes hears what the server says to that.
+    has_to_write = False
+
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
         """Leave recorded text as it is: base64 would add a third to queue and record."""
         is_recorded = _sending.get() is not None

@@ -20,6 +20,7 @@ from kombu.utils.scheduling import round_robin_cycle
 
 from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.envelope import HEADER
+from celery_reliable.ledger.passing import losing
 from celery_reliable.rooms import Delivery, Room, opened_room, room_of
 
 __all__ = [
@@ -152,6 +153,9 @@ class Channel(kombu_redis.Channel):
     #: The room of the worker that consumes through this channel.
     reliable_room: str | None = None
 
+    #: Whether a server that takes no writes is as good as none, and is waited for as such.
+    has_to_write = True
+
     _kept_client: Any = None
     _kept_pool: Any = None
     #: How many waited when the queues were last looked at.
@@ -167,6 +171,27 @@ class Channel(kombu_redis.Channel):
         self._unacknowledged: set[str] = set()
         self._consumers_of: dict[str, Callable[[Any], Any]] = {}
         super().__init__(*args, **kwargs)
+        if self.has_to_write:
+            self._try_to_write()
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        params: dict[str, Any] = super()._connparams(asynchronous)
+        params["connection_class"] = losing(params["connection_class"])
+        return params
+
+    def _try_to_write(self) -> None:
+        """Raise a connection error where nothing can be written: Celery waits between its attempts
+        to connect, and not between those to begin to consume.
+        """
+        try:
+            # Of what is not there, where kombu keeps which queues there are.
+            self.client.srem(self.keyprefix_queue % "celery-reliable", "")
+        except redis.ResponseError as exc:
+            # What its user may not do shows where it is needed.
+            logger.debug("writing_not_tried error=%r", exc)
+        except BaseException:
+            self._disconnect_pools()
+            raise
 
     def basic_consume(
         self, queue: str, no_ack: bool, callback: Callable[[Any], Any], *args: Any, **kwargs: Any

@@ -16,6 +16,7 @@ from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
+from celery_reliable.ledger.passing import is_passing
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 from celery_reliable.threads import fork_gate
@@ -31,23 +32,6 @@ Call = tuple[Sequence[str], Sequence[Argument]]
 #: For callers that would rather wait for the ledger than go on without it.
 FOREVER = float("inf")
 
-#: Errors after which nothing is known about whether the command was executed, or that pass by
-#: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
-#: without a slot.
-_PASSING = (
-    errors.ConnectionError,
-    errors.TimeoutError,
-    errors.BusyLoadingError,
-    errors.ReadOnlyError,
-    errors.TryAgainError,
-    errors.ClusterDownError,
-    errors.MasterDownError,
-    OSError,
-)
-#: The same as they read before Redis 7 from the middle of a script, and those without a class.
-_PASSING_REPLY = re.compile(
-    r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY) "
-)
 #: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
 _FORBIDDEN_REPLY = re.compile(r"NOPERM|ACL failure in script|user executing the script can't")
 _FIRST_WAIT_SECONDS = 0.02
@@ -223,7 +207,7 @@ class Caller:
                         ) from exc
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.
-                elif not _passes(exc) and patience != FOREVER:
+                elif not is_passing(exc) and patience != FOREVER:
                     raise LedgerRefused(
                         f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
                         "was changed. It must be a writable master with maxmemory-policy "
@@ -277,10 +261,6 @@ def is_forbidden(exc: BaseException) -> bool:
 
 def _with_keys(step: Step | None) -> str:
     return f" with the keys {', '.join(step.keys)}" if step is not None and step.keys else ""
-
-
-def _passes(exc: BaseException) -> bool:
-    return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
 
 
 def _said(exc: BaseException) -> str:

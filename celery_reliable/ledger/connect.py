@@ -10,12 +10,13 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
 from celery_reliable.ledger.lasting import lasting
+from celery_reliable.ledger.passing import losing
 
 __all__ = ["Connector", "connect", "server_of"]
 
@@ -76,7 +77,7 @@ class Connector:
 
         def make(**options: Any) -> redis.ConnectionPool:
             kwargs = {**pool.connection_kwargs, **options, "decode_responses": False}
-            return redis.ConnectionPool(connection_class=pool.connection_class, **kwargs)
+            return redis.ConnectionPool(connection_class=losing(pool.connection_class), **kwargs)
 
         return cls(make, shown, key_prefix, arguments=pool.connection_kwargs)
 
@@ -116,7 +117,7 @@ def connect(
         def make_unix(**extra: Any) -> redis.ConnectionPool:
             extra.pop("socket_connect_timeout", None)
             return redis.ConnectionPool(
-                connection_class=redis.UnixDomainSocketConnection, **there, **extra
+                connection_class=losing(redis.UnixDomainSocketConnection), **there, **extra
             )
 
         return Connector(make_unix, first.shown, arguments=there)
@@ -133,7 +134,7 @@ def connect(
         kwargs.update(_tls(first, given))
     return Connector(
         lambda **extra: redis.ConnectionPool(
-            connection_class=connection_class, **{**kwargs, **extra}
+            connection_class=losing(connection_class), **{**kwargs, **extra}
         ),
         first.shown,
         arguments=kwargs,
@@ -169,8 +170,9 @@ def _sentinel(
             db=db,
             ssl=bool(tls),
         )
+        connection_class = SentinelManagedSSLConnection if tls else SentinelManagedConnection
         pool: redis.ConnectionPool = manager.master_for(
-            str(master_name), redis.Redis
+            str(master_name), redis.Redis, connection_class=losing(connection_class)
         ).connection_pool
         return pool
 

@@ -1,13 +1,16 @@
-"""Behind Sentinel: a failover under a busy worker."""
+"""Masters that are demoted: failovers under busy workers, planned ones and others."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from kombu.exceptions import OperationalError
 
+from celery_reliable.exceptions import ReliableError
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -71,3 +74,98 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     assert [len(effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
     # An outage is nobody's death.
     assert new.zcard("{reliable:0}:workers") == 1
+
+
+def demote(server: RedisServer, start_redis: Callable[..., RedisServer]) -> Callable[[], None]:
+    """Make a server the replica of its replica; what is returned makes it a master again."""
+    master = start_redis()
+    client = server.client()
+    # It is to have the same data when it is promoted again.
+    client.config_set("repl-diskless-sync", "no")
+    master.client().replicaof("127.0.0.1", server.port)
+    wait_for(
+        lambda: master.client().info("replication").get("master_link_status") == "up", 15, "a copy"
+    )
+    master.client().replicaof("NO", "ONE")
+    client.replicaof("127.0.0.1", master.port)
+    return lambda: client.replicaof("NO", "ONE") and None
+
+
+def refuse_writes(server: RedisServer, _: Callable[..., RedisServer]) -> Callable[[], None]:
+    """Let a server miss the replicas that it needs to write; what is returned is the way back."""
+    client = server.client()
+    client.config_set("min-replicas-to-write", 1)
+    return lambda: client.config_set("min-replicas-to-write", 0) and None
+
+
+@pytest.mark.parametrize("refuse", [demote, refuse_writes])
+def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
+    project: Project,
+    redis_server: RedisServer,
+    start_worker: Callable[..., Worker],
+    start_redis: Callable[..., RedisServer],
+    effects: Effects,
+    refuse: Callable[..., Callable[[], None]],
+) -> None:
+    worker = start_worker("one", project=project, options=QUICK)
+    assert project.send("work", 0.01).get(timeout=15) == "worked"
+    client = redis_server.client()
+    accept = refuse(redis_server, start_redis)
+    # What waited for a message hears of it now, and whatever it does is refused.
+    wait_for(lambda: not _has_blocked_client(client), 10, "nobody waits for a message")
+    accept()
+
+    wait_for(lambda: _has_blocked_client(client), 40, "it waits for a message again")
+    assert worker.is_running
+    later = project.send("work", 0.01)
+    assert later.get(timeout=20) == "worked"
+    assert len(effects.runs(later.id)) == 1
+
+
+def _has_blocked_client(client: redis.Redis) -> bool:
+    try:
+        return bool(client.info("clients")["blocked_clients"])
+    except redis.ConnectionError:
+        return False
+
+
+def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
+    project: Project,
+    replica: RedisServer,
+    redis_server: RedisServer,
+    sentinel: Sentinel,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    # Three, so that whichever is promoted has a replica at once.
+    for server in (redis_server, replica, start_replica(redis_server, start_redis)):
+        client = server.client()
+        client.config_set("min-replicas-to-write", 1)
+        client.config_set("min-replicas-max-lag", 2)
+    behind = project.with_settings(
+        broker_url=sentinel.url(),
+        result_url=start_redis().url(),
+        celery={"broker_transport_options": sentinel.options},
+    )
+    workers = [start_worker(name, project=behind, options=QUICK) for name in ("one", "two")]
+    running = behind.send("gate", "gate")
+    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+
+    acknowledged = []
+    port, until = sentinel.master_port(), time.monotonic() + 60
+    n_after = 0
+    sentinel.fail_over()
+    while n_after < 50 and time.monotonic() < until:
+        try:
+            acknowledged.append(behind.send("work", 0, ignore_result=True).id)
+        except (OperationalError, ReliableError):
+            continue
+        n_after += sentinel.master_port() != port
+    effects.open_gate("gate")
+
+    wait_for(lambda: {run.task_id for run in effects.finished()} >= {*acknowledged}, 90, "all ran")
+    assert running.get(timeout=60) == "gate"
+    assert n_after == 50
+    assert all(worker.is_running for worker in workers)
+    assert len(effects.runs(running.id)) == 1

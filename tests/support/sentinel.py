@@ -97,9 +97,15 @@ class Sentinel:
             return int(client.sentinel_get_master_addr_by_name(self.name)[1])
 
     def fail_over(self) -> None:
-        """Begin a planned failover, as an operator does it."""
+        """Begin a planned failover, as an operator does it, as soon as it knows a fit replica."""
         with self._client() as client:
-            client.execute_command("SENTINEL FAILOVER", self.name)
+            wait_for(lambda: self._has_begun(client), KNOWS_SECONDS, "a replica to promote")
+
+    def _has_begun(self, client: redis.Redis) -> bool:
+        try:
+            return bool(client.execute_command("SENTINEL", "FAILOVER", self.name))
+        except redis.ResponseError:
+            return False
 
     def _client(self) -> redis.Redis:
         return redis.Redis(port=self.port, socket_timeout=5.0, retry=Retry(NoBackoff(), 0))

@@ -16,7 +16,7 @@ SENTINEL = {"master_name": "mymaster"}
 def arguments(url: str, **options: Any) -> dict[str, Any]:
     """What redis-py is asked to connect with."""
     pool = connect(url, **options).client().connection_pool
-    return {**pool.connection_kwargs, "class": pool.connection_class}
+    return {**pool.connection_kwargs, "class": pool.connection_class.__base__}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""Errors that pass by themselves: of a server that is away, or may not write just now."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import redis
+from redis import exceptions as errors
+
+__all__ = ["is_passing", "losing"]
+
+#: Errors after which nothing is known about whether the command was executed, or that pass by
+#: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
+#: without a slot.
+_PASSING = (
+    errors.ConnectionError,
+    errors.TimeoutError,
+    errors.BusyLoadingError,
+    errors.ReadOnlyError,
+    errors.TryAgainError,
+    errors.ClusterDownError,
+    errors.MasterDownError,
+    OSError,
+)
+#: The same as they read before Redis 7 from the middle of a script, and those without a class.  The
+#: last one ends a blocking command of a master that is made a replica.
+_PASSING_REPLY = re.compile(
+    r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY|UNBLOCKED) "
+)
+
+
+def is_passing(exc: BaseException) -> bool:
+    """Whether an error says nothing of what was asked, and may be another one a moment later."""
+    return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
+
+
+def losing(connection_class: Any) -> Any:
+    """Return a class of connections for which such a reply is a lost connection.
+
+    Whoever connects anew may find another server there: that which was promoted instead.
+    """
+
+    class Connection(connection_class):
+        def read_response(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().read_response(*args, **kwargs)
+            except redis.ResponseError as exc:
+                if not is_passing(exc):
+                    raise
+                self.disconnect()
+                raise redis.ConnectionError(f"{type(exc).__name__}: {exc}") from exc
+
+    return Connection
