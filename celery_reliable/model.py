@@ -104,6 +104,7 @@ class Reply(str, Enum):
     REPLAYED = "replayed"
     RUNNING = "running"
     SEND = "send"
+    SET_BACK = "set_back"
     SETTLED = "settled"
     STALE = "stale"
     SUSPECTED = "suspected"

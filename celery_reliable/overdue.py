@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from celery import Celery
 
@@ -26,6 +27,19 @@ _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
 
 
+@dataclass(frozen=True)
+class Step:
+    """The last step forward of the server's clock, in ms: when it was seen, and how far it went."""
+
+    seen_ms: int
+    by_ms: int
+
+    @classmethod
+    def of(cls, seen_ms: str, by_ms: str) -> Step | None:
+        """Return what the beginning of a pass was answered; None when no step is known."""
+        return cls(int(seen_ms), int(by_ms)) if seen_ms and by_ms else None
+
+
 class Overdue:
     """Looks at the records that are due."""
 
@@ -35,6 +49,8 @@ class Overdue:
         self.ledger = ledger
         self.broker = broker
         self.losses = losses
+        #: Of the server's clock, if one is known.
+        self.step: Step | None = None
         self.ahead = Ahead(ledger, self.config, self._send_if_missing)
         #: What it has found to wait, and after how many ms to look again.
         self._later: list[tuple[Due, int]] = []
@@ -86,7 +102,9 @@ class Overdue:
     def _look_at(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
     ) -> None:
-        if record.state is State.RUNNING:
+        if record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
+            self._later.append((due, left_ms))
+        elif record.state is State.RUNNING:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
             self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
@@ -111,6 +129,18 @@ class Overdue:
                 self._later.append((due, wait_ms))
         else:
             self._send(due, report)
+
+    def _left_ms(self, record: Record, now_ms: int) -> int:
+        """Return how much of its time to run an attempt has left that is due by a clock which
+        stepped; what is not known is over.
+        """
+        task = self.app.tasks.get(record.name)
+        seconds = getattr(task, "time_to_run_seconds", None) or 0
+        ran_ms = now_ms - record.claimed_ms
+        step = self.step
+        if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
+            ran_ms -= step.by_ms
+        return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport

@@ -59,7 +59,8 @@ class Presence:
         found = [
             oldest
             for ids, oldest in self._ends[where]
-            if record.task_id in ids or oldest <= sent_ms
+            # What was sent by a clock that was ahead was sent before what was sent by this one.
+            if record.task_id in ids or (oldest <= sent_ms and not oldest <= now_ms < sent_ms)
         ]
         if not any(found):
             return queued_ms if found else 0

@@ -13,7 +13,7 @@ import time
 
 from celery import Celery
 
-from celery_reliable import signals
+from celery_reliable import clock, signals
 from celery_reliable.ahead import Asked
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
@@ -21,7 +21,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Reply, SweepReport, WorkerLease
-from celery_reliable.overdue import Overdue
+from celery_reliable.overdue import Overdue, Step
 from celery_reliable.producers import close_apart
 from celery_reliable.recovery import Recovery
 
@@ -31,6 +31,28 @@ logger = logging.getLogger(__name__)
 
 #: A pass that is followed at once by the next is followed at most so often.
 _MOST_PASSES_IN_A_ROW = 20
+#: What is set back after a step of the clock, in one step of the ledger's and in one pass.
+_SET_BACK_AT_ONCE = 500
+_MOST_SET_BACK = 200
+
+
+class _ServerClock:
+    """What the server's clock should say, by what it said last and what has gone by since."""
+
+    def __init__(self) -> None:
+        self._said_ms: int | None = None
+        self._at = 0.0
+
+    def told(self, now_ms: int) -> None:
+        """Take the server's time, as it was answered just now."""
+        self._said_ms, self._at = now_ms, clock.now()
+
+    @property
+    def expected_ms(self) -> int | str:
+        """The time in ms; empty while nothing is known."""
+        if self._said_ms is None:
+            return ""
+        return self._said_ms + int(1000 * (clock.now() - self._at))
 
 
 class Sweeper:
@@ -45,6 +67,7 @@ class Sweeper:
         self.losses = Losses(app, self.ledger)
         self.recovery = Recovery(app, self.ledger, self.broker, self.losses)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
+        self._clock = _ServerClock()
 
     def close(self) -> None:
         """Close the connections."""
@@ -58,7 +81,7 @@ class Sweeper:
         Returns its report, or None, and the seconds after which to ask again.
         """
         config = self.config
-        nonce = secrets.token_hex(8)
+        nonce, server_clock = secrets.token_hex(8), self._clock
         report = None
         for turn in range(_MOST_PASSES_IN_A_ROW):
             answer = self.ledger.workers.begin_pass(
@@ -68,24 +91,36 @@ class Sweeper:
                 ttl_ms=config.sweep_ms,
                 interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
                 lease_ms=config.lease_ms,
+                expected_ms=server_clock.expected_ms,
             )
+            if answer.reply is Reply.NOT_DUE:
+                server_clock.told(answer.values[1])
+                # Whatever it says: nobody waits for longer than the next pass.
+                wait_seconds = min(float(answer.values[0]) / 1000, config.sweep_seconds)
+                return report, max(0.05, wait_seconds)
             if answer.reply is not Reply.BEGUN:
-                wait_ms = answer.values[0] if answer.reply is Reply.NOT_DUE else config.sweep_ms / 2
-                return report, max(0.05, float(wait_ms) / 1000)
+                return report, config.sweep_seconds / 2
+            server_clock.told(answer.values[3])
             asked = Asked.of(answer.text(1), answer.text(2))
-            report, has_looked = self._run(asked)
+            self.overdue.step = Step.of(answer.text(5), answer.text(6))
+            report, has_looked = self._run(asked, is_behind=bool(answer.text(4)))
             self.ledger.workers.end_pass(
-                nonce, report.as_dict(), str(asked.count) if asked and has_looked else ""
+                nonce,
+                report.as_dict(),
+                str(asked.count) if asked and has_looked else "",
+                ended_ms=server_clock.expected_ms,
             )
             signals.pass_finished.send(sender=self.app, report=report)
             if not report.is_full:
                 break
         return report, config.sweep_seconds
 
-    def _run(self, asked: Asked | None) -> tuple[SweepReport, bool]:
+    def _run(self, asked: Asked | None, *, is_behind: bool) -> tuple[SweepReport, bool]:
         report = SweepReport()
         started = time.monotonic()
         try:
+            if is_behind:
+                self._set_back(report)
             leases = self.ledger.workers.leases()
             dead = self._declare(leases, report)
             for lease in dead:
@@ -112,6 +147,14 @@ class Sweeper:
             logger.warning("sweep %s", " ".join(f"{k}={v}" for k, v in done.items()))
         return report, has_looked
 
+    def _set_back(self, report: SweepReport) -> None:
+        """Set back what is due, after a step of the server's clock."""
+        for _ in range(_MOST_SET_BACK):
+            if self.ledger.workers.set_back(_SET_BACK_AT_ONCE).reply is Reply.ENDED:
+                logger.warning("clock_stepped_back")
+                return
+        report.is_full = True
+
     # -- (a) deaths
 
     def _declare(self, leases: list[WorkerLease], report: SweepReport) -> list[WorkerLease]:
@@ -127,11 +170,15 @@ class Sweeper:
             # First what needs no grace: who lapsed in an outage may have died before it.
             if connected is not None and lease.has_witness and lease.client_id not in connected:
                 causes.append("connection")
-            if lease.until_ms <= now_ms:
+            if not now_ms < lease.until_ms <= now_ms + 2 * config.lease_ms:
                 causes.append("lapsed")
             for cause in causes:
                 answer = workers.declare(
-                    lease, cause, witness_ms=config.witness_ms, lease_ms=config.lease_ms
+                    lease,
+                    cause,
+                    witness_ms=config.witness_ms,
+                    lease_ms=config.lease_ms,
+                    expected_ms=self._clock.expected_ms,
                 )
                 if answer.reply is Reply.DECLARED:
                     report.declared += 1

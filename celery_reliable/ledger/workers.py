@@ -72,10 +72,17 @@ class Workers:
         )
 
     def declare(
-        self, lease: WorkerLease, cause: str, *, witness_ms: int, lease_ms: int = 0
+        self,
+        lease: WorkerLease,
+        cause: str,
+        *,
+        witness_ms: int,
+        lease_ms: int = 0,
+        expected_ms: int | str = "",
     ) -> Answer:
-        """Declare one worker dead, if it is still as it was seen in *lease*, and decide which of
-        its claims is charged with that; *lease_ms* is how long leases are.
+        """Declare one worker dead, if it is still as it was seen in *lease* and the server's time is
+        what it should be by *expected_ms*, and decide which of its claims is charged with that;
+        *lease_ms* is how long leases are.
         """
         return self._caller.call(
             "declare",
@@ -85,7 +92,15 @@ class Workers:
                 self._keys.meta,
                 self._keys.claims(lease.worker),
             ],
-            [lease.worker, cause, lease.renewals, lease.client_id, witness_ms, lease_ms],
+            [
+                lease.worker,
+                cause,
+                lease.renewals,
+                lease.client_id,
+                witness_ms,
+                lease_ms,
+                expected_ms,
+            ],
         )
 
     def deregister(self, worker: str, *, in_room: int) -> bool:
@@ -103,25 +118,45 @@ class Workers:
         return answer.reply is Reply.DEREGISTERED
 
     def begin_pass(
-        self, nonce: str, *, interval_ms: int, ttl_ms: int, interruption_ms: int, lease_ms: int
+        self,
+        nonce: str,
+        *,
+        interval_ms: int,
+        ttl_ms: int,
+        interruption_ms: int,
+        lease_ms: int,
+        expected_ms: int | str = "",
     ) -> Answer:
-        """Start a pass, unless one runs or has just finished."""
+        """Start a pass, unless one runs or has just finished; *expected_ms* is what the server's
+        time should be.
+        """
         return self._caller.call(
             "begin_pass",
             [self._keys.sweep, self._keys.meta],
-            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms],
             0,
         )
 
-    def end_pass(self, nonce: str, report: Mapping[str, Any], ahead_count: str = "") -> Answer:
-        """Note that a pass finished; *ahead_count*: and has looked ahead as it was asked when it
-        began.
+    def end_pass(
+        self,
+        nonce: str,
+        report: Mapping[str, Any],
+        ahead_count: str = "",
+        *,
+        ended_ms: int | str = "",
+    ) -> Answer:
+        """Note that a pass finished, at *ended_ms* as the sweeper reckons; *ahead_count*: and has
+        looked ahead as it was asked when it began.
         """
         return self._caller.call(
             "end_pass",
             [self._keys.sweep, self._keys.meta],
-            [nonce, json.dumps(dict(report)), ahead_count],
+            [nonce, json.dumps(dict(report)), ahead_count, ended_ms],
         )
+
+    def set_back(self, limit: int) -> Answer:
+        """Set back a batch of what is due by a clock that has stepped back since."""
+        return self._caller.call("set_back", [self._keys.due, self._keys.meta], [limit])
 
     def look_ahead(self, *, ago_ms: int) -> Answer:
         """Ask for a look at what is queued before it is due, as messages may have been lost since

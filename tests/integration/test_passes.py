@@ -26,6 +26,7 @@ from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -344,3 +345,28 @@ def test_a_pass_holds_few_messages_in_its_memory(
         tracemalloc.stop()
 
     assert peak < 40_000_000
+
+
+def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the_grace(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    gone = redis_server.client()
+    client_id = gone.client_id()
+    gone.close()
+    workers = sweeper.ledger.workers
+    workers.register("one", lease_ms=10_000, client_id=client_id, facts={})
+    client = redis_server.client()
+    client.zadd(sweeper.ledger.keys.workers, {"one": 0})
+    report, _ = sweeper.run_if_due()
+    assert int(workers.meta()["grace_ms"]) > workers.time_ms() + 5000
+    assert report is not None
+    assert report.declared == 0
+
+    client.hincrby(sweeper.ledger.keys.meta, "passed_ms", -2000)
+    missing = int(client.hget(sweeper.ledger.keys.worker("one"), "missing_ms") or 0)
+    assert missing
+    wait_for(lambda: workers.time_ms() > missing + sweeper.config.witness_ms, 5, "the witness")
+    report, _ = sweeper.run_if_due()
+
+    assert report is not None
+    assert report.declared == 1

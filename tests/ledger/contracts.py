@@ -8,7 +8,7 @@ from dataclasses import dataclass
 #: All that scripts may do: bounded commands on keys that they were given.
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INFO",
-    "LPUSH", "PEXPIRE", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZRANGEBYSCORE",
+    "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZRANGEBYSCORE",
     "ZREM", "ZSCORE",
 }  # fmt: skip
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}

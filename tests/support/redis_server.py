@@ -106,9 +106,11 @@ class RedisServer:
         options: Mapping[str, str] | None = None,
         *,
         binary: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.binary = binary or redis_binary()
+        self.environ = dict(environ or {})
         self.options = {**DEFAULT_OPTIONS, **(options or {})}
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -166,6 +168,7 @@ class RedisServer:
         # A session of its own: Ctrl-C at the terminal is for pytest, which then ends us in order.
         self._process = subprocess.Popen(
             arguments,
+            env={**os.environ, **self.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

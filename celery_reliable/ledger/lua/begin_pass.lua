@@ -1,8 +1,9 @@
 --[[
 begin_pass: start a pass of the sweeper unless one runs or has just finished.
 
-An interruption of the passes (the server was away or is another one, nobody swept) starts a grace period of
-one lease in which no lease counts as lapsed. It is one stored deadline, never extended while it runs.
+An interruption of the passes (the server was away or is another one, nobody swept, its clock stepped) starts a
+grace period of one lease in which no lease counts as lapsed. It is one stored deadline, never extended while it
+runs. A time that lies in the future, where none can lie, is of a clock that has stepped back since.
 
 KEYS[1]   pass   STRING   with a TTL: who runs the pass
 KEYS[2]   meta   HASH
@@ -11,14 +12,17 @@ ARGV[2]   interval_ms       not before so long after the last pass finished
 ARGV[3]   ttl_ms            of the pass key
 ARGV[4]   interruption_ms   a longer gap between passes is an interruption
 ARGV[5]   lease_ms
-Returns   {"begun", grace_ms, ahead_ms, ahead_count} | {"busy"} | {"not_due", wait_ms}
-          with since when messages may have been lost, and how often that was said; "" when nobody said so
+ARGV[6]   expected_ms       what the time should be, as the sweeper reckons from what it was told before; ""
+Returns   {"begun", grace_ms, ahead_ms, ahead_count, now_ms, behind_ms, stepped_ms, stepped_by_ms}
+          | {"busy"} | {"not_due", wait_ms, now_ms}
+          with since when messages may have been lost, and how often that was said; by how much what is due has to
+          be set back; when the clock last stepped forward, and by how much; "" for what there is not
 Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
-  'ahead_ms', 'ahead_count')
+  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms')
 -- None of the future, as in record.
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
@@ -26,19 +30,37 @@ local grace_ms = tonumber(meta[4] or 0)
 local info = redis.pcall('INFO', 'server')
 local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 local is_other_server = meta[2] ~= false and run_id ~= meta[2]
-if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server then
-  return {'not_due', passed_ms + ARGV[2] - now_ms}
+-- By more than two hosts' clocks differ in how fast they are.
+local is_back = passed_ms - now_ms > tonumber(ARGV[3])
+if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server and not is_back then
+  return {'not_due', passed_ms + ARGV[2] - now_ms, now_ms}
 end
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
-  return {'busy'}
+  -- It cannot last longer than when it began, but by a clock that was ahead then.
+  if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[3]) then
+    return {'busy'}
+  end
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 end
 if is_other_server or not generation then
   -- Of the time: whoever comes back with the same old data twice would count to the same number twice.
   redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1)),
     'run_id', run_id)
 end
-if (is_other_server or now_ms - passed_ms > tonumber(ARGV[4])) and grace_ms <= now_ms then
-  grace_ms = now_ms + ARGV[5]
+if is_back then
+  -- What was noted by the clock that was ahead is due that much too late.
+  meta[7] = string.format('%.0f', (meta[7] or 0) + passed_ms - now_ms)
+  redis.call('HSET', KEYS[2], 'behind_ms', meta[7], 'behind_from_ms', now_ms)
+end
+if is_other_server or is_back or now_ms - passed_ms > tonumber(ARGV[4]) then
+  if grace_ms <= now_ms or grace_ms > now_ms + ARGV[5] then
+    grace_ms = now_ms + ARGV[5]
+  end
+  redis.call('HSET', KEYS[2], 'interrupted_ms', now_ms)
+  if ARGV[6] ~= '' and now_ms - ARGV[6] > tonumber(ARGV[4]) then
+    meta[8], meta[9] = now_ms, now_ms - ARGV[6]
+    redis.call('HSET', KEYS[2], 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
+  end
 end
 redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'grace_ms', grace_ms)
-return {'begun', grace_ms, meta[5] or '', meta[6] or ''}
+return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or ''}

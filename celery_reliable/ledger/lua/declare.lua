@@ -14,7 +14,8 @@ ARGV[2]   cause        "lapsed": its lease ran out; "connection": its connection
 ARGV[3]   renewals     that were seen
 ARGV[4]   client_id    that was seen
 ARGV[5]   witness_ms   how long the connection may stay lost
-ARGV[6]   lease_ms
+ARGV[6]   lease_ms     of a worker that has not said how long its own is
+ARGV[7]   expected_ms  what the time should be, as the sweeper reckons from when its pass began; ""
 Returns   {"declared"} | {"alive"} | {"grace", until_ms} | {"suspected"} | {"already"} | {"gone"}
           "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
@@ -22,7 +23,7 @@ Cost      O(log N) in workers
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'renewals', 'client_id', 'run_id',
-  'missing_ms', 'missing_renewals')
+  'missing_ms', 'missing_renewals', 'lease_ms')
 if not found[1] then
   return {'gone'}
 end
@@ -33,24 +34,33 @@ if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
   return {'alive'}
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
+local lease_ms = tonumber(found[7] or ARGV[6])
+local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms')
+-- A clock that stepped since tells nothing; the next pass begins with what that means.
+if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
+  return {'grace', now_ms + lease_ms}
+end
 if ARGV[2] == 'connection' then
   local info = redis.pcall('INFO', 'server')
   local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
   if run_id == '' or run_id ~= found[4] then
     return {'alive'}
   end
-  if found[6] ~= found[2] then
+  -- It is seen twice without an interruption in between, and not by a clock that was ahead.
+  local missing_ms = tonumber(found[5] or 0)
+  if found[6] ~= found[2] or missing_ms > now_ms or missing_ms < tonumber(meta[2] or 0) then
     redis.call('HSET', KEYS[1], 'missing_ms', now_ms, 'missing_renewals', found[2])
     return {'suspected'}
   end
-  if now_ms - found[5] < tonumber(ARGV[5]) then
+  if now_ms - missing_ms < tonumber(ARGV[5]) then
     return {'suspected'}
   end
 else
-  if until_ms > now_ms then
+  -- No renewal reaches so far, but one by a clock that was ahead.
+  if until_ms > now_ms and until_ms <= now_ms + 2 * lease_ms then
     return {'alive'}
   end
-  local grace_ms = tonumber(redis.call('HGET', KEYS[3], 'grace_ms') or 0)
+  local grace_ms = tonumber(meta[1] or 0)
   if grace_ms > now_ms then
     return {'grace', grace_ms}
   end
@@ -67,7 +77,7 @@ end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)
 -- It was last heard a lease before its lease ends, and may have popped a while before that.
-local since_ms = math.min(until_ms, now_ms) - 2 * ARGV[6]
+local since_ms = math.min(until_ms, now_ms) - 2 * lease_ms
 redis.call('HSET', KEYS[3], 'ahead_ms',
   math.min(since_ms, tonumber(redis.call('HGET', KEYS[3], 'ahead_ms') or since_ms)))
 redis.call('HINCRBY', KEYS[3], 'ahead_count', 1)

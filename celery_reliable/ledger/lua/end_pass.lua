@@ -6,12 +6,14 @@ KEYS[2]   meta   HASH
 ARGV[1]   nonce         of this pass
 ARGV[2]   report        JSON
 ARGV[3]   ahead_count   as it was when the pass began, if all was looked at that was asked for; else ""
+ARGV[4]   ended_ms      what the time should be, as the sweeper reckons from when it began; "": what it is
 Returns   {"ended"} | {"overtaken"}
 Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'report', ARGV[2])
+-- A clock that stepped while the pass ran is found out by the next.
+redis.call('HSET', KEYS[2], 'passed_ms', ARGV[4] ~= '' and ARGV[4] or now_ms, 'report', ARGV[2])
 if ARGV[3] ~= '' and redis.call('HGET', KEYS[2], 'ahead_count') == ARGV[3] then
   redis.call('HDEL', KEYS[2], 'ahead_ms', 'ahead_count')
 end

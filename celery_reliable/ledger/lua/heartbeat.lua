@@ -19,7 +19,7 @@ local reply = {'renewed'}
 if state == 'alive' then
   local info = redis.pcall('INFO', 'server')
   redis.call('HINCRBY', KEYS[1], 'renewals', 1)
-  redis.call('HSET', KEYS[1], 'client_id', ARGV[3],
+  redis.call('HSET', KEYS[1], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])

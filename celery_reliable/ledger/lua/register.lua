@@ -18,6 +18,7 @@ if redis.call('HGET', KEYS[1], 'state') == 'dead' then
 end
 local info = redis.pcall('INFO', 'server')
 redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARGV[3], 'renewals', 0,
-  'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms)
+  'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
+  'lease_ms', ARGV[2])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
 return {'registered'}

@@ -134,6 +134,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 time.sleep(60)
         return f"run {run.number}"
 
+    @task(base=ReliableTask, time_to_run_seconds=12)
+    def hurried(self: Any, seconds: float) -> str:
+        with to.effects.run(self):
+            time.sleep(seconds)
+        return "within its time"
+
     @task(base=ReliableTask, time_to_run_seconds=2)
     def touching(self: Any, seconds: float) -> str:
         with to.effects.run(self):

@@ -1,0 +1,26 @@
+--[[
+set_back: the clock has stepped back; what is due by the clock that was ahead is set back with it, a batch at a time.
+
+What was noted since the step is looked at too early by that, which does no harm.
+
+KEYS[1]   due    ZSET
+KEYS[2]   meta   HASH
+ARGV[1]   limit
+Returns   {"set_back", count} | {"ended"}   "ended": that is all
+Cost      O(limit * log N) in records that are due some time
+]]
+local meta = redis.call('HMGET', KEYS[2], 'behind_ms', 'behind_from_ms')
+if not meta[1] then
+  return {'ended'}
+end
+local found = redis.call('ZRANGEBYSCORE', KEYS[1], meta[2], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+for n = 1, #found, 2 do
+  redis.call('ZADD', KEYS[1], found[n + 1] - meta[1], found[n])
+end
+-- What was set back is before the last of this batch now, so that nothing is set back twice.
+if #found < 2 * ARGV[1] then
+  redis.call('HDEL', KEYS[2], 'behind_ms', 'behind_from_ms')
+  return {'ended'}
+end
+redis.call('HSET', KEYS[2], 'behind_from_ms', found[#found])
+return {'set_back', #found / 2}

@@ -1,0 +1,196 @@
+"""What the scripts make of times that were noted by a clock which has stepped since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Reply, State
+from tests.ledger.scene import LEASE_MS, Scene
+
+HOUR_MS = 3_600_000
+SWEEP_MS = 2000
+INTERRUPTION_MS = 6000
+
+
+def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Answer:
+    return scene.workers.begin_pass(
+        nonce,
+        interval_ms=SWEEP_MS,
+        ttl_ms=SWEEP_MS,
+        interruption_ms=INTERRUPTION_MS,
+        lease_ms=LEASE_MS,
+        expected_ms=expected_ms,
+    )
+
+
+def let_pass(scene: Scene) -> None:
+    """Run a first pass, long enough ago for its grace to be over."""
+    assert begin(scene).reply is Reply.BEGUN
+    scene.workers.end_pass("mine", {})
+    scene.client.hset(scene.ledger.keys.meta, "grace_ms", 0)
+    # Due again.
+    note(scene, "passed_ms", -SWEEP_MS)
+
+
+def note(scene: Scene, name: str, ms: int) -> None:
+    """Have a time of the ledger's noted so long from now."""
+    scene.client.hset(scene.ledger.keys.meta, name, scene.workers.time_ms() + ms)
+
+
+def declare(
+    scene: Scene, cause: str = "lapsed", *, expected_ms: int | str = "", witness_ms: int = 0
+) -> Reply:
+    return scene.workers.declare(
+        scene.lease("me"),
+        cause,
+        witness_ms=witness_ms,
+        lease_ms=LEASE_MS,
+        expected_ms=expected_ms,
+    ).reply
+
+
+@pytest.mark.parametrize("by_ms", [SWEEP_MS + 500, HOUR_MS])
+def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
+    scene: Scene, by_ms: int
+) -> None:
+    let_pass(scene)
+    note(scene, "passed_ms", by_ms)
+
+    answer = begin(scene)
+
+    assert answer.reply is Reply.BEGUN
+    # It is an interruption.
+    assert int(answer.values[0]) > scene.workers.time_ms()
+    scene.workers.end_pass("mine", {})
+    assert begin(scene).reply is Reply.NOT_DUE
+
+
+def test_a_pass_that_runs_in_the_future_keeps_nobody_from_the_next(scene: Scene) -> None:
+    let_pass(scene)
+    scene.client.set(scene.ledger.keys.sweep, "by another clock", px=HOUR_MS)
+
+    assert begin(scene).reply is Reply.BEGUN
+    note(scene, "passed_ms", -SWEEP_MS)
+    assert begin(scene, "theirs").reply is Reply.BUSY
+
+
+def test_a_grace_of_the_future_protects_nobody(scene: Scene) -> None:
+    let_pass(scene)
+    note(scene, "grace_ms", HOUR_MS)
+    note(scene, "passed_ms", HOUR_MS)
+
+    until_ms = int(begin(scene).values[0])
+
+    assert until_ms <= scene.workers.time_ms() + LEASE_MS
+
+
+@pytest.mark.parametrize(("ahead_ms", "is_believed"), [(LEASE_MS, True), (HOUR_MS, False)])
+def test_a_lease_that_ends_too_late_is_none(scene: Scene, ahead_ms: int, is_believed: bool) -> None:
+    scene.start_worker("me")
+    until_ms = scene.workers.time_ms() + ahead_ms
+    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
+
+    assert declare(scene) is (Reply.ALIVE if is_believed else Reply.DECLARED)
+
+
+def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
+    """Of a worker with other settings, or during their change."""
+    scene.start_worker("me", lease_ms=10 * LEASE_MS)
+
+    assert declare(scene) is Reply.ALIVE
+    scene.workers.heartbeat("me", lease_ms=10 * LEASE_MS, client_id=0)
+    assert declare(scene) is Reply.ALIVE
+
+
+@pytest.mark.parametrize("off_ms", [HOUR_MS, -HOUR_MS])
+@pytest.mark.parametrize("cause", ["lapsed", "connection"])
+def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
+    scene: Scene, off_ms: int, cause: str
+) -> None:
+    scene.start_worker("me", client_id=7)
+    if cause == "connection":
+        assert declare(scene, cause) is Reply.SUSPECTED
+    scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
+
+    assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Reply.GRACE
+    assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Reply.DECLARED
+
+
+def test_a_step_during_a_pass_is_an_interruption_to_the_next(scene: Scene) -> None:
+    let_pass(scene)
+    begin(scene)
+    # The clock stepped an hour forward meanwhile.
+    scene.workers.end_pass("mine", {}, ended_ms=scene.workers.time_ms() - HOUR_MS)
+
+    assert int(begin(scene).values[0]) > scene.workers.time_ms()
+
+
+@pytest.mark.parametrize("what", ["a time of the future", "an interruption"])
+def test_a_connection_is_missed_twice_by_one_clock(scene: Scene, what: str) -> None:
+    let_pass(scene)
+    scene.start_worker("me", client_id=7)
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    if what == "an interruption":
+        note(scene, "passed_ms", -2 * INTERRUPTION_MS)
+        assert begin(scene).reply is Reply.BEGUN
+        scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", -1)
+    else:
+        scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", HOUR_MS)
+
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Reply.DECLARED
+
+
+def test_who_lapsed_is_asked_for_his_connection_in_the_grace_too(scene: Scene) -> None:
+    begin(scene)
+    scene.start_worker("me", client_id=7)
+    scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
+    assert declare(scene) is Reply.GRACE
+
+    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Reply.DECLARED
+
+
+def dues(scene: Scene) -> dict[str, int]:
+    now_ms = scene.workers.time_ms()
+    found = scene.ledger.all_due(start=0, limit=100)
+    return {due.task_id: int(due.due_ms) - now_ms for due in found}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_what_is_due_is_set_back_with_the_clock_once(scene: Scene, batch: int) -> None:
+    let_pass(scene)
+    for number in range(5):
+        # Noted before the step, an hour ahead; two at the same time.
+        seconds = number // 2 * 1000
+        scene.publish(f"{number}", state=State.PARKED, due_in_ms=HOUR_MS + 60_000 + seconds)
+    scene.publish("overdue", due_in_ms=HOUR_MS - 60_000)
+    scene.publish("very late", due_in_ms=3 * HOUR_MS)
+    note(scene, "passed_ms", HOUR_MS)
+
+    assert int(begin(scene).values[4]) == pytest.approx(HOUR_MS, abs=5000)
+    answers: list[Any] = []
+    while not answers or answers[-1] is Reply.SET_BACK:
+        answers.append(scene.workers.set_back(batch).reply)
+    assert scene.workers.set_back(batch).reply is Reply.ENDED
+
+    found = dues(scene)
+    expected = {f"{n}": 60_000 + n // 2 * 1000 for n in range(5)}
+    assert found == pytest.approx(
+        {**expected, "overdue": -60_000, "very late": 2 * HOUR_MS}, abs=5000
+    )
+
+
+def test_a_step_forward_is_told_from_an_outage(scene: Scene) -> None:
+    let_pass(scene)
+    note(scene, "passed_ms", -HOUR_MS)
+    outage = begin(scene, expected_ms=scene.workers.time_ms())
+    assert outage.values[5:] == (b"", b"")
+    scene.workers.end_pass("mine", {})
+
+    note(scene, "passed_ms", -HOUR_MS)
+    step = begin(scene, expected_ms=scene.workers.time_ms() - HOUR_MS)
+    assert int(step.values[6]) == pytest.approx(HOUR_MS, abs=5000)
