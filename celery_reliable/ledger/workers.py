@@ -80,9 +80,9 @@ class Workers:
         lease_ms: int = 0,
         expected_ms: int | str = "",
     ) -> Answer:
-        """Declare one worker dead, if it is still as it was seen in *lease* and the time of the server
-        is what it should be by *expected_ms*, and decide which claim is charged with that;
-        *lease_ms* is how long leases are.
+        """Declare one worker dead, if it is still as it was seen in *lease* and the server's time
+        is about *expected_ms*, and decide which claim is charged with that; *lease_ms* is how long
+        leases are.
         """
         return self._caller.call(
             "declare",
