@@ -24,6 +24,7 @@ from celery_reliable.model import Reply, SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue, Step
 from celery_reliable.producers import close_apart
 from celery_reliable.recovery import Recovery
+from celery_reliable.retention import Retention
 
 __all__ = ["Sweeper"]
 
@@ -68,6 +69,7 @@ class Sweeper:
         self.recovery = Recovery(app, self.ledger, self.broker, self.losses)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
         self._clock = _ServerClock()
+        self.retention = Retention(self.config, self.ledger)
 
     def close(self) -> None:
         """Close the connections."""
@@ -136,7 +138,7 @@ class Sweeper:
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
             has_looked = self.overdue.look(alive, dead, report, asked)
-            self._trim(report)
+            self.retention.trim(report)
         finally:
             # The next pass finds another server, or the same one, by itself.
             if self.broker.is_redis:
@@ -188,23 +190,3 @@ class Sweeper:
         return [
             lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead
         ]
-
-    # -- (d) retention
-
-    def _trim(self, report: SweepReport) -> None:
-        config, ledger = self.config, self.ledger
-        batch = config.sweep_batch
-        oldest = ledger.oldest_dead(batch + 1)
-        if not oldest:
-            return
-        before_ms = ledger.workers.time_ms() - config.dead_letter_ms
-        over = ledger.count_dead() - config.dead_letter_max
-        surplus = [
-            entry for index, entry in enumerate(oldest) if entry[1] <= before_ms or index < over
-        ]
-        for task_id, buried_ms in surplus[:batch]:
-            answer = ledger.discard(task_id, buried_ms=buried_ms)
-            report.trimmed += answer.reply is Reply.DISCARDED
-        report.is_full = report.is_full or len(surplus) > batch
-        if report.trimmed:
-            logger.warning("dead_letters_trimmed count=%d", report.trimmed)

@@ -128,13 +128,30 @@ class Reads:
 
         return [item.decode() for item in self._caller.read("dead ids", read)]
 
-    def oldest_dead(self, limit: int) -> list[tuple[str, int]]:
-        """Return ids of the *limit* dead letters that were buried first, and when, in ms."""
+    def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
+        """Return ids of the *limit* dead letters that were buried first, after *start* of them, and
+        when, in ms.
+        """
         found = self._caller.read(
             "oldest dead",
-            lambda client: client.zrange(self.keys.dead, 0, limit - 1, withscores=True),
+            lambda client: client.zrange(self.keys.dead, start, start + limit - 1, withscores=True),
         )
         return [(name.decode(), int(score)) for name, score in found]
+
+    def count_dead_until(self, task_id: str) -> int:
+        """Return how many dead letters were buried up to and with *task_id*; 0 if it is none."""
+        rank = self._caller.read("rank", lambda client: client.zrank(self.keys.dead, task_id))
+        return 0 if rank is None else int(rank) + 1
+
+    def reasons_of(self, task_ids: Sequence[str]) -> list[str]:
+        """Return why each of the dead letters *task_ids* was buried; empty for what is none."""
+        if not task_ids:
+            return []
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        found = self._caller.read(
+            "reasons", lambda client: rows.hmget_all(client, keys, ("reason",))
+        )
+        return [reason.decode() if reason else "" for (reason,) in found]
 
     def count_dead(self) -> int:
         """Return how many dead letters there are."""
