@@ -15,7 +15,6 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Reason, Record, State, SweepReport, WorkerLease
-from celery_reliable.process import current_worker
 from celery_reliable.publisher import is_reliable
 from celery_reliable.rooms import Entry, Room
 
@@ -68,15 +67,13 @@ class Recovery:
         # A worker that was heard of again keeps what may not be moved: it has the same room.
         if len(claims) <= batch and (done == len(entries) or lease.is_thawed):
             left = len(room) if room is not None and not lease.is_thawed else 0
-            is_forgotten = self.ledger.workers.deregister(lease.worker, in_room=left)
-            worker = current_worker()
-            is_own = worker is not None and lease.worker.startswith(f"{worker.base}.")
-            if is_forgotten and room is not None and not is_own and not lease.is_thawed:
-                room.strike_off(self.config.namespace)
+            # Its room stays on the list: it may live after all, and file something before it hears
+            # that it is forgotten.
+            self.ledger.workers.deregister(lease.worker, in_room=left)
 
     def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Return what is in rooms that no lease has named for as long as a lease lasts: of a worker
-        that was forgotten, and died before it registered again.
+        that was forgotten, and died before it registered again.  Strike off those that are empty.
         """
         if not self.broker.is_redis:
             return

@@ -342,9 +342,10 @@ class ConsumerStep(bootsteps.StartStopStep):
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_room = step.room_name
             room = room_of(step.room_name, c.task_consumer.channel)
+            room.holder = lambda: step.process.id
+            room.is_sure = step.process.surely_holds
             room.open(step.reliable.config.namespace)
             room.is_leaving = step.is_leaving
-            room.holder = lambda: step.process.id
             room.running_tags = _running_tags
             if c.hub is not None:
                 # Without an event loop nobody would look again when what was taken has ended.

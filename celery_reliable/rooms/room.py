@@ -106,6 +106,10 @@ class Room:
         self._strangers: set[str] = set()
         #: Tells under which lease the worker takes messages; the worker sets it.
         self.holder: Callable[[], str] = str
+        #: Tells whether nobody can have forgotten the worker under a lease; the worker sets it.
+        self.is_sure: Callable[[str], bool] = bool
+        self._namespace = ""
+        self._opened_for: str | None = None
         #: Tells which delivery tags the worker still runs; the worker sets it.
         self.running_tags: Callable[[], set[str]] = set
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
@@ -131,8 +135,17 @@ class Room:
         self._lock = threading.Lock()
 
     def open(self, namespace: str) -> None:
-        """Put the room on the list of the namespace's rooms, before anything is filed."""
+        """Put the room on the list of the namespace's rooms, before anything is filed; again when
+        something is filed under another lease, or one that may be over: who has been forgotten may
+        be off the list.
+        """
+        holder = self.holder()
         self._client.sadd(f"{self._prefix}{ROOMS_PREFIX}{namespace}", self.name)
+        self._namespace, self._opened_for = namespace, holder
+
+    def _keep_open(self, holder: str) -> None:
+        if self._namespace and not (holder == self._opened_for and self.is_sure(holder)):
+            self.open(self._namespace)
 
     def strike_off(self, namespace: str) -> None:
         """Strike the room off the list of the namespace's rooms, if nothing is in it."""
@@ -181,6 +194,7 @@ class Room:
             args += popped[1:]
         keys = [self._key, *(self._prefix + k for k in lists)]
         try:
+            self._keep_open(holder)
             reply = self._taken(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
@@ -313,6 +327,9 @@ class Room:
         many.
         """
         self.catch_up()
+        if self._namespace:
+            # The broker may have lost the list.
+            self.open(self._namespace)
         strangers = self.tags() - set(held)
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)

@@ -326,6 +326,42 @@ def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -
     assert not shared_redis.exists("celery-reliable.rooms:ours")
 
 
+def test_a_room_is_on_its_list_again_when_something_is_filed_after_its_worker_may_be_forgotten(
+    shared_redis: redis.Redis,
+) -> None:
+    room, lease, is_sure = room_on(shared_redis), "me.0", True
+    room.holder, room.is_sure = lambda: lease, lambda name: is_sure
+    room.open("ours")
+
+    def is_listed_after_a_take() -> bool:
+        shared_redis.delete("celery-reliable.rooms:ours")
+        room.take(QUEUES, LISTS, 1)
+        return bool(shared_redis.exists("celery-reliable.rooms:ours"))
+
+    # Nobody can have struck it off: then nothing is asked for.
+    assert not is_listed_after_a_take()
+    lease = "me.1"
+    assert is_listed_after_a_take()
+    assert not is_listed_after_a_take()
+    is_sure = False
+    assert is_listed_after_a_take()
+
+
+def test_what_was_popped_is_not_forgotten_when_the_list_cannot_be_reached(
+    proxy: RedisProxy,
+) -> None:
+    client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
+    room = room_on(client)
+    room.open("ours")
+    proxy.drop_request("SADD")
+    with pytest.raises(redis.ConnectionError):
+        room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+
+    room.catch_up()
+    assert client.lrange("one", 0, -1) == [message("popped")]
+    client.close()
+
+
 class Claims:
     """Tells which messages would have been claimed as they were filed."""
 
