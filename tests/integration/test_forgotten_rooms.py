@@ -1,4 +1,4 @@
-"""A worker that was forgotten while it lived: what it is delivered afterwards is found by others."""
+"""A worker was forgotten while it lived: what it is delivered afterwards is found by others."""
 
 from __future__ import annotations
 
