@@ -12,7 +12,8 @@ from weakref import WeakSet
 
 from celery import Celery
 
-from celery_reliable.config import REDIS_SCHEMES, ReliableConfig
+from celery_reliable.config import REDIS_SCHEMES, ReliableConfig, sanitized_url, split_urls
+from celery_reliable.durability import check_durability
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from celery_reliable.guard import (
     SINGLE_PROCESS_SCHEMES,
@@ -214,6 +215,13 @@ class Reliable:
                 "REDIS_URL (or the CACHE alias of a django-redis cache) that names a Redis server "
                 "which evicts nothing."
             )
+        if len(split_urls(self.broker_url)) > 1 and not self.broker_url.startswith("sentinel://"):
+            raise ConfigurationError(
+                f"The broker is a list of servers, {sanitized_url(self.broker_url)!r}: kombu goes "
+                "on to the next when one is away, and the ledger would stay with the first. Let "
+                "Sentinel (sentinel://) say which server is the master, or give "
+                "CELERY_RELIABLE a REDIS_URL, for a ledger that stays where it is."
+            )
         return connect(
             self.broker_url,
             transport_options=conf.broker_transport_options,
@@ -268,7 +276,8 @@ class Reliable:
         ledger = self.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
         try:
             facts = ledger.server_facts()
-            findings += check_server(ServerFacts.from_info(facts, save=facts.get("save")))
+            known = ServerFacts.from_info(facts, has_sentinel=ledger.connector.has_sentinel)
+            findings += [*check_server(known), *check_durability(known)]
             raise_for(findings)
             missing = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
             findings += check_rights(f"The ledger's Redis at {ledger.connector.shown}", missing)

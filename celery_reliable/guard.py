@@ -44,13 +44,14 @@ class Finding:
 
     Attributes:
         id: a stable name, for silencing and for tests.
-        level: with an "error" the package must not start; a "warning" is told and lived with.
+        level: with an "error" the package must not start; a "warning" is told and lived with; an
+            "info" is worth knowing.
         message: what is the case, with names and values.
         hint: what to change.
     """
 
     id: str
-    level: Literal["error", "warning"]
+    level: Literal["error", "warning", "info"]
     message: str
     hint: str
 
@@ -65,7 +66,12 @@ class ServerFacts:
         maxmemory: limit in bytes; 0 for none.
         maxmemory_policy: what happens at the limit.
         appendonly: whether an append-only file is written.
+        appendfsync: when it is forced to the disk: "always", "everysec" or "no".
         save: the snapshot rule as `CONFIG GET save` gives it; empty for none.
+        is_cluster: whether it is a node of a Redis Cluster.
+        replicas: how many follow it.
+        min_replicas: how many of them it needs to write.
+        has_sentinel: whether Sentinels say which server it is.
     """
 
     version: str | None = None
@@ -73,27 +79,40 @@ class ServerFacts:
     maxmemory: int | None = None
     maxmemory_policy: str | None = None
     appendonly: bool | None = None
+    appendfsync: str | None = None
     save: str | None = None
+    is_cluster: bool | None = None
+    replicas: int | None = None
+    min_replicas: int | None = None
+    has_sentinel: bool = False
 
     @classmethod
-    def from_info(cls, info: Mapping[str, object], *, save: str | None = None) -> ServerFacts:
-        """Read the facts from the fields of `INFO`, as text or as a client parsed them.
-
-        `INFO` does not tell `save`; it needs `CONFIG GET`, which not every server allows.
+    def from_info(cls, info: Mapping[str, object], *, has_sentinel: bool = False) -> ServerFacts:
+        """Read the facts from the fields of `INFO`, as text or as a client parsed them, and from
+        what `CONFIG GET` says, which not every server allows.
         """
 
         def text(name: str) -> str | None:
             value = info.get(name)
             return None if value is None else str(value)
 
-        limit, append = text("maxmemory"), text("aof_enabled")
+        def number(name: str) -> int | None:
+            value = text(name)
+            return None if value is None else int(value)
+
+        append, cluster = text("aof_enabled"), text("cluster_enabled")
         return cls(
             version=text("redis_version"),
             role=text("role"),
-            maxmemory=None if limit is None else int(limit),
+            maxmemory=number("maxmemory"),
             maxmemory_policy=text("maxmemory_policy"),
             appendonly=None if append is None else append == "1",
-            save=save,
+            appendfsync=text("appendfsync"),
+            save=text("save"),
+            is_cluster=None if cluster is None else cluster == "1",
+            replicas=number("connected_slaves"),
+            min_replicas=number("min-replicas-to-write"),
+            has_sentinel=has_sentinel,
         )
 
 
@@ -126,9 +145,9 @@ def check_server(facts: ServerFacts) -> list[Finding]:
     """Return what keeps this server from holding a ledger, and what weakens one there."""
     return [
         *_server_version(facts),
+        *_server_kind(facts),
         *_server_role(facts),
         *_server_eviction(facts),
-        *_server_durability(facts),
     ]
 
 
@@ -194,6 +213,17 @@ def _server_version(facts: ServerFacts) -> Iterator[Finding]:
         )
 
 
+def _server_kind(facts: ServerFacts) -> Iterator[Finding]:
+    if facts.is_cluster:
+        yield Finding(
+            "celery_reliable.redis_cluster",
+            "error",
+            "The ledger's Redis is a node of a Redis Cluster, which is not supported: a task's "
+            "record and its queue are written in one step, and would be on different nodes.",
+            f"Use a single Redis, with replicas behind Sentinel if need be, or {_OWN_REDIS}.",
+        )
+
+
 def _server_role(facts: ServerFacts) -> Iterator[Finding]:
     if facts.role in ("slave", "replica"):
         yield Finding(
@@ -227,17 +257,6 @@ def _server_eviction(facts: ServerFacts) -> Iterator[Finding]:
             f"The ledger's Redis has maxmemory {facts.maxmemory} and maxmemory-policy {policy}: "
             "when memory runs out it throws records away, and with them tasks.",
             way_out,
-        )
-
-
-def _server_durability(facts: ServerFacts) -> Iterator[Finding]:
-    if facts.appendonly is False and facts.save is not None and not facts.save.strip(' "'):
-        yield Finding(
-            "celery_reliable.redis_not_durable",
-            "warning",
-            "The ledger's Redis writes neither an append-only file nor snapshots: when it "
-            "restarts, every task is gone. A task is as durable as the Redis that holds it.",
-            "Set `appendonly yes` in redis.conf.",
         )
 
 

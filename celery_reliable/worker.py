@@ -74,7 +74,8 @@ class WorkerStep(bootsteps.StartStopStep):
             _check_start_method(w)
             findings = [*self.reliable.check(), *missing_rights(self.reliable)]
             for finding in raise_for(findings):
-                logger.warning("%s %s", finding.message, finding.hint)
+                level = logging.INFO if finding.level == "info" else logging.WARNING
+                logger.log(level, "%s %s", finding.message, finding.hint)
         except ReliableError as exc:
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None

@@ -16,7 +16,7 @@ from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
-from celery_reliable.ledger.passing import is_passing
+from celery_reliable.ledger.passing import is_of_cluster, is_passing
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 from celery_reliable.threads import fork_gate
@@ -205,6 +205,14 @@ class Caller:
                             operation=operation,
                             reply=str(exc),
                         ) from exc
+                elif is_of_cluster(exc):
+                    raise LedgerRefused(
+                        f"The ledger's Redis at {self.shown} is a node of a Redis Cluster, which "
+                        f"is not supported ({operation}: {exc}). Nothing was changed. Let "
+                        "REDIS_URL name a Redis that is none.",
+                        operation=operation,
+                        reply=str(exc),
+                    ) from exc
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.
                 elif not is_passing(exc) and patience != FOREVER:

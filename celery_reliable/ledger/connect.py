@@ -40,8 +40,11 @@ class Connector:
         key_prefix: str = "",
         *,
         arguments: Mapping[str, Any] | None = None,
+        has_sentinel: bool = False,
     ) -> None:
         self._make_pool = make_pool
+        #: Whether Sentinels say which server it is.
+        self.has_sentinel = has_sentinel
         given = arguments or {}
         #: What tells the server, and who we are to it; None where that may change.
         self.server = server_of(given)
@@ -176,7 +179,7 @@ def _sentinel(
         ).connection_pool
         return pool
 
-    return Connector(make, shown)
+    return Connector(make, shown, has_sentinel=True)
 
 
 def _tls(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:

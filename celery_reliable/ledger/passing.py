@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from redis import exceptions as errors
 
-__all__ = ["is_passing", "losing"]
+__all__ = ["is_of_cluster", "is_passing", "losing"]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
 #: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
@@ -33,6 +33,11 @@ _PASSING_REPLY = re.compile(
 def is_passing(exc: BaseException) -> bool:
     """Whether an error says nothing of what was asked, and may be another one a moment later."""
     return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
+
+
+def is_of_cluster(exc: BaseException) -> bool:
+    """Whether an error is what a node of a Redis Cluster says of keys that are elsewhere."""
+    return isinstance(exc, (errors.AskError, errors.ClusterCrossSlotError))
 
 
 def losing(connection_class: Any) -> Any:

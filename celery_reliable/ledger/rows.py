@@ -172,7 +172,14 @@ def server_facts(client: redis.Redis) -> dict[str, str]:
     facts: dict[str, str] = {}
     with suppress(redis.exceptions.NoPermissionError):
         facts.update({name: str(value) for name, value in answers.info().items()})
-    for name in ("maxmemory", "maxmemory-policy", "appendonly", "save"):
+    for name in (
+        "maxmemory",
+        "maxmemory-policy",
+        "appendonly",
+        "appendfsync",
+        "save",
+        "min-replicas-to-write",
+    ):
         try:
             facts.update({key: str(value) for key, value in answers.config_get(name).items()})
         except redis.ResponseError:

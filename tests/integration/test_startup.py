@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from tests.integration.conftest import Project
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
 
@@ -98,3 +100,87 @@ def test_a_broker_that_cannot_hold_the_ledger(
     )
     assert "REDIS_URL" in said
     assert "secret" not in said
+
+
+def start_node(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """Start a node of a cluster: a port that is 10 000 higher has to be free as well."""
+    for _ in range(20):
+        try:
+            return start_redis({"cluster-enabled": "yes"})
+        except RuntimeError:
+            continue
+    raise AssertionError("no two ports in twenty that are both free")
+
+
+@pytest.fixture
+def cluster(start_redis: Callable[..., RedisServer]) -> tuple[RedisServer, RedisServer]:
+    """Two nodes: one has the slot of the ledger's keys, the other has not."""
+    owner, other = (start_node(start_redis) for _ in range(2))
+    with owner.client() as client, other.client() as far:
+        slot = client.execute_command("CLUSTER KEYSLOT", "{reliable:0}")
+        client.execute_command("CLUSTER ADDSLOTS", slot)
+        far.execute_command("CLUSTER ADDSLOTS", *(n for n in range(16384) if n != slot))
+        client.execute_command("CLUSTER MEET", "127.0.0.1", other.port)
+        for one in (client, far):
+            wait_for(
+                lambda c=one: c.execute_command("CLUSTER INFO")["cluster_state"] == "ok", 20, "it"
+            )
+    return owner, other
+
+
+@pytest.mark.parametrize("node", ["owner", "other"])
+def test_a_redis_cluster(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    cluster: tuple[RedisServer, RedisServer],
+    node: str,
+) -> None:
+    there = cluster[node == "other"]
+    said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": there.url()}))
+    assert "Redis Cluster" in said
+    assert "not supported" in said
+
+
+def test_a_publication_to_a_redis_cluster(
+    project: Project, cluster: tuple[RedisServer, RedisServer]
+) -> None:
+    clustered = project.with_settings(reliable={"REDIS_URL": cluster[1].url()})
+    with pytest.raises(LedgerRefused, match="Redis Cluster"):
+        clustered.send("work", 0)
+
+
+def test_a_list_of_brokers(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    other = start_redis()
+    urls = f"redis://:secret@127.0.0.1:{redis_server.port}/0;{other.url()}"
+    listed = project.with_settings(broker_url=urls)
+    said = refusal(start_worker, listed)
+    assert "Sentinel" in said
+    assert "REDIS_URL" in said
+    assert "secret" not in said
+    with pytest.raises(ConfigurationError, match="Sentinel"):
+        listed.send("work", 0)
+
+
+def test_a_list_of_brokers_with_a_ledger_elsewhere(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    first, second = start_redis(), start_redis()
+    listed = project.with_settings(
+        broker_url=f"{first.url()};{second.url()}",
+        reliable={"REDIS_URL": redis_server.url(), "ETA_HORIZON_SECONDS": 2},
+    )
+    first.stop()
+    worker = start_worker("one", project=listed, options=QUICK)
+    assert listed.send("work", 0.01).get(timeout=20) == "worked"
+    # What a pass sends goes to the one that is there, too.
+    parked = listed.send("work", 0.01, countdown=3)
+    assert parked.get(timeout=20) == "worked"
+    assert worker.is_running

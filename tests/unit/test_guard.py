@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.durability import check_durability
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.guard import (
     AppFacts,
@@ -18,7 +19,11 @@ GOOD_SERVER = ServerFacts(
     maxmemory=1 << 30,
     maxmemory_policy="noeviction",
     appendonly=True,
+    appendfsync="always",
     save="",
+    is_cluster=False,
+    replicas=0,
+    min_replicas=0,
 )
 GOOD_APP = AppFacts(broker_transport="redis")
 
@@ -29,6 +34,7 @@ def names(findings: list[Finding]) -> list[tuple[str, str]]:
 
 def test_a_good_server_and_a_good_app_have_no_findings():
     assert check_server(GOOD_SERVER) == []
+    assert check_durability(GOOD_SERVER) == []
     assert check_app(GOOD_APP) == []
 
 
@@ -62,10 +68,7 @@ def test_nothing_is_found_about_what_could_not_be_read():
         ({"maxmemory_policy": "volatile-ttl"}, [("error", "redis_evicts")]),
         ({"maxmemory_policy": "allkeys-lru", "maxmemory": 0}, [("warning", "redis_would_evict")]),
         ({"maxmemory": 0}, []),
-        ({"appendonly": False}, [("warning", "redis_not_durable")]),
-        ({"appendonly": False, "save": '""'}, [("warning", "redis_not_durable")]),
-        ({"appendonly": False, "save": "3600 1"}, []),
-        ({"appendonly": False, "save": None}, []),
+        ({"is_cluster": True}, [("error", "redis_cluster")]),
         ({"role": "slave"}, [("error", "redis_is_replica")]),
         ({"version": "6.0.16"}, [("error", "redis_too_old")]),
         ({"version": "5.0"}, [("error", "redis_too_old")]),
@@ -76,6 +79,54 @@ def test_nothing_is_found_about_what_could_not_be_read():
 )
 def test_what_is_found_on_a_server(changed, found):
     assert names(check_server(replaced(GOOD_SERVER, changed))) == found
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"appendonly": False}, ("warning", "redis_not_durable", "every task is gone")),
+        (
+            {"appendonly": False, "save": '""'},
+            ("warning", "redis_not_durable", "every task is gone"),
+        ),
+        (
+            {"appendonly": False, "save": "3600 1 300 100 60 10000"},
+            ("warning", "redis_snapshots_only", "publications of up to 3600 seconds"),
+        ),
+        (
+            {"appendonly": False, "save": "60 10000"},
+            ("warning", "redis_snapshots_only", "fewer than 10000 changes"),
+        ),
+        (
+            {"appendonly": False, "save": None},
+            ("warning", "redis_durability_unknown", "not known"),
+        ),
+        (
+            {"appendonly": None, "save": None},
+            ("warning", "redis_durability_unknown", "not known"),
+        ),
+        ({"appendfsync": "everysec"}, ("info", "redis_loses_seconds", "two at the most")),
+        ({"appendfsync": "no"}, ("warning", "redis_loses_seconds", "half a minute")),
+        ({"appendfsync": None}, ("info", "redis_loses_seconds", "nobody knows")),
+        ({"replicas": 1}, ("warning", "failover_loses", "ten seconds of publications")),
+        ({"has_sentinel": True}, ("warning", "failover_loses", "ten seconds of publications")),
+    ],
+)
+def test_what_a_power_cut_or_a_failover_costs(changed, found):
+    (finding,) = check_durability(replaced(GOOD_SERVER, changed))
+
+    level, name, words = found
+    assert names([finding]) == [(level, name)]
+    assert words in finding.message
+    assert finding.hint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"replicas": 2, "min_replicas": 1}, {"has_sentinel": True, "min_replicas": None}],
+)
+def test_a_failover_that_costs_nothing_is_not_told_of(changed):
+    assert check_durability(replaced(GOOD_SERVER, changed)) == []
 
 
 @pytest.mark.parametrize(
@@ -172,9 +223,14 @@ def test_facts_are_read_from_info(as_given):
         "maxmemory": as_given(1 << 30),
         "maxmemory_policy": "noeviction",
         "aof_enabled": as_given(1),
+        "appendfsync": "always",
+        "save": "",
+        "cluster_enabled": as_given(0),
+        "connected_slaves": as_given(0),
+        "min-replicas-to-write": as_given(0),
     }
 
-    assert ServerFacts.from_info(info, save="") == GOOD_SERVER
+    assert ServerFacts.from_info(info) == GOOD_SERVER
     assert ServerFacts.from_info({**info, "aof_enabled": as_given(0)}).appendonly is False
     assert ServerFacts.from_info({}) == ServerFacts()
 
