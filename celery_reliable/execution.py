@@ -34,7 +34,7 @@ from celery_reliable.exceptions import (
     ObjectBusy,
     ObjectIdError,
 )
-from celery_reliable.guarding import tell_fenced, time_to_run, uninterrupted
+from celery_reliable.guarding import is_current, tell_fenced, time_to_run, uninterrupted
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Cause, Claim, Reason, Reply
@@ -221,9 +221,19 @@ class _Execution:
             holder = take(self.task, attempt, self.args, self.kwargs)
         except ObjectIdError as exc:
             return self._conclude(attempt, self._instead(raising(exc)))
+        if holder == self.id:
+            return self._without_lock(attempt)
         if holder is not None:
             return self._conflict(attempt, holder)
         return self._traced(attempt)
+
+    def _without_lock(self, attempt: RunningAttempt) -> trace_ok_t:
+        """Go on with an attempt whose record is not its own: the server lost it, or it is taken."""
+        if is_current(self.ledger, attempt):
+            return self._traced(attempt)
+        attempt.is_closed = True
+        tell_fenced(self.task, attempt.claim, "taken")
+        return ended(Ignore("taken from this worker"), states.IGNORED)
 
     def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
         try:

@@ -220,7 +220,8 @@ class Losses:
         task = self.app.tasks.get(record.name)
         if record.attempt or is_unique(task):
             context = _context_of(self.app, record.message)
-            claim = Claim(record.task_id, record.attempt, record.owner, record.token)
+            # Not in the name of the attempt, of which something may still run.
+            claim = Claim(record.task_id, record.attempt, "", "")
             self.free_lock(claim, task, context.args, context.kwargs)
 
     def free_lock(self, claim: Claim, task: Any, args: Any, kwargs: Any) -> None:
@@ -265,6 +266,10 @@ class Losses:
         if letter is None:
             return
         if not letter.is_owed:
+            # Its last attempt has been stopped by now.
+            record = self.ledger.find(task_id)
+            if record is not None:
+                self.free_lock_of(record)
             self.ledger.announced(task_id, letter.buried_ms)
             return
         # Whoever moves the time is the one who announces; should that fail, it is due again then.

@@ -30,7 +30,8 @@ class State(str, Enum):
     PARKED = "parked"
     QUEUED = "queued"
     RUNNING = "running"
-    #: The id belongs to the last member of a canvas that replaced the task.
+    #: The id belongs to the last member of a canvas that replaced the task; or the task was called
+    #: off, and a worker is still to stop an attempt of it.
     WAITING = "waiting"
     DEAD = "dead"
 
@@ -92,6 +93,7 @@ class Reply(str, Enum):
     NOT_HELD = "not_held"
     NO_LEASE = "no_lease"
     KEPT = "kept"
+    OUTLIVED = "outlived"
     OVERTAKEN = "overtaken"
     PARKED = "parked"
     POSTPONED = "postponed"
@@ -107,6 +109,7 @@ class Reply(str, Enum):
     SET_BACK = "set_back"
     SETTLED = "settled"
     STALE = "stale"
+    STOPPING = "stopping"
     SUSPECTED = "suspected"
     TOUCHED = "touched"
     UNKNOWN = "unknown"
@@ -192,6 +195,10 @@ class Record:
     is_owed: bool = False
     #: A task that had the id before may have left a result: somebody chose it, or it was dead.
     is_used: bool = False
+    #: It was called off, and stays for an attempt that is still to be stopped.
+    is_called_off: bool = False
+    #: The worker that is to stop an attempt of it; empty when none is.
+    stopping_on: str = ""
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
 

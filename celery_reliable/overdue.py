@@ -109,6 +109,8 @@ class Overdue:
             self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
         elif record.state is State.DEAD:
             self.losses.announce(due.task_id, due.due_ms)
+        elif record.is_called_off:
+            self._let_go(due, record)
         elif record.state is State.WAITING:
             # Ended by a task of another base, or by nobody: a canvas that failed on the way.
             since_ms = record.waiting_ms or record.published_ms
@@ -141,6 +143,13 @@ class Overdue:
         if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
             ran_ms -= step.by_ms
         return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
+
+    def _let_go(self, due: Due, record: Record) -> None:
+        """Remove what was called off, when nothing of it runs any more."""
+        if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
+            self._later.append((due, self.config.lease_ms))
+        elif self.ledger.cancel(due.task_id).reply is Reply.CANCELLED:
+            self.losses.free_lock_of(record)
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport

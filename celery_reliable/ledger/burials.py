@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from celery_reliable.ledger.caller import Answer
 from celery_reliable.ledger.reads import Reads
-from celery_reliable.model import Claim, Reason
+from celery_reliable.model import Claim, Reason, Reply
 
-__all__ = ["Burials"]
+__all__ = ["STOPPING_LOOK_MS", "Burials"]
+
+#: When to look whether what was called off has been stopped: usually its worker says so before.
+STOPPING_LOOK_MS = 10_000
 
 
 class Burials(Reads):
@@ -121,8 +124,20 @@ class Burials(Reads):
         return self._caller.call(
             "discard",
             [self.keys.record(task_id), self.keys.due, self.keys.dead],
-            [task_id, "" if buried_ms is None else buried_ms],
+            [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],
         )
+
+    def is_outlived(
+        self, task_id: str, worker: str, *, patience_seconds: float | None = None
+    ) -> bool:
+        """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
+        answer = self._caller.call(
+            "outlive",
+            [self.keys.record(task_id), self.keys.due, self.keys.worker(worker)],
+            [task_id, worker],
+            patience_seconds,
+        )
+        return answer.reply is not Reply.HELD
 
     def announced(self, task_id: str, buried_ms: int) -> Answer:
         """Note that what a burial owed Celery has been paid."""

@@ -21,6 +21,7 @@ class ObjectLocks:
     """
 
     def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._keys = ledger.keys
         self._caller = Caller(ledger.connector.client(), ledger.connector.shown, 10.0)
 
@@ -34,9 +35,13 @@ class ObjectLocks:
         """Take the lock of *object_key* for *claim*, or for a publication, which is attempt 0.
 
         Returns None when it is ours, else the id of the task that holds it: one whose record is
-        running, queued, parked or waiting, or one for which it is kept.  A holder whose record is
-        gone or dead is taken over, by comparing.  What a publication is told of cannot be withdrawn
-        any more.
+        running, queued, parked or waiting, one for which it is kept, or one of which a worker is
+        still to stop an attempt.  A holder whose record is gone or dead is taken over, by
+        comparing.  What a publication is told of cannot be withdrawn any more.
+
+        An attempt that is not the current one of its own id is told that id.  A publication gets
+        None without the lock where its record is gone, and where only what is being stopped has
+        the object: it is sent in any case, and its attempt comes back to it.
         """
         seen = holder = ""
         while True:
@@ -47,11 +52,19 @@ class ObjectLocks:
                     self._keys.record(claim.task_id),
                     self._keys.record(holder),
                 ],
-                [claim.task_id, claim.attempt, seen],
+                [claim.task_id, claim.attempt, seen, claim.token],
                 patience_seconds,
             )
             if answer.reply is Reply.LOCKED:
                 return None
+            if answer.reply is Reply.FENCED:
+                return claim.task_id if claim.attempt else None
+            if answer.reply is Reply.STOPPING:
+                if self._ledger.is_outlived(
+                    holder, answer.text(0), patience_seconds=patience_seconds
+                ):
+                    continue
+                return holder if claim.attempt else None
             before, seen = seen, answer.text(0)
             if answer.reply is Reply.KEPT:
                 return seen

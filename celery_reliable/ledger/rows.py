@@ -44,6 +44,8 @@ RECORD_FIELDS = (
     "owed",
     "used",
     "stored",
+    "called_off",
+    "stopping_on",
 )
 LETTER_FIELDS = (
     "state",
@@ -141,6 +143,8 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         is_owed="owed" in got,
         is_used="used" in got,
         stored=got.get("stored", ""),
+        is_called_off="called_off" in got,
+        stopping_on=got.get("stopping_on", ""),
     )
 
 

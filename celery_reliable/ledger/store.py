@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from celery_reliable.ledger.burials import Burials
+from celery_reliable.ledger.burials import STOPPING_LOOK_MS, Burials
 from celery_reliable.ledger.caller import Answer, Caller, Step
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
@@ -342,9 +342,14 @@ class Ledger(Burials):
     def cancel(
         self, task_id: str, *, epoch: str = "", patience_seconds: float | None = None
     ) -> Answer:
-        """Call off a task that nobody runs."""
+        """Call off a task that nobody runs.  While an attempt of it is still to be stopped, its
+        record stays, for whoever publishes the id or wants the object.
+        """
         return self._caller.call(
-            "cancel", [self.keys.record(task_id), self.keys.due], [task_id, epoch], patience_seconds
+            "cancel",
+            [self.keys.record(task_id), self.keys.due],
+            [task_id, epoch, STOPPING_LOOK_MS],
+            patience_seconds,
         )
 
     # -- overdue records
@@ -364,16 +369,16 @@ class Ledger(Burials):
         lives is to stop an attempt of it.  *stored*: the result that is there, which does not prove
         that it has ended.
         """
-        answer = self._resend(due, due_in_ms, "", stored)
-        if answer.reply is Reply.HELD:
-            answer = self._resend(due, due_in_ms, answer.text(0), stored)
+        answer = self._resend(due, due_in_ms, stored)
+        if answer.reply is Reply.HELD and self.is_outlived(due.task_id, answer.text(0)):
+            answer = self._resend(due, due_in_ms, stored)
         return answer
 
-    def _resend(self, due: Due, due_in_ms: int, worker: str, stored: str) -> Answer:
+    def _resend(self, due: Due, due_in_ms: int, stored: str) -> Answer:
         return self._caller.call(
             "resend",
-            [self.keys.record(due.task_id), self.keys.due, self.keys.worker(worker)],
-            [due.task_id, due.due_ms, due_in_ms, worker, stored],
+            [self.keys.record(due.task_id), self.keys.due],
+            [due.task_id, due.due_ms, due_in_ms, stored],
         )
 
     def has_ended(

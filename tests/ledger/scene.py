@@ -253,7 +253,7 @@ class Scene:
                 running.setdefault(record["owner"], {})[task_id] = line
                 # Due only if it has a time to run, which its record does not tell.
                 meant_due |= {task_id} & due
-            elif state is not State.DEAD or "owed" in record:
+            elif state is not State.DEAD or {"owed", "stopped"} & record.keys():
                 meant_due.add(task_id)
             if state is State.DEAD:
                 meant_dead[task_id.encode()] = float(record["buried_ms"])

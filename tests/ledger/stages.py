@@ -77,6 +77,13 @@ def stopping(scene: Scene) -> Stage:
     return stage
 
 
+def called_off(scene: Scene) -> Stage:
+    """Revoked while its worker has not yet said that it stopped what was taken from it."""
+    stage = stopping(scene)
+    scene.ledger.cancel("task")
+    return stage
+
+
 def overtaken(scene: Scene) -> Stage:
     stage = lost(scene)
     scene.claim(stage.message, "other")
@@ -121,6 +128,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         lost,
         suspected,
         stopping,
+        called_off,
         retried,
         waiting,
         spent,

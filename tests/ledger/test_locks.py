@@ -310,14 +310,36 @@ def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks)
 def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
     scene: Scene, locks: ObjectLocks
 ) -> None:
-    for oldest in range(6):
-        locks.take("object", Claim("task", oldest, "me", "token"))
-        last = Claim("task", 5, "me", "token")
-        assert locks.free("object", last) == (oldest == 5)
-        assert locks.free("object", last, is_over=True) == (oldest != 5)
-    locks.take("object", Claim("task", 6, "me", "token"))
-    assert not locks.free("object", Claim("task", 5, "me", "token"), is_over=True)
-    assert not locks.free("object", Claim("other", 7, "me", "token"), is_over=True)
+    for oldest in range(1, 4):
+        message = scene.publish(max_losses=9)
+        for number in range(1, 4):
+            claim = scene.claim(message)
+            if number == oldest:
+                locks.take("object", claim)
+            scene.lose(claim)
+        scene.ledger.cancel("task")
+        last = Claim("task", 3, "me", "token")
+        if oldest > 1:
+            assert not locks.free("object", Claim("task", oldest - 1, "me", ""), is_over=True)
+        assert not locks.free("object", Claim("other", 7, "me", "token"), is_over=True)
+        assert locks.free("object", last) == (oldest == 3)
+        assert locks.free("object", last, is_over=True) == (oldest != 3)
+
+
+def test_who_has_no_record_of_his_own_leaves_no_lock_behind(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    message = scene.publish()
+    zombie = scene.claim(message)
+    scene.lose(zombie)
+    successor = scene.claim(message, "other")
+    assert locks.take("object", zombie) == "task"
+    scene.ledger.settle(successor)
+    assert locks.take("object", zombie) == "task"
+    # Nor does a publication whose task has ended by the time it asks.
+    assert locks.take("object", attempt_zero("task")) is None
+
+    assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
 
 def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene, locks: ObjectLocks) -> None:

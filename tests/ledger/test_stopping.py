@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
+from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply
-from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene
+from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, attempt_zero
 
 
 def taken(scene: Scene, *, max_losses: int = 3) -> tuple[Published, Claim]:
@@ -104,3 +109,129 @@ def test_a_loss_of_another_kind_holds_nobody(scene: Scene) -> None:
     scene.lose(scene.claim(message), is_taken=True)
 
     assert scene.claim(message, "other").attempt == 2
+
+
+def bury(scene: Scene) -> None:
+    """Nothing was left of its budget."""
+    assert scene.state() == "dead"
+
+
+def call_off(scene: Scene) -> None:
+    assert scene.ledger.cancel("task").reply is Reply.CANCELLED
+
+
+def discard(scene: Scene) -> None:
+    assert scene.ledger.discard("task").reply is Reply.DISCARDED
+
+
+def call_off_again(scene: Scene) -> None:
+    """It was published anew, and called off once more."""
+    scene.ledger.discard("task")
+    scene.publish()
+    scene.ledger.cancel("task")
+
+
+Ending = Callable[[Scene], None]
+ENDINGS = [
+    pytest.param(0, bury, id="bury"),
+    pytest.param(0, discard, id="discard"),
+    pytest.param(3, call_off, id="call_off"),
+    pytest.param(0, call_off_again, id="call_off_again"),
+]
+
+
+def die(scene: Scene) -> None:
+    scene.kill_worker("me")
+
+
+def be_forgotten(scene: Scene) -> None:
+    assert scene.workers.deregister("me", in_room=0)
+
+
+@pytest.mark.parametrize("end", [stop, die, be_forgotten])
+@pytest.mark.parametrize(("max_losses", "ending"), ENDINGS)
+def test_it_has_its_object_to_the_end_whatever_becomes_of_its_task(
+    scene: Scene, max_losses: int, ending: Ending, end: Ending
+) -> None:
+    locks = ObjectLocks(scene.ledger)
+    claim = scene.claim(scene.publish())
+    assert locks.take("object", claim) is None
+    scene.take(claim, max_losses=max_losses)
+    other = scene.claim(scene.publish("another"), "other")
+
+    ending(scene)
+
+    # Whoever ends it for others frees nothing, and who wants the object does not get it.
+    over = Claim("task", claim.attempt, "", "")
+    assert not locks.free("object", over, is_over=True)
+    assert locks.take("object", other) == "task"
+    # A unique call cannot be answered with what is over: it is published, and takes its turn.
+    scene.publish("a call")
+    assert locks.take("object", attempt_zero("a call")) is None
+    assert locks.take("object", other) == "task"
+
+    end(scene)
+
+    assert locks.take("object", other) is None
+
+
+@pytest.mark.parametrize(("max_losses", "ending"), ENDINGS)
+def test_its_id_that_is_published_anew_waits_for_it_and_counts_on(
+    scene: Scene, max_losses: int, ending: Ending
+) -> None:
+    taken(scene, max_losses=max_losses)
+    ending(scene)
+
+    anew = scene.publish()
+    assert scene.record_of().losses == 0
+    assert scene.ask(anew, "other").reply is Reply.HELD
+    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.HELD
+
+    stop(scene)
+
+    assert scene.overdue_ids() == ["task"]
+    assert scene.claim(anew, "other").attempt == 2
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_message_that_nobody_recorded_waits_for_it_too(scene: Scene, is_stopped: bool) -> None:
+    message, _ = taken(scene)
+    call_off(scene)
+    if is_stopped:
+        stop(scene)
+
+    # What was called off is over.
+    assert scene.ask(message, "other", content="late").reply is Reply.ENDED
+    answer = scene.ask(scene.foreign(), "other", content="as delivered")
+
+    if not is_stopped:
+        assert answer.reply is Reply.HELD
+        stop(scene)
+        answer = scene.ask(scene.foreign(), "other", content="as delivered")
+    assert (answer.reply, answer.values[0]) == (Reply.CLAIMED, 2)
+    assert scene.record_of().message == "as delivered"
+
+
+def test_the_attempt_itself_frees_its_object_when_it_ends(scene: Scene) -> None:
+    locks = ObjectLocks(scene.ledger)
+    claim = scene.claim(scene.publish())
+    locks.take("object", claim)
+    scene.take(claim, max_losses=0)
+
+    assert locks.free("object", claim)
+
+    assert locks.take("object", scene.claim(scene.publish("another"), "other")) is None
+
+
+def test_of_what_is_dead_somebody_frees_the_object_when_it_has_been_stopped(scene: Scene) -> None:
+    taken(scene, max_losses=0)
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    scene.ledger.announced("task", letter.buried_ms)
+    assert scene.overdue_ids() == []
+
+    stop(scene)
+
+    assert scene.overdue_ids() == ["task"]
+    assert scene.ledger.announced("task", letter.buried_ms).reply is Reply.ANNOUNCED
+    assert scene.overdue_ids() == []

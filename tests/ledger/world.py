@@ -85,6 +85,8 @@ class World(RuleBasedStateMachine):
         self.published: list[Callable[[], Answer]] = []
         #: Attempts that were taken as stuck and of which their worker has not said that they ended.
         self.stopping: dict[str, Claim] = {}
+        #: Tasks that have ended, and stay known for what of them is still to be stopped.
+        self.called_off: set[str] = set()
 
     # One rule for what happens most: hypothesis leaves some rules out of each of its stories.
     @rule(
@@ -172,7 +174,9 @@ class World(RuleBasedStateMachine):
             "discard": (lambda: self.ledger.discard(task_id), Reply.DISCARDED, ("dead",)),
         }
         call, reply, states = ends[how]
-        if call().reply is reply:
+        if task_id in self.called_off and how in ("cancel", "expire"):
+            self._let_go(task_id)
+        elif call().reply is reply:
             assert state in states
             assert how != "withdraw" or self.attempts[task_id] == 0
             self._end(task_id)
@@ -195,7 +199,7 @@ class World(RuleBasedStateMachine):
             epoch=message.epoch,
             is_unproved=not message.generation,
         )
-        if record is None:
+        if record is None or record.is_called_off:
             is_proved = bool(message.generation)
             assert answer.reply is (Reply.UNRECORDED if is_proved else Reply.BURIED)
         else:
@@ -204,6 +208,7 @@ class World(RuleBasedStateMachine):
             is_buried = answer.reply is Reply.BURIED
             assert is_stale or is_buried is (self.states[task_id] in ("queued", "dead"))
         if answer.reply is Reply.BURIED:
+            self.called_off.discard(task_id)
             self.states[task_id] = "dead"
 
     @rule(pick=PICKS)
@@ -232,6 +237,12 @@ class World(RuleBasedStateMachine):
     def the_ledger_says_what_its_answers_said(self) -> None:
         for task_id in IDS:
             record = self.ledger.find(task_id)
+            if record is not None and record.is_called_off:
+                assert self.states[task_id] == ABSENT
+                assert task_id in self.called_off
+                assert record.attempt == self.attempts[task_id]
+                continue
+            assert task_id not in self.called_off
             assert (record.state.value if record else ABSENT) == self.states[task_id]
             if record is None:
                 continue
@@ -279,6 +290,7 @@ class World(RuleBasedStateMachine):
 
     def _published(self, task_id: str, message: Published, state: State) -> None:
         self.messages.append(message)
+        self.called_off.discard(task_id)
         self.states[task_id] = state.value
         self.suspects.discard(task_id)
 
@@ -295,9 +307,12 @@ class World(RuleBasedStateMachine):
             return
         if answer.reply is not Reply.CLAIMED:
             is_held = answer.reply is Reply.HELD and task_id in self.stopping
+            if is_held and self.states[task_id] == ABSENT:
+                self._published(task_id, message, State.QUEUED)
             assert self.states[task_id] != "queued" or answer.reply is Reply.STALE or is_held
             assert (answer.reply is Reply.ENDED) <= (self.states[task_id] == ABSENT)
             return
+        self.called_off.discard(task_id)
         if self.states[task_id] == ABSENT:
             # A foreign message was recorded by this claim, and may come again like any other.
             self.messages.append(message)
@@ -407,6 +422,10 @@ class World(RuleBasedStateMachine):
             letter = self.ledger.dead_letter(due.task_id)
             if letter is not None:
                 assert self.ledger.announced(due.task_id, letter.buried_ms).reply is Reply.ANNOUNCED
+            elif due.task_id in self.called_off:
+                if not self._let_go(due.task_id):
+                    answer = self.ledger.postpone(due, due_in_ms=LOOK_MS)
+                    assert answer.reply is Reply.POSTPONED
             elif state in ("queued", "parked"):
                 answer = self.ledger.resend(due, due_in_ms=LOOK_MS)
                 taken = self.stopping.get(due.task_id)
@@ -484,9 +503,32 @@ class World(RuleBasedStateMachine):
     def _end(self, task_id: str) -> None:
         """The record is gone: whoever publishes the id again begins anew."""
         self.states[task_id] = ABSENT
-        self.stopping.pop(task_id, None)
         self.suspects.discard(task_id)
-        self.attempts[task_id] = self.losses[task_id] = 0
+        self.losses[task_id] = 0
+        if task_id in self.stopping:
+            # What still runs of it has its number.
+            self.called_off.add(task_id)
+        else:
+            self.attempts[task_id] = 0
+
+    def _let_go(self, task_id: str) -> bool:
+        """Look at what was called off; False while it is still to be stopped."""
+        record = self.ledger.find(task_id)
+        assert record is not None
+        assert record.is_called_off
+        taken = self.stopping.get(task_id)
+        assert (record.stopping_on or None) == (taken.worker if taken else None)
+        if taken is not None:
+            is_outlived = self.ledger.is_outlived(task_id, taken.worker)
+            assert is_outlived is (taken.worker not in self.workers)
+            if not is_outlived:
+                return False
+            del self.stopping[task_id]
+        assert self.ledger.cancel(task_id).reply is Reply.CANCELLED
+        assert self.ledger.find(task_id) is None
+        self.called_off.remove(task_id)
+        self.attempts[task_id] = 0
+        return True
 
 
 def _pick(items: Sequence[T], number: int) -> T:

@@ -1,6 +1,7 @@
 --[[
 acknowledge: a worker has stopped a claim that was taken from it.
-Its task, if it waited for that, may be claimed, and is due now.
+Whatever became of its task meanwhile waited for that, and is due now: queued, it may be claimed; called off, it
+may go; dead, its object may be freed.
 
 KEYS[1]   taken   HASH   id -> "<attempt> <token>"
 KEYS[2]   record  HASH
@@ -16,10 +17,13 @@ end
 redis.call('HDEL', KEYS[1], ARGV[1])
 local found = redis.call('HMGET', KEYS[2], 'state', 'stopping')
 if found[2] == ARGV[2] then
+  local time = redis.call('TIME')
   redis.call('HDEL', KEYS[2], 'stopping', 'stopping_on')
-  if found[1] == 'queued' then
-    local time = redis.call('TIME')
-    redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+  if found[1] == 'dead' then
+    redis.call('HSET', KEYS[2], 'stopped', '1')
+  end
+  if found[1] ~= 'parked' then
+    redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
   end
 end
 return {'acknowledged'}

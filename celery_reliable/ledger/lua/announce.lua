@@ -1,5 +1,6 @@
 --[[
-announce: what a burial owed Celery (FAILURE stored, errbacks called, chord told) has been paid.
+announce: what a burial owed Celery (FAILURE stored, errbacks called, chord told) has been paid, and the object
+of a dead letter freed whose last attempt was stopped after its burial.
 
 Moves     dead, owed -> dead
 KEYS[1]   record   HASH
@@ -13,6 +14,6 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms')
 if found[1] ~= 'dead' or found[2] ~= ARGV[2] then
   return {'changed'}
 end
-redis.call('HDEL', KEYS[1], 'owed')
+redis.call('HDEL', KEYS[1], 'owed', 'stopped')
 redis.call('ZREM', KEYS[2], ARGV[1])
 return {'announced'}

@@ -24,8 +24,10 @@ Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch')
-local state = found[1]
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch',
+  'called_off')
+-- What was called off has ended, though something of it may still run.
+local state = not found[8] and found[1]
 if ARGV[2] == '' then
   if state and found[7] ~= ARGV[10] then return {'stale'} end
   if state == 'dead' then return {'buried'} end
@@ -34,6 +36,7 @@ if ARGV[2] == '' then
     if ARGV[11] == '' then return {'unrecorded'} end
     redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', ARGV[10],
       'published_ms', now_ms)
+    redis.call('HDEL', KEYS[1], 'called_off')
   end
 elseif not state then
   return {'gone'}

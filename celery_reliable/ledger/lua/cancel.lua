@@ -2,15 +2,18 @@
 cancel: a task that nobody runs is called off: revoked, expired or purged.
 
 Moves     queued | parked | waiting -> absent
+          queued | parked -> waiting   (an attempt that was taken from it has not been stopped yet)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 ARGV[1]   id
-ARGV[2]   epoch   of the publication that is called off; "" for whichever is current
+ARGV[2]   epoch       of the publication that is called off; "" for whichever is current
+ARGV[3]   due_in_ms   when to look whether the attempt has been stopped
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"}
+          "gone" also of what was called off before, while the attempt still runs
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'owner')
-if not found[1] then
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'owner', 'stopping', 'called_off')
+if not found[1] or (found[4] and found[5]) then
   return {'gone'}
 end
 if found[1] == 'running' then
@@ -22,6 +25,15 @@ end
 if ARGV[2] ~= '' and found[2] ~= ARGV[2] then
   return {'stale'}
 end
-redis.call('DEL', KEYS[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
+if not found[4] then
+  redis.call('DEL', KEYS[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return {'cancelled'}
+end
+-- What of it still runs keeps its number, its object and the next of its id waiting.
+local time = redis.call('TIME')
+redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
+redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',
+  'suspect', 'waits', 'alone')
+redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
 return {'cancelled'}

@@ -3,6 +3,7 @@ claim: begin an attempt, or say why not.
 
 Moves     queued -> running(attempt + 1)
           absent -> running(1)   (published by somebody without the package, or before records were lost)
+          waiting -> queued   (the same, of an id of which something is still to be stopped)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
@@ -30,8 +31,8 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect')
-local state = found[1]
+  'stopping_on', 'suspect', 'called_off')
+local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV[5] then
     return {'claimed', tonumber(found[3]), tonumber(found[6] or 0)}
@@ -45,7 +46,7 @@ local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
-if not state then
+if not state or called_off then
   local latest_ms = now_ms + 86400000
   -- What claims to be of the future proves nothing, and is not counted on from.
   if ARGV[3] ~= '' and tonumber(ARGV[3]) <= latest_ms then
@@ -69,6 +70,15 @@ if not state then
     'published_ms', now_ms, 'used', '1')
   if ARGV[9] ~= '' then
     redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
+  end
+  if called_off then
+    redis.call('HDEL', KEYS[1], 'called_off')
+    if found[7] then
+      -- The id's former task was called off, and what ran of it is still to be stopped.
+      redis.call('HSET', KEYS[1], 'state', 'queued')
+      redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
+      return {'held', found[7]}
+    end
   end
 elseif found[2] ~= ARGV[2] or state == 'waiting' then
   return {'stale'}

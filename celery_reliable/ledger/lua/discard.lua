@@ -2,23 +2,34 @@
 discard: an operator, or retention, removes a dead letter for good.
 
 Moves     dead -> absent
+          dead -> waiting   (its last attempt was taken from its worker, which has not stopped it yet)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   dead     ZSET
 ARGV[1]   id
 ARGV[2]   buried_ms   that was seen; "" for whichever is there
+ARGV[3]   due_in_ms   when to look whether that attempt has been stopped
 Returns   {"discarded"} | {"absent"} | {"not_dead", state}
 Cost      O(log N) in dead letters
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms')
-if not found[1] then
+local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms', 'stopping', 'called_off')
+if not found[1] or found[4] then
   redis.call('ZREM', KEYS[3], ARGV[1])
   return {'absent'}
 end
 if found[1] ~= 'dead' or (ARGV[2] ~= '' and found[2] ~= ARGV[2]) then
   return {'not_dead', found[1]}
 end
-redis.call('DEL', KEYS[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
+if not found[3] then
+  redis.call('DEL', KEYS[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return {'discarded'}
+end
+-- As in cancel.
+local time = redis.call('TIME')
+redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
+redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',
+  'owed', 'stored', 'relied', 'kept', 'suspect', 'waits', 'alone')
+redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
 return {'discarded'}

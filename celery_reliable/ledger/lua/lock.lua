@@ -11,34 +11,39 @@ KEYS[3]   holder   HASH     the record of the id in the value that was seen
 ARGV[1]   id
 ARGV[2]   attempt  0: a publication
 ARGV[3]   seen     value that an earlier call was answered with; "" for none
-Returns   {"locked"} | {"held", value} | {"kept", id}
-          "held" by the value that was seen means that its record lives
+ARGV[4]   token    of the attempt's claim
+Returns   {"locked"} | {"held", value} | {"kept", id} | {"stopping", worker} | {"fenced"}
+          "held" by the value that was seen means that its record lives; "stopping": the task that was seen is
+          over, but what that worker still runs of it has the object; "fenced": whose record is not his, or gone,
+          would leave behind a lock that nobody frees
 Cost      O(1)
 ]]
 local mine = ARGV[2] .. ':' .. ARGV[1]
+local record = redis.call('HMGET', KEYS[2], 'state', 'attempt', 'token', 'kept')
+if not record[1] or (ARGV[2] ~= '0'
+    and (record[1] ~= 'running' or record[2] ~= ARGV[2] or record[3] ~= ARGV[4])) then
+  return {'fenced'}
+end
 local value = redis.call('GET', KEYS[1])
 local is_over = false
 if value and value == ARGV[3] then
-  local state = redis.call('HGET', KEYS[3], 'state')
-  is_over = not state or state == 'dead'
+  local holder = redis.call('HMGET', KEYS[3], 'state', 'called_off', 'stopping_on')
+  is_over = not holder[1] or holder[1] == 'dead' or holder[2]
+  if is_over and holder[3] then
+    return {'stopping', holder[3]}
+  end
 end
 if value and value ~= mine and not is_over then
   local attempt, id = string.match(value, '^(%w+):(.*)$')
   if attempt == 'kept' then
     -- An id that is published anew is not the one that succeeded.
-    if id ~= ARGV[1] or not redis.call('HGET', KEYS[2], 'kept') then
+    if id ~= ARGV[1] or not record[4] then
       return {'kept', id}
     end
   elseif id ~= ARGV[1] then
     return {'held', value}
-  elseif tonumber(attempt) > tonumber(ARGV[2]) then
-    if ARGV[2] == '0' then
-      return {'locked'}
-    end
-    -- The numbers of an id that was published anew begin at 1 again.
-    if redis.call('HGET', KEYS[2], 'attempt') ~= ARGV[2] then
-      return {'held', value}
-    end
+  elseif ARGV[2] == '0' and tonumber(attempt) > 0 then
+    return {'locked'}
   end
 end
 redis.call('SET', KEYS[1], mine)

@@ -4,7 +4,7 @@ record: note a publication before its message is sent, or with the sending where
 Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
           running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
-          waiting -> queued | parked            (the same, when the attempt has ended)
+          waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
           dead -> queued | parked               (somebody publishes the id of a dead letter anew)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
@@ -60,8 +60,8 @@ if generation ~= ARGV[3] then
   return {'generation', generation}
 end
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
-  'owner')
-local state = found[1]
+  'owner', 'called_off')
+local state, called_off = found[1], found[8]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
 end
@@ -93,8 +93,10 @@ elseif state == 'dead' then
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history), 'used', '1')
   redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored')
+    'unsent', 'stored', 'stopped')
   redis.call('ZREM', KEYS[5], ARGV[1])
+elseif called_off then
+  redis.call('HDEL', KEYS[1], 'called_off')
 elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
   -- Without an heir it was left behind by a worker of an older version.
   redis.call('HDEL', KEYS[1], 'heir', 'stored')
@@ -106,7 +108,7 @@ local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS[1], 'suspect', 'waits', 'alone')
   -- A task that goes on was published when it was published first.
-  when = state == 'dead' and when or 'sent_ms'
+  when = (state == 'dead' or called_off) and when or 'sent_ms'
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[6],
   'name', ARGV[7], when, now_ms)

@@ -5,8 +5,9 @@ KEYS[1]   record   HASH   of the task that has the object
 Returns   {"exists", state} | {"dead"} | {"gone"}
 Cost      O(1)
 ]]
-local state = redis.call('HGET', KEYS[1], 'state')
-if not state then
+local found = redis.call('HMGET', KEYS[1], 'state', 'called_off')
+local state = found[1]
+if not state or found[2] then
   return {'gone'}
 end
 if state == 'dead' then

@@ -4,14 +4,12 @@ resend: take the right to send an overdue task again, and its message.
 Moves     queued | parked -> queued
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
-KEYS[3]   worker   HASH   the one that is to stop an attempt of the task
 ARGV[1]   id
 ARGV[2]   due_ms      that was seen: of two sweepers only one sends
 ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
-ARGV[4]   worker      of KEYS[3]; "" first, it is asked for when an attempt is being stopped
-ARGV[5]   stored      the result that is there, which does not prove that this task has ended; "" not known
+ARGV[4]   stored      the result that is there, which does not prove that this task has ended; "" not known
 Returns   {"send", message, due_ms} | {"held", worker} | {"changed"}
-          with the time that is due now; "held" by the worker, as long as it lives
+          with the time that is due now; "held" by the worker that is to stop an attempt of the task
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
@@ -24,16 +22,13 @@ if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return {'changed'}
 end
 if found[4] then
-  if found[4] ~= ARGV[4] or redis.call('HGET', KEYS[3], 'state') == 'alive' then
-    return {'held', found[4]}
-  end
-  redis.call('HDEL', KEYS[1], 'stopping', 'stopping_on')
+  return {'held', found[4]}
 end
 local resends = tonumber(found[3] or 0)
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 redis.call('HDEL', KEYS[1], 'unsent')
-if ARGV[5] ~= '' then
-  redis.call('HSET', KEYS[1], 'stored', ARGV[5])
+if ARGV[4] ~= '' then
+  redis.call('HSET', KEYS[1], 'stored', ARGV[4])
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3] * math.min(2 ^ resends, 64), ARGV[1])
 return {'send', found[2], redis.call('ZSCORE', KEYS[2], ARGV[1])}

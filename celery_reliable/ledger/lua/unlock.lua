@@ -16,9 +16,12 @@ local attempt, id = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+):(.*)$
 if id ~= ARGV[1] then
   return {'not_held'}
 end
-local found = redis.call('HMGET', KEYS[2], 'state', 'token', 'attempt')
+local found = redis.call('HMGET', KEYS[2], 'state', 'token', 'attempt', 'called_off', 'stopping')
 if ARGV[4] == '1' then
-  if tonumber(attempt) > tonumber(ARGV[2]) or (found[1] and found[1] ~= 'dead') then
+  local is_over = not found[1] or found[1] == 'dead' or found[4]
+  -- What is still to be stopped has the object, though its task is over.
+  if tonumber(attempt) > tonumber(ARGV[2]) or not is_over
+      or (found[5] and found[5] ~= ARGV[2] .. ' ' .. ARGV[3]) then
     return {'not_held'}
   end
 elseif attempt ~= ARGV[2] or (found[2] and found[2] ~= ARGV[3])
