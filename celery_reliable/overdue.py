@@ -112,14 +112,7 @@ class Overdue:
         elif record.is_called_off:
             self._let_go(due, record)
         elif record.state is State.WAITING:
-            # Ended by a task of another base, or by nobody: a canvas that failed on the way.
-            since_ms = record.waiting_ms or record.published_ms
-            is_over = now_ms - since_ms > _LONGEST_WAITING_MS
-            stored = self.losses.stored_elsewhere(record)
-            if is_over or self.losses.has_ended_elsewhere(record, stored):
-                self.ledger.cancel(due.task_id, epoch=record.epoch)
-            else:
-                self._later.append((due, self.config.queued_ms))
+            self._look_at_canvas(due, record, now_ms)
         elif record.is_unsent:
             self._send(due, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
@@ -143,6 +136,16 @@ class Overdue:
         if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
             ran_ms -= step.by_ms
         return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
+
+    def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
+        """End a replaced task whose canvas ended by a task of another base, or failed on the way."""
+        since_ms = record.waiting_ms or record.published_ms
+        is_over = now_ms - since_ms > _LONGEST_WAITING_MS
+        stored = self.losses.stored_elsewhere(record)
+        if is_over or self.losses.has_ended_elsewhere(record, stored):
+            self.ledger.cancel(due.task_id, epoch=record.epoch)
+        else:
+            self._later.append((due, self.config.queued_ms))
 
     def _let_go(self, due: Due, record: Record) -> None:
         """Remove what was called off, when nothing of it runs any more."""

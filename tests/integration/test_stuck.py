@@ -1,4 +1,4 @@
-"""An attempt that was taken as stuck keeps what it has to its end, in a pool that cannot stop it."""
+"""An attempt taken as stuck keeps what it has to its end, in a pool that cannot stop it."""
 
 from __future__ import annotations
 
