@@ -138,7 +138,7 @@ class Overdue:
         return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
     def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
-        """End a replaced task whose canvas ended by a task of another base, or failed on the way."""
+        """End a replaced task whose canvas ended by a plain task, or failed on the way."""
         since_ms = record.waiting_ms or record.published_ms
         is_over = now_ms - since_ms > _LONGEST_WAITING_MS
         stored = self.losses.stored_elsewhere(record)

@@ -40,9 +40,11 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
     # Until nobody would have to look at its room any more.
     with redis_server.client() as client:
         wait_for(
-            lambda: not any(
-                name.startswith(b"unacked:one@")
-                for name in client.smembers("celery-reliable.rooms:reliable")
+            lambda: (
+                not any(
+                    name.startswith(b"unacked:one@")
+                    for name in client.smembers("celery-reliable.rooms:reliable")
+                )
             ),
             40,
             "its empty room is struck off",
