@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 MESSAGE = "reliable_message"
 
 _LONGEST_CONFLICT_WAIT_SECONDS = 30.0
+#: The header that counts how often a task has waited for its object; it waits longer each time.
+_WAITS, _MOST_WAITS = "reliable_waits", 6
 #: The pause after an attempt without an outcome doubles so often.
 _MOST_DOUBLINGS = 5
 
@@ -413,8 +415,11 @@ class _Execution:
         return self._conclude(attempt, self._instead(returning({"skipped": holder})))
 
     def _retry_conflict(self, attempt: RunningAttempt) -> trace_ok_t:
-        """Publish the same task again, later; neither retries nor losses are spent."""
-        wait = min(0.5 * 2 ** min(attempt.claim.attempt, 6), _LONGEST_CONFLICT_WAIT_SECONDS)
+        """Publish the same task again, later; no retry, no loss and no number are spent."""
+        told = self.request.get(_WAITS)
+        waits = 1 + (told if type(told) is int and 0 <= told < _MOST_WAITS else 0)
+        wait = min(0.5 * 2**waits, _LONGEST_CONFLICT_WAIT_SECONDS)
+        attempt.is_waiting = True
         context = Context(self.request, args=self.args, kwargs=self.kwargs, called_directly=False)
         publication = self.task.signature_from_request(
             context,
@@ -422,6 +427,7 @@ class _Execution:
             self.kwargs,
             countdown=wait * random.uniform(0.5, 1.0),
             retries=context.retries,
+            headers={**(context.headers or {}), _WAITS: waits},
         )
         try:
             publication.apply_async()

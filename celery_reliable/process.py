@@ -139,6 +139,8 @@ class RunningAttempt:
     is_adopted: bool = False
     #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
     is_closed: bool = False
+    #: Its body has not begun: it publishes itself again, to wait for its object.
+    is_waiting: bool = False
     #: Its result is stored and its record gone; what follows are hooks of the user's.
     is_settled: bool = False
     #: What it published under its own id, to be sent when its body has unwound.

@@ -230,7 +230,8 @@ class _RecordingProducer:
     ) -> Answer:
         ledger = self._reliable.ledger
         claim = self._attempt.claim if self._attempt else None
-        number = claim.attempt if claim is not None else 0
+        is_unrun = self._attempt is not None and self._attempt.is_waiting
+        number = claim.attempt - is_unrun if claim is not None else 0
         self._epoch = ledger.senders.new_epoch(number)
         while True:
             self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
@@ -245,6 +246,7 @@ class _RecordingProducer:
                     queue=queue,
                     is_used=self._is_used and claim is None,
                     heir=str(self._headers.get(HEIR) or ""),
+                    is_unrun=is_unrun and claim is not None,
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                 )

@@ -76,12 +76,13 @@ class Ledger(Burials):
         queue: str = "",
         is_used: bool = False,
         heir: str = "",
+        is_unrun: bool = False,
         patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
-        publishes its own id, *queue* the list on this server to send it to in the same step.
-        *is_used*: a task that had the id before may have left a result.  *heir*: of which
-        replacement's canvas it is a member.
+        publishes its own id (*is_unrun*: before its body, so that its number is free again),
+        *queue* the list on this server to send it to in the same step.  *is_used*: a task that had
+        the id before may have left a result.  *heir*: of which replacement's canvas it is a member.
 
         An *epoch* of `senders` is known again also when the call comes late, and proves after a
         restart of the server that the publication was recorded; tell them of the answer.
@@ -114,6 +115,7 @@ class Ledger(Burials):
                 heir,
                 number,
                 "1" if queue else "",
+                "1" if is_unrun else "",
             ],
             patience_seconds,
         )

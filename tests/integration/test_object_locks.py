@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from celery import chain, chord, group
@@ -90,8 +91,32 @@ def test_on_conflict_retry_runs_all_one_after_the_other(
     for result in results:
         assert result.get(timeout=60) == "object"
     assert not effects.overlaps("object")
-    # Neither budget was spent: each body ran once.
-    assert all(len(effects.runs(r.id)) == 1 for r in results)
+    # Neither budget was spent: each body ran once, and those that waited spent no number.
+    runs = [run for r in results for run in effects.runs(r.id)]
+    assert len(runs) == len(results)
+    assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
+    settled(redis_server)
+
+
+def test_who_waited_and_was_lost_goes_on_counting(
+    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    holder = project.send("locked_retry_gate", "object", "gate")
+    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    waiting = project.send("locked_retry_gate", "object", "other gate")
+    held = partial(redis_server.client().hget, "{reliable:0}:task:" + waiting.id, "epoch")
+    first = held()
+    wait_for(lambda: held() != first, 10, "it waits")
+    second = held()
+    wait_for(lambda: held() != second, 20, "it waits once more")
+    effects.open_gate("gate")
+    wait_for(lambda: effects.runs(waiting.id), 30, "it runs")
+    os.kill(effects.runs(waiting.id)[0].pid, signal.SIGKILL)
+    wait_for(lambda: len(effects.runs(waiting.id)) == 2, 20, "it runs again")
+    effects.open_gate("other gate")
+    assert waiting.get(timeout=10) == "object"
+    assert [run.attempt for run in effects.runs(waiting.id)] == [1, 2]
+    assert [run.redelivered for run in effects.runs(waiting.id)] == [False, True]
     settled(redis_server)
 
 

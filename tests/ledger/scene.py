@@ -118,6 +118,7 @@ class Scene:
         claim: Claim | None = None,
         queue: str = "",
         heir: str = "",
+        is_unrun: bool = False,
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -129,6 +130,7 @@ class Scene:
                 claim=claim,
                 queue=queue,
                 heir=heir,
+                is_unrun=is_unrun,
             )
             if answer.reply is not Reply.GENERATION:
                 return answer

@@ -20,6 +20,41 @@ def test_attempts_are_numbered_through_losses_retries_and_replays(scene: Scene) 
     assert [first.attempt, second.attempt, third.attempt, fourth.values[0]] == [1, 2, 3, 4]
 
 
+def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene) -> None:
+    message = scene.publish()
+    scene.lose(scene.claim(message))
+    waiting = scene.claim(message)
+    epoch = f"{waiting.attempt - 1}-wait"
+    again = Published(message.task, epoch, message.generation)
+
+    for _ in range(2):
+        answer = scene.record(message.task, epoch, claim=waiting, is_unrun=True)
+        assert answer.reply is Reply.RECORDED
+
+    current = scene.claim(again)
+    assert current.attempt == waiting.attempt == 2
+    assert current.token != waiting.token
+    assert current.losses == 1
+    # Whatever it says late is not the current one's, though they have one number.
+    before = scene.snapshot()
+    replies = {
+        scene.ledger.touch(waiting, time_to_run_ms=0).reply,
+        scene.ledger.settle(waiting).reply,
+        scene.ledger.replace(waiting, due_in_ms=0).reply,
+        scene.ledger.release(waiting, due_in_ms=0).reply,
+        scene.lose(waiting).reply,
+        scene.bury(waiting).reply,
+        scene.record(message.task, "1-late", claim=waiting, is_unrun=True).reply,
+    }
+    assert replies == {Reply.FENCED}
+    assert scene.snapshot() == before
+    assert scene.bury(current).reply is Reply.BURIED
+    # It has run nothing, and nothing of it is in the history.
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
+
+
 def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene) -> None:
     zombie = scene.claim(scene.publish())
     scene.lose(zombie, is_taken=True)

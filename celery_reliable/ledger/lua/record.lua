@@ -28,6 +28,8 @@ ARGV[12]  used         "1": a task that had the same id before may have left a r
 ARGV[13]  heir         the replacement whose canvas publishes; "" for anybody else
 ARGV[14]  number       of this publication among its sender's; "" without a sender
 ARGV[15]  is_sent      "1": put it into its queue; else ""
+ARGV[16]  is_unrun     "1": the attempt has not begun its body, and gives its number back: the next one is told from
+                       it by its token; else ""
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current} | {"unknown"}
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
           name; or this is a late copy, and the sender has gone on
@@ -70,17 +72,21 @@ if ARGV[8] ~= '' then
     if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' fenced', 'PX', ARGV[11]) end
     return {'fenced'}
   end
-  local history = cjson.decode(found[6] or '[]')
-  local entry = {what = 'retried', cause = ''}
-  if #history > 0 and history[#history].what == 'retried' then
-    -- Retries must not drive losses out of the history.
-    entry = table.remove(history)
-    entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
+  if ARGV[16] == '1' then
+    redis.call('HSET', KEYS[1], 'attempt', ARGV[8] - 1)
+  else
+    local history = cjson.decode(found[6] or '[]')
+    local entry = {what = 'retried', cause = ''}
+    if #history > 0 and history[#history].what == 'retried' then
+      -- Retries must not drive losses out of the history.
+      entry = table.remove(history)
+      entry.cause = (tonumber(string.match(entry.cause, '^%d+')) or 1) + 1 .. ' times'
+    end
+    entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV[8]), found[7]
+    history[#history + 1] = entry
+    while #history > 20 do table.remove(history, 1) end
+    redis.call('HSET', KEYS[1], 'history', cjson.encode(history))
   end
-  entry.at_ms, entry.attempt, entry.owner = now_ms, tonumber(ARGV[8]), found[7]
-  history[#history + 1] = entry
-  while #history > 20 do table.remove(history, 1) end
-  redis.call('HSET', KEYS[1], 'history', cjson.encode(history))
   redis.call('HDEL', KEYS[4], ARGV[1])
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
 elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == '1') then

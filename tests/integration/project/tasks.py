@@ -132,6 +132,11 @@ def locked_gate(self: Any, object_id: str, name: str) -> str:
     return object_id
 
 
+def locked_retry_gate(self: Any, object_id: str, name: str) -> str:
+    """`locked_gate`, but a conflict is retried."""
+    return locked_gate(self, object_id, name)
+
+
 def unique(
     self: Any, object_id: str, steps: Sequence[str] = ("finish",), countdown: float = 0
 ) -> str:
@@ -206,6 +211,7 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (locked, {"object_id": "object_id", "on_conflict": "skip"}),
     (locked_retry, {"object_id": "object_id", "on_conflict": "retry"}),
     (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
+    (locked_retry_gate, {"object_id": "object_id", "on_conflict": "retry"}),
     (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
