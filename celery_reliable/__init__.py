@@ -15,9 +15,11 @@ from celery_reliable.exceptions import (
     UnknownDeadLetter,
 )
 from celery_reliable.publisher import install_everywhere as _install_everywhere
+from celery_reliable.revoking import install_everywhere as _revoke_everywhere
 from celery_reliable.task import ReliableTask
 
 _install_everywhere()
+_revoke_everywhere()
 
 # Last: an app that is being finalized makes its tasks of the base above.
 from celery_reliable import beaten as _beaten  # noqa: E402, F401 - registers celery_reliable.sweep

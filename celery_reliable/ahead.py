@@ -117,10 +117,16 @@ class Ahead:
         for due, one in zip(dues, found, strict=True):
             try:
                 record = one.record
-                if record is not None and record.state is State.QUEUED and not record.is_unsent:
+                if record is not None and _is_sent(record):
                     self._send_if_missing(due, record, now_ms, presence, report)
             except (LedgerUnavailable, LedgerRefused):
                 raise
             except Exception:
                 # It is looked at again when it is due.
                 logger.exception("not_looked_at_ahead id=%s", due.task_id)
+
+
+def _is_sent(record: Record) -> bool:
+    """Whether a message of it is to be somewhere."""
+    is_sent = record.state is State.QUEUED and not record.is_unsent
+    return is_sent and not record.is_revoked

@@ -10,6 +10,7 @@ from celery import Celery
 from celery import signals as celery_signals
 from celery import states as celery_states
 from celery.app.task import Context
+from celery.exceptions import TaskRevokedError
 
 from celery_reliable import telling
 from celery_reliable.application import reliable_of
@@ -215,6 +216,30 @@ class Losses:
         self.ledger.settle(claim, patience_seconds=patience_seconds)
         self.free_lock(claim, task, args, kwargs)
 
+    def store_revoked(self, record: Record) -> None:
+        """Store REVOKED, and tell a chord, of a task that was called off and that nobody runs.
+
+        Raises what the backend's driver raises.
+        """
+        task = self.app.tasks.get(record.name)
+        context = _context_of(self.app, record.message)
+        backend = self._backend_of(task)
+        if backend.get_state(record.task_id) in celery_states.READY_STATES:
+            # By a worker that heard it too; or it ended just now.
+            return
+        error = TaskRevokedError("revoked")
+        if _stores_results(task, context):
+            backend.store_result(record.task_id, error, celery_states.REVOKED, request=context)
+        tell(backend, context, celery_states.REVOKED, error)
+
+    def try_to_store_revoked(self, record: Record) -> None:
+        """The same; what goes wrong is only logged."""
+        try:
+            self.store_revoked(record)
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            logger.warning("revocation_not_stored id=%s error=%r", record.task_id, exc)
+
     def free_lock_of(self, record: Record) -> None:
         """Free what a task that is over has left locked, as its record said."""
         task = self.app.tasks.get(record.name)
@@ -307,6 +332,11 @@ def _error_of(letter: DeadLetter) -> Exception:
             "outcome; dead-lettered"
         )
     return error
+
+
+def _stores_results(task: Any, context: Context) -> bool:
+    ignored = context.get("ignore_result")
+    return not (getattr(task, "ignore_result", False) if ignored is None else ignored)
 
 
 def _stores_errors(task: Any, context: Context) -> bool:

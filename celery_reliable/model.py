@@ -193,6 +193,8 @@ class Record:
     cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
     is_owed: bool = False
+    #: It was revoked as it ran; it ends so, unless its attempt has an outcome.
+    is_revoked: bool = False
     #: A task that had the id before may have left a result: somebody chose it, or it was dead.
     is_used: bool = False
     #: It was called off, and stays for an attempt that is still to be stopped.

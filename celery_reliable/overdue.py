@@ -113,6 +113,16 @@ class Overdue:
             self._let_go(due, record)
         elif record.state is State.WAITING:
             self._look_at_canvas(due, record, now_ms)
+        else:
+            self._look_at_unclaimed(due, record, now_ms, presence, report)
+
+    def _look_at_unclaimed(
+        self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
+    ) -> None:
+        if record.is_revoked:
+            self.losses.store_revoked(record)
+            if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
+                self.losses.free_lock_of(record)
         elif record.is_unsent:
             self._send(due, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):

@@ -14,7 +14,7 @@ from celery.local import class_property
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import clock, options, publisher, worker
+from celery_reliable import clock, options, publisher, revoking, worker
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
@@ -168,6 +168,7 @@ class ReliableTask(CeleryTask):
         for doubt in options.doubts(cls, ReliableTask):
             warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
         publisher.install(app)
+        revoking.install(app)
         worker.install(app)
 
     @classmethod

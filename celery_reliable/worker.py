@@ -27,11 +27,11 @@ from celery_reliable.guard import raise_for
 from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
-from celery_reliable.losses import Losses
-from celery_reliable.model import Claim, Reply, State
+from celery_reliable.model import Claim, Reply
 from celery_reliable.pools import PostponedStop, hear_the_dead
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
+from celery_reliable.revoking import call_off
 from celery_reliable.rights import missing_rights
 from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
 from celery_reliable.transport import transport_for
@@ -296,18 +296,7 @@ def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     A parked task's revocation cannot be left to workers' memory: it would not outlive them.
     """
     answer = _celery_revoke(state_, task_id, *args, **kwargs)
-    reliable = reliable_of(state_.app)
-    if reliable.is_unprotected:
-        return answer
-    for one in set(maybe_list(task_id) or []):
-        try:
-            record = reliable.ledger.find(one, patience_seconds=1.0)
-            if record is not None and record.state in (State.PARKED, State.QUEUED):
-                cancelled = reliable.ledger.cancel(one, patience_seconds=1.0)
-                if cancelled.reply is Reply.CANCELLED:
-                    Losses(state_.app, reliable.ledger).free_lock_of(record)
-        except ReliableError as exc:
-            logger.warning("revocation_not_recorded id=%s error=%s", one, exc)
+    call_off(state_.app, maybe_list(task_id) or [])
     return answer
 
 

@@ -46,6 +46,7 @@ RECORD_FIELDS = (
     "stored",
     "called_off",
     "stopping_on",
+    "revoked",
 )
 LETTER_FIELDS = (
     "state",
@@ -141,6 +142,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         is_unsent="unsent" in got,
         cause=got.get("cause", ""),
         is_owed="owed" in got,
+        is_revoked="revoked" in got,
         is_used="used" in got,
         stored=got.get("stored", ""),
         is_called_off="called_off" in got,

@@ -342,15 +342,21 @@ class Ledger(Burials):
         )
 
     def cancel(
-        self, task_id: str, *, epoch: str = "", patience_seconds: float | None = None
+        self,
+        task_id: str,
+        *,
+        epoch: str = "",
+        is_revoked: bool = False,
+        patience_seconds: float | None = None,
     ) -> Answer:
         """Call off a task that nobody runs.  While an attempt of it is still to be stopped, its
-        record stays, for whoever publishes the id or wants the object.
+        record stays, for whoever publishes the id or wants the object.  *is_revoked*: what runs is
+        noted not to run again.
         """
         return self._caller.call(
             "cancel",
             [self.keys.record(task_id), self.keys.due],
-            [task_id, epoch, STOPPING_LOOK_MS],
+            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
             patience_seconds,
         )
 

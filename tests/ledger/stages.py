@@ -218,6 +218,10 @@ class Steps:
         """A revocation: whichever publication is current."""
         return self._ledger.cancel("task")
 
+    def revoke(self) -> Answer:
+        """A revocation, which what runs is to remember."""
+        return self._ledger.cancel("task", is_revoked=True)
+
     def cancel_first(self) -> Answer:
         """The first message is found to have expired."""
         return self._ledger.cancel("task", epoch=self._message.epoch)

@@ -20,6 +20,7 @@ SCRIPT_OF = {
     "bury_message": "bury",
     "bury_foreign": "bury",
     "cancel_first": "cancel",
+    "revoke": "cancel",
 }
 
 CELLS = [

@@ -6,8 +6,9 @@ Moves     queued | parked | waiting -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 ARGV[1]   id
-ARGV[2]   epoch       of the publication that is called off; "" for whichever is current
-ARGV[3]   due_in_ms   when to look whether the attempt has been stopped
+ARGV[2]   epoch        of the publication that is called off; "" for whichever is current
+ARGV[3]   due_in_ms    when to look whether the attempt has been stopped
+ARGV[4]   is_revoked   "1": what runs is not run again, should its attempt end without an outcome
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"}
           "gone" also of what was called off before, while the attempt still runs
 Cost      O(log N) in records that are due some time
@@ -17,6 +18,9 @@ if not found[1] or (found[4] and found[5]) then
   return {'gone'}
 end
 if found[1] == 'running' then
+  if ARGV[4] == '1' then
+    redis.call('HSET', KEYS[1], 'revoked', '1')
+  end
   return {'running', found[3]}
 end
 if found[1] == 'dead' then
@@ -34,6 +38,6 @@ end
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
 redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',
-  'suspect', 'waits', 'alone')
+  'suspect', 'waits', 'alone', 'revoked')
 redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
 return {'cancelled'}

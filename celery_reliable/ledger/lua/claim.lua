@@ -26,12 +26,13 @@ Returns   {"claimed", attempt, losses} | {"held", owner} | {"stale"} | {"parked"
           "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
           the record is due, as this message is dropped; "alone": the task ran in a worker that died, and this
           one has to do with another such task; it is sent again, the later the oftener this was so
+          "stale" also of a task that was revoked as it ran: it is due, to be called off
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off')
+  'stopping_on', 'suspect', 'called_off', 'revoked')
 local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV[5] then
@@ -87,6 +88,9 @@ elseif state == 'parked' then
 elseif found[7] then
   redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
   return {'held', found[7]}
+elseif found[10] then
+  redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
+  return {'stale'}
 elseif found[8] == 'ran' and ARGV[11] ~= '' then
   local other = redis.call('HMGET', KEYS[4], 'suspect', 'suspect_claim')
   local is_running = other[1] and redis.call('HGET', KEYS[5], other[1]) == other[2]

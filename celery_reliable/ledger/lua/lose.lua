@@ -22,12 +22,13 @@ ARGV[10]  is_counted   "": its worker's death is charged to another task, or to 
 ARGV[11]  is_suspect   "1": it ran in a worker that died
 ARGV[12]  detail       of the cause, for people; "" for none
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
+          a task that was revoked as it ran is queued, not to run but to be called off
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token')
+  'history', 'owner', 'token', 'revoked')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -65,7 +66,7 @@ end
 if ARGV[11] == '1' then
   redis.call('HSET', KEYS[1], 'suspect', 'ran')
 end
-if ARGV[10] ~= '' and losses > tonumber(found[5] or ARGV[4]) then
+if ARGV[10] ~= '' and not found[9] and losses > tonumber(found[5] or ARGV[4]) then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
   redis.call('ZADD', KEYS[5], now_ms, ARGV[1])
   redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
@@ -75,5 +76,6 @@ redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
 if ARGV[9] == '1' then
   redis.call('HSET', KEYS[1], 'unsent', '1')
 end
-redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+-- What was revoked is called off by the next look.
+redis.call('ZADD', KEYS[2], now_ms + (found[9] and ARGV[3] ~= 'stuck' and 0 or ARGV[5]), ARGV[1])
 return {'queued', losses}
