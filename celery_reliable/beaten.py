@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from celery import shared_task
@@ -21,9 +22,29 @@ logger = logging.getLogger(__name__)
 
 _kept = threading.local()
 
+_NAME = "celery_reliable.sweep"
+
+
+class _Quiet(logging.Filter):
+    """Keeps from the log that a pass was sent, received and has succeeded, every few seconds.
+
+    What one has done the sweeper says itself.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is to be logged."""
+        args = record.args
+        # Celery's own records have what they are about in a dictionary; beat's in a tuple.
+        names = (args.get("name"),) if isinstance(args, Mapping) else args
+        return record.levelno > logging.INFO or _NAME not in (names or ())
+
+
+for _place in ("celery.beat", "celery.worker.strategy", "celery.app.trace"):
+    logging.getLogger(_place).addFilter(_Quiet())
+
 
 @shared_task(
-    name="celery_reliable.sweep",
+    name=_NAME,
     bind=True,
     ignore_result=True,
     acks_late=False,
@@ -31,10 +52,8 @@ _kept = threading.local()
     expires=10,
 )
 def sweep(self: Any) -> dict[str, Any] | None:
-    """Run a pass of the sweeper, unless one has just finished.  For the beat schedule.
-
-    Workers run passes by themselves when none finished within SWEEP_SECONDS, so this task may be
-    late or missing.
+    """Run a pass of the sweeper, unless one has just finished.  For the beat schedule, if at all:
+    workers run passes by themselves whenever none finished within SWEEP_SECONDS.
     """
     sweeper: Sweeper | None = getattr(_kept, "sweeper", None)
     if sweeper is None or sweeper.app is not self.app:

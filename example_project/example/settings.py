@@ -95,7 +95,7 @@ CELERY_RELIABLE = {
 }
 
 CELERY_BEAT_SCHEDULE = {
-    "celery-reliable-sweep": {"task": "celery_reliable.sweep", "schedule": 2.0},
+    "celery-reliable-sweep": {"task": "celery_reliable.sweep", "schedule": 30.0},
 }
 
 DOCUMENT_CHECK_SECONDS = float(os.environ.get("EXAMPLE_CHECK_SECONDS", "5"))
