@@ -71,6 +71,7 @@ class Reply(str, Enum):
     CANCELLED = "cancelled"
     CHANGED = "changed"
     CLAIMED = "claimed"
+    CONCLUDING = "concluding"
     DEAD = "dead"
     DECLARED = "declared"
     DECLARED_DEAD = "declared_dead"

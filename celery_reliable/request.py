@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
-from celery_reliable.objects import has_object
+from celery_reliable.objects import has_object, is_unique
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
@@ -153,6 +154,7 @@ class ReliableRequest(Request):
         end_child(self.worker_pid)
         _ending.add(self.reliable_token)
         try:
+            self._conclude()
             is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
             if self._already_revoked:
                 self._end_stopped()
@@ -161,6 +163,16 @@ class ReliableRequest(Request):
                     self._end(Reason.TIME_LIMIT, exc, is_owed=is_owed)
         finally:
             _ending.discard(self.reliable_token)
+
+    def _conclude(self) -> None:
+        """Let no call be answered with a failure that is about to be seen."""
+        if not is_unique(self.task):
+            return
+        with suppress(LedgerUnavailable, LedgerRefused):
+            claim = self._claim()
+            if claim is not None:
+                ledger = reliable_of(self.app).ledger
+                ledger.conclude(claim, patience_seconds=_PATIENCE_SECONDS)
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
         """Stop the attempt at a cold shutdown, or as its connection was lost."""

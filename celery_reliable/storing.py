@@ -25,7 +25,7 @@ from celery_reliable.guarding import is_current, tell_fenced
 from celery_reliable.ledger import server_of
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply, StoredResult
-from celery_reliable.objects import keep_ms
+from celery_reliable.objects import is_unique, keep_ms
 from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import MARK, mark
 
@@ -122,6 +122,8 @@ class PatientBackend:
             stored = self._as_stored(task_id, result, request, state)
             if stored is not None and self._settled_with(stored, attempt):
                 return None
+        if store_result:
+            self._conclude(attempt, task_id, is_success=True)
         return self._store(
             _marked(self._backend).mark_as_done,
             task_id,
@@ -145,6 +147,22 @@ class PatientBackend:
             and not request.chord
             and not request.ignore_result
         )
+
+    def _conclude(
+        self, attempt: RunningAttempt | None, task_id: str, *, is_success: bool = False
+    ) -> None:
+        """Let nobody be answered with an outcome that he has seen, before the object is free."""
+        if (
+            attempt is not None
+            and attempt.object_key
+            and not attempt.is_closed
+            and attempt.claim.task_id == task_id
+            and is_unique(self._task)
+            # What is kept after a success is what calls are to be answered with.
+            and not (is_success and keep_ms(self._task))
+        ):
+            ledger = reliable_of(self._task.app).ledger
+            ledger.conclude(attempt.claim, patience_seconds=FOREVER)
 
     def _needs_object_longer(self) -> bool:
         """Whether the task's object may not be freed with its settlement: it is kept, or hooks of
@@ -213,6 +231,8 @@ class PatientBackend:
     ) -> Any:
         """Store a failure, then call the errbacks: once, whatever they raise."""
         attempt = running.get()
+        if store_result:
+            self._conclude(attempt, task_id)
         self._store(
             _marked(self._backend).mark_as_failure,
             task_id,

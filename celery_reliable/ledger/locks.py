@@ -4,11 +4,17 @@ clock.
 
 from __future__ import annotations
 
+import time
+
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.model import Claim, Reply
 
 __all__ = ["ObjectLocks"]
+
+#: How long a call waits for a task to end whose outcome is being stored: for its hooks, usually.
+_CONCLUDING_SECONDS = 2.0
+_CONCLUDING_POLL_SECONDS = 0.01
 
 
 class ObjectLocks:
@@ -44,6 +50,7 @@ class ObjectLocks:
         the object: it is sent in any case, and its attempt comes back to it.
         """
         seen = holder = ""
+        deadline = time.monotonic() + _CONCLUDING_SECONDS
         while True:
             answer = self._caller.call(
                 "lock",
@@ -70,13 +77,28 @@ class ObjectLocks:
                 return seen
             holder = seen.partition(":")[2]
             # The second time its record was looked at too.
-            if seen == before if claim.attempt else self._rely(holder, patience_seconds):
+            if claim.attempt:
+                if seen == before:
+                    return holder
+            elif self._rely(holder, deadline, patience_seconds):
                 return holder
             # It may have ended meanwhile: then it may be another's turn.
 
-    def _rely(self, holder: str, patience_seconds: float | None) -> bool:
-        answer = self._caller.call("rely", [self._keys.record(holder)], [], patience_seconds)
-        return answer.reply is Reply.EXISTS
+    def _rely(self, holder: str, deadline: float, patience_seconds: float | None) -> bool:
+        """Whether a call is to be answered with *holder*.  One whose outcome is being stored is
+        waited for until *deadline*.
+        """
+        while True:
+            waited = time.monotonic() >= deadline
+            answer = self._caller.call(
+                "rely",
+                [self._keys.record(holder)],
+                ["1" if waited else ""],
+                patience_seconds,
+            )
+            if answer.reply is not Reply.CONCLUDING:
+                return answer.reply is Reply.EXISTS
+            time.sleep(_CONCLUDING_POLL_SECONDS)
 
     def free(
         self,

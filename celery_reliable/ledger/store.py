@@ -251,6 +251,17 @@ class Ledger(Burials):
             patience_seconds,
         )
 
+    def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> Answer:
+        """Note that the outcome of an attempt, whose object calls are answered with, is about to be
+        stored.
+        """
+        return self._caller.call(
+            "conclude",
+            [self.keys.record(claim.task_id)],
+            [claim.attempt, claim.token],
+            patience_seconds,
+        )
+
     def bequeath(self, claim: Claim, *, heir: str, patience_seconds: float | None = None) -> Answer:
         """Let the last member of a canvas that is about to be published take the id over: what is
         published as *heir*.

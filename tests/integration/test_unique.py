@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from billiard.exceptions import TimeLimitExceeded
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 from celery.signals import before_task_publish
@@ -17,8 +18,11 @@ from celery.signals import before_task_publish
 from celery_reliable import LedgerUnavailable, ObjectBusy
 from celery_reliable.ledger.scripts import script
 from celery_reliable.purging import purge
+from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.project import timed
+from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Worker
 from tests.support.proxy import RedisProxy
@@ -445,3 +449,55 @@ def test_who_cannot_tell_whose_the_object_is_sends_nothing(
         client = redis_server.client()
         assert not client.keys("{reliable:0}:*:*")
         assert client.llen("celery") == 0
+
+
+@pytest.mark.parametrize("is_failing", [True, False])
+def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object(
+    project: Project, start_worker: Start, effects: Effects, is_failing: bool
+) -> None:
+    timed.add_tasks(project.app)
+    start_worker("one", app="tests.integration.project.timed", options=QUICK)
+    first = project.send("ends_slowly", "object", is_failing)
+    first.get(timeout=10, propagate=False)
+
+    second = project.send("ends_slowly", "object", is_failing)
+
+    assert second.id != first.id
+    assert effects.client.lrange("hooks", 0, -1) == [first.id.encode()]
+    second.get(timeout=10, propagate=False)
+    assert not effects.overlaps()
+    assert len(effects.runs()) == 2
+
+
+@pytest.mark.parametrize("layout", ["beside the ledger", "elsewhere"])
+def test_a_call_after_a_failure_is_never_answered_with_it(
+    project: Project,
+    start_worker: Start,
+    start_redis: Callable[..., RedisServer],
+    scale: Scale,
+    layout: str,
+) -> None:
+    if layout == "elsewhere":
+        project = project.with_settings(result_url=start_redis().url())
+    start_worker("one", project=project, options=QUICK)
+    calls = scale.of(full=200, small=40)
+    ids = set()
+    for _ in range(calls):
+        result = project.send("unique", "object", ["fail"])
+        ids.add(result.id)
+        with pytest.raises(Broken):
+            result.get(timeout=10)
+    assert len(ids) == calls
+
+
+def test_a_call_after_a_time_limit_is_never_answered_with_it(
+    project: Project, start_worker: Start
+) -> None:
+    start_worker("one", options=QUICK)
+    ids = set()
+    for _ in range(4):
+        result = project.send("unique", "object", ["gate:never"], time_limit=1)
+        ids.add(result.id)
+        with pytest.raises(TimeLimitExceeded):
+            result.get(timeout=10)
+    assert len(ids) == 4

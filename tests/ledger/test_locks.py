@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any
 
@@ -460,3 +460,40 @@ def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(
     first = scene.claim(anew)
     assert locks.take("object", first) is None
     assert locks.free("object", first)
+
+
+def test_a_call_waits_for_the_object_of_a_task_whose_outcome_is_being_stored(
+    scene: Scene, locks: ObjectLocks
+) -> None:
+    holder = start(scene, "holder")
+    locks.take("object", holder)
+    assert scene.ledger.conclude(holder).reply is Reply.CONCLUDING
+    # An attempt that comes to run decides by itself what becomes of it.
+    assert locks.take("object", start(scene, "attempt")) == "holder"
+    scene.publish("a call")
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(locks.take, "object", attempt_zero("a call"))
+        assert not wait([answer], timeout=0.2).done
+        scene.bury(holder)
+        assert answer.result(5) is None
+
+    assert locks.take("object", start(scene, "another")) == "a call"
+
+
+def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish("holder")
+    first = scene.claim(message)
+    locks.take("object", first)
+    scene.ledger.conclude(first)
+    scene.lose(first)
+    scene.publish("a call")
+    assert locks.take("object", attempt_zero("a call")) == "holder"
+
+    second = scene.claim(message)
+    assert scene.ledger.conclude(first).reply is Reply.FENCED
+    assert locks.take("object", attempt_zero("a call")) == "holder"
+    # And with what takes its time to end, so that nobody waits for ever.
+    scene.ledger.conclude(second)
+    assert locks.take("object", attempt_zero("a call")) == "holder"
+    assert scene.ledger.withdraw("holder", message.epoch).reply is Reply.KEPT
