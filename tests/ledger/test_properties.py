@@ -61,7 +61,7 @@ def test_a_long_walk_keeps_the_promises(
         walk.step()
 
     # The walk has been somewhere.
-    assert len(walk.world.settled) > 5
+    assert len(walk.world.settled) > 3
 
 
 def test_any_interleaving_keeps_the_promises(shared_redis: redis.Redis, ledger: Ledger) -> None:

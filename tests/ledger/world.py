@@ -35,8 +35,18 @@ TIMES = st.sampled_from([1, 1, 2])
 DUE_MS = st.sampled_from([0, LOOK_MS])
 
 #: What is done with messages and attempts, the commonest more often.
-STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 3 + ["lose"] * 2 + ["sweep"] * 2
-STEPS += ["take", "acknowledge", "retry", "replace", "inherit", "inherit", "release", "bury"]
+STEPS = ["publish"] * 2 + ["deliver"] * 6 + ["settle"] * 4 + ["lose"] * 2 + ["sweep"] * 2
+STEPS += [
+    "take",
+    "acknowledge",
+    "retry",
+    "wait",
+    "replace",
+    "inherit",
+    "inherit",
+    "release",
+    "bury",
+]
 STEPS += ["replay", "replay", "late"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
@@ -117,8 +127,8 @@ class World(RuleBasedStateMachine):
             self._end_attempt(_pick(claims, pick), do, times, due_in_ms, flag)
 
     def _end_attempt(self, claim: Claim, how: str, times: int, due_in_ms: int, flag: bool) -> None:
-        if how == "retry":
-            self._retry(claim, due_in_ms, is_parked=flag, times=times)
+        if how in ("retry", "wait"):
+            self._retry(claim, due_in_ms, is_parked=flag, times=times, is_unrun=how == "wait")
         elif how == "settle":
             self._settle(claim, times)
         elif how == "lose":
@@ -373,19 +383,28 @@ class World(RuleBasedStateMachine):
         else:
             assert answer.reply is Reply.EXISTS
 
-    def _retry(self, claim: Claim, due_in_ms: int, is_parked: bool, times: int) -> None:
-        message = self._message(claim.task_id, claim.attempt)
+    def _retry(
+        self, claim: Claim, due_in_ms: int, is_parked: bool, times: int, is_unrun: bool
+    ) -> None:
+        """Publish its own id, after its body or before: then its number is the next one's."""
+        message = self._message(claim.task_id, claim.attempt - is_unrun)
         state = State.PARKED if is_parked else State.QUEUED
         due_in_ms = 0 if is_parked else due_in_ms
         answer = self._record(
             message,
             times,
             lambda: self.scene.record(
-                message.task, message.epoch, state=state, due_in_ms=due_in_ms, claim=claim
+                message.task,
+                message.epoch,
+                state=state,
+                due_in_ms=due_in_ms,
+                claim=claim,
+                is_unrun=is_unrun,
             ),
         )
         if self._is_current(claim):
             assert answer.reply is Reply.RECORDED
+            self.attempts[claim.task_id] -= is_unrun
             del self.running[claim.task_id]
             self._published(claim.task_id, message, state)
         else:
