@@ -18,6 +18,7 @@ __all__ = [
     "LedgerForbidden",
     "LedgerRefused",
     "LedgerUnavailable",
+    "NotPublished",
     "ObjectBusy",
     "ObjectIdError",
     "PublishUnknown",
@@ -99,17 +100,23 @@ class ObjectBusy(ReliableError):
 class LedgerUnavailable(ReliableError):
     """The ledger's Redis could not be reached, or did not answer in time.
 
-    Nothing is known about whether the command was executed. Every transition may be repeated.
+    Every transition may be repeated.
 
     Attributes:
         operation: the transition that was under way.
+        is_undone: whether it is known that nothing was executed, as no server took the command;
+            else nothing is known.
     """
 
     operation: str | None = None
+    is_undone: bool = False
 
-    def __init__(self, message: str | None = None, *, operation: str | None = None) -> None:
+    def __init__(
+        self, message: str | None = None, *, operation: str | None = None, is_undone: bool = False
+    ) -> None:
         super().__init__(message)
         self.operation = operation
+        self.is_undone = is_undone
 
 
 class LedgerRefused(ReliableError):
@@ -146,11 +153,28 @@ class LedgerForbidden(LedgerRefused):
     """
 
 
+class NotPublished(ReliableError):
+    """The task was not published: the ledger's Redis took nothing, as it is away or may not write.
+
+    It is raised as a `kombu.exceptions.OperationalError` too, which is what Celery raises when the
+    broker is away.
+
+    Attributes:
+        task_id: the task that will not run.
+    """
+
+    task_id: str | None = None
+
+    def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
 class PublishUnknown(ReliableError):
     """Sending the task failed and its record could not be withdrawn: it may run or not.
 
     Publishing it again under the same task id is safe, as one id is one task while it lives. A
-    new id may run the work twice.
+    new id may run the work twice. It is raised as a `kombu.exceptions.OperationalError` too.
 
     Attributes:
         task_id: the task in doubt.

@@ -27,7 +27,6 @@ from celery_reliable.envelope import (
 from celery_reliable.exceptions import (
     LedgerRefused,
     LedgerUnavailable,
-    PublishUnknown,
     ReliableError,
 )
 from celery_reliable.forgotten import is_forgotten
@@ -39,6 +38,7 @@ from celery_reliable.producers import PLACE, ProducingAMQP, dispatcher_apart
 from celery_reliable.sending import sending_with
 from celery_reliable.stored import looks_used_once
 from celery_reliable.threads import is_apart
+from celery_reliable.unpublished import not_recorded, retry_seconds, unknown
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
 
@@ -145,6 +145,8 @@ class _RecordingProducer:
         self._epoch = ""
         call = unique_call.get()
         is_unique = call is not None and call.task_id == self._ref.id and self._attempt is None
+        #: For how many seconds a server that takes nothing is asked again.
+        self._retries = 0.0
         #: The call that is to have its object to itself, and the object.
         self._unique = call if is_unique else None
         self._object_key = object_key
@@ -158,6 +160,7 @@ class _RecordingProducer:
         # The same producer also carries Celery's task-sent event.
         if options.get("headers") is not self._headers:
             return self._producer.publish(body, **options)
+        self._retries = retry_seconds(options)
         state, look_seconds = self._plan()
         # Who is to have the object to himself sends when he has it.
         is_plain = self._attempt is None and self._unique is None
@@ -249,12 +252,10 @@ class _RecordingProducer:
                     is_unrun=is_unrun and claim is not None,
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
+                    undone_patience_seconds=None if running.get() is not None else self._retries,
                 )
             except LedgerUnavailable as exc:
-                raise PublishUnknown(
-                    f"Task {self._ref.name}[{self._ref.id}] could not be recorded: {exc}",
-                    task_id=self._ref.id,
-                ) from exc
+                raise not_recorded(self._ref, exc) from exc
             if answer.reply is Reply.GENERATION:
                 ledger.generation = answer.text(0)
                 continue
@@ -346,7 +347,7 @@ class _RecordingProducer:
                 task_id, self._epoch, patience_seconds=_WITHDRAW_PATIENCE_SECONDS
             )
         except LedgerUnavailable as unavailable:
-            raise PublishUnknown(
+            raise unknown(
                 f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
                 f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,

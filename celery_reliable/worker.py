@@ -34,6 +34,7 @@ from celery_reliable.request import is_ending
 from celery_reliable.revoking import call_off
 from celery_reliable.rights import missing_rights
 from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
+from celery_reliable.starting import when_there
 from celery_reliable.transport import transport_for
 from celery_reliable.turning import acknowledge_at_once, raise_prefetch_count
 from celery_reliable.unprocessable import Unprocessable
@@ -72,7 +73,8 @@ class WorkerStep(bootsteps.StartStopStep):
                 self.enabled = False
                 return
             _check_start_method(w)
-            findings = [*self.reliable.check(), *missing_rights(self.reliable)]
+            findings = when_there(w.app, self.reliable.check)
+            findings += missing_rights(self.reliable)
             for finding in raise_for(findings):
                 level = logging.INFO if finding.level == "info" else logging.WARNING
                 logger.log(level, "%s %s", finding.message, finding.hint)

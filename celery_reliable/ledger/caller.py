@@ -16,7 +16,7 @@ from redis import exceptions as errors
 
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
-from celery_reliable.ledger.passing import is_of_cluster, is_passing
+from celery_reliable.ledger.passing import is_of_cluster, is_passing, is_undone
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply
 from celery_reliable.threads import fork_gate
@@ -34,6 +34,8 @@ FOREVER = float("inf")
 
 #: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
 _FORBIDDEN_REPLY = re.compile(r"NOPERM|ACL failure in script|user executing the script can't")
+_NOTHING = "Nothing was sent, or what was sent was refused."
+_UNKNOWN = "Whether the step was executed is unknown."
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
 _WARN_EVERY_SECONDS = 10.0
@@ -102,10 +104,21 @@ class Caller:
         """
         return self.run(Step(name, keys, args), patience_seconds)
 
-    def run(self, step: Step, patience_seconds: float | None = None) -> Answer:
-        """Send a step, and return its answer as `call` does."""
+    def run(
+        self,
+        step: Step,
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> Answer:
+        """Send a step, and return its answer as `call` does.  *undone_patience_seconds*: for as
+        long as no server has taken it, instead.
+        """
         raw, is_repeated = self._patiently(
-            step.code.name, lambda: self._sent(step), patience_seconds, step
+            step.code.name,
+            lambda: self._sent(step),
+            patience_seconds,
+            step,
+            undone_patience_seconds,
         )
         return _answer(raw, is_repeated)
 
@@ -178,8 +191,12 @@ class Caller:
         run: Callable[[], T],
         patience_seconds: float | None,
         step: Step | None = None,
+        undone_patience_seconds: float | None = None,
     ) -> tuple[T, bool]:
         patience = self.patience_seconds if patience_seconds is None else patience_seconds
+        # For as long as no server has taken it.
+        short = patience if undone_patience_seconds is None else undone_patience_seconds
+        is_nothing_done = True
         started = warned = time.monotonic()
         wait = _FIRST_WAIT_SECONDS
         is_repeated = False
@@ -223,13 +240,16 @@ class Caller:
                         operation=operation,
                         reply=str(exc),
                     ) from exc
+                is_nothing_done = is_nothing_done and is_undone(exc)
                 now = time.monotonic()
-                if now - started >= patience:
+                left = started + (min(short, patience) if is_nothing_done else patience) - now
+                if left <= 0:
                     raise LedgerUnavailable(
                         f"The ledger's Redis at {self.shown} did not answer ({operation}): "
-                        f"{_said(exc)}. Whether the step was executed is unknown. Check that the "
+                        f"{_said(exc)}. {_NOTHING if is_nothing_done else _UNKNOWN} Check that the "
                         "server is up, that it is the master, and that REDIS_URL names it.",
                         operation=operation,
+                        is_undone=is_nothing_done,
                     ) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
@@ -242,7 +262,7 @@ class Caller:
                         _said(exc),
                     )
                 is_repeated = True
-                time.sleep(wait * random.uniform(0.5, 1.0))
+                time.sleep(min(wait * random.uniform(0.5, 1.0), left))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
 

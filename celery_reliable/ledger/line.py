@@ -7,6 +7,8 @@ from typing import Any
 
 import redis
 
+from celery_reliable.ledger.passing import undone
+
 __all__ = ["Line"]
 
 
@@ -22,17 +24,24 @@ class Line:
     def ask(self, *commands: Sequence[Any]) -> list[Any]:
         """Return what each command is answered; an error reply is returned as its exception.
 
-        Raises redis-py's errors when the connection fails: then nothing is known of any command.
+        Raises redis-py's errors when the connection fails: then nothing is known of any command,
+        unless the error tells that nothing was sent (`is_undone`).
         """
         if self._connection is None:
             self._connection = self._pool.make_connection()
         connection = self._connection
-        try:
-            # What the server has closed meanwhile can be read; nothing else can.
-            if connection.can_read():
+        if connection._sock is not None:
+            try:
+                # What the server has closed meanwhile can be read; nothing else can.
+                if connection.can_read():
+                    connection.disconnect()
+            except (redis.ConnectionError, redis.TimeoutError, OSError):
                 connection.disconnect()
-        except (redis.ConnectionError, redis.TimeoutError, OSError):
-            connection.disconnect()
+        try:
+            connection.connect()
+        except (redis.RedisError, OSError) as exc:
+            undone(exc)
+            raise
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             return [_reply(connection) for _ in commands]

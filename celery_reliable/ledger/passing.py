@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from redis import exceptions as errors
 
-__all__ = ["is_of_cluster", "is_passing", "losing"]
+__all__ = ["is_of_cluster", "is_passing", "is_undone", "losing", "undone"]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
 #: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
@@ -40,6 +40,17 @@ def is_of_cluster(exc: BaseException) -> bool:
     return isinstance(exc, (errors.AskError, errors.ClusterCrossSlotError))
 
 
+def undone(exc: BaseException) -> BaseException:
+    """Note on an error that nothing can have been executed of what it is about."""
+    exc.reliable_undone = True  # type: ignore[attr-defined]
+    return exc
+
+
+def is_undone(exc: BaseException) -> bool:
+    """Whether that was noted."""
+    return bool(getattr(exc, "reliable_undone", False))
+
+
 def losing(connection_class: Any) -> Any:
     """Return a class of connections for which such a reply is a lost connection.
 
@@ -50,10 +61,14 @@ def losing(connection_class: Any) -> Any:
         def read_response(self, *args: Any, **kwargs: Any) -> Any:
             try:
                 return super().read_response(*args, **kwargs)
+            except redis.BusyLoadingError as exc:
+                undone(exc)
+                raise
             except redis.ResponseError as exc:
                 if not is_passing(exc):
                     raise
                 self.disconnect()
-                raise redis.ConnectionError(f"{type(exc).__name__}: {exc}") from exc
+                # What is refused was not begun.
+                raise undone(redis.ConnectionError(f"{type(exc).__name__}: {exc}")) from exc
 
     return Connection

@@ -78,6 +78,7 @@ class Ledger(Burials):
         heir: str = "",
         is_unrun: bool = False,
         patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
     ) -> Answer:
         """Note a publication before its message is sent; *claim* is the running attempt that
         publishes its own id (*is_unrun*: before its body, so that its number is free again),
@@ -86,9 +87,10 @@ class Ledger(Burials):
 
         An *epoch* of `senders` is known again also when the call comes late, and proves after a
         restart of the server that the publication was recorded; tell them of the answer.
+        *undone_patience_seconds*: for as long as no server has taken it, instead.
         """
         sender, number = sender_of(epoch)
-        return self._caller.call(
+        step = Step(
             "record",
             [
                 self.keys.record(task.id),
@@ -117,8 +119,8 @@ class Ledger(Burials):
                 "1" if queue else "",
                 "1" if is_unrun else "",
             ],
-            patience_seconds,
         )
+        return self._caller.run(step, patience_seconds, undone_patience_seconds)
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None

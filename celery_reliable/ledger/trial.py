@@ -24,7 +24,12 @@ class _Noting(Caller):
 
     steps: list[Step]
 
-    def run(self, step: Step, patience_seconds: float | None = None) -> Answer:
+    def run(
+        self,
+        step: Step,
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> Answer:
         self.steps.append(step)
         return Answer(Reply.GONE, ())
 

@@ -58,26 +58,59 @@ def test_a_redis_that_evicts(
     assert "noeviction" in said
 
 
-def test_a_redis_that_is_not_there(
+def test_a_redis_that_is_not_there_and_is_not_waited_for(
     project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
 ) -> None:
     url = f"redis://:secret@127.0.0.1:{redis_server.port}/0"
     redis_server.stop()
-    said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": url}))
+    impatient = project.with_settings(
+        reliable={"REDIS_URL": url}, celery={"broker_connection_retry_on_startup": False}
+    )
+    said = refusal(start_worker, impatient)
     assert str(redis_server.port) in said
     assert "REDIS_URL" in said
     assert "secret" not in said
 
 
-def test_the_banner_shows_the_brokers_own_url(
-    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+def away(server: RedisServer) -> Callable[[], None]:
+    """Stop a server; what is returned starts it."""
+    server.stop()
+    return server.start
+
+
+def silent(server: RedisServer) -> Callable[[], None]:
+    """Let a server answer nobody."""
+    server.freeze()
+    return server.thaw
+
+
+def paused(server: RedisServer) -> Callable[[], None]:
+    """Let a server answer nobody for a while; it ends by itself."""
+    with server.client() as client:
+        client.client_pause(15_000)
+    return lambda: None
+
+
+@pytest.mark.parametrize("be", [away, silent, paused])
+def test_a_redis_that_comes_later_is_waited_for(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    redis_server: RedisServer,
+    be: Callable[[RedisServer], Callable[[], None]],
 ) -> None:
-    shown = f"://:**@127.0.0.1:{redis_server.port}/0"
-
-    said = start_worker("one", options=QUICK).log_text()
-
-    assert f".> transport:   redis{shown}" in said
-    assert f"Connected to redis{shown}" in said
+    come = be(redis_server)
+    worker = start_worker("one", project=project, options=QUICK, wait=False)
+    # Then one that does not wait has ended.
+    told = ("ledger_awaited", "worker_not_registered")
+    wait_for(
+        lambda: not worker.is_running or any(word in worker.log_text() for word in told),
+        40,
+        "it waits",
+    )
+    assert worker.is_running
+    come()
+    worker.wait_until_ready(60)
+    assert project.send("work", 0.01).get(timeout=20) == "worked"
 
 
 def test_a_replica(

@@ -6,12 +6,13 @@ import pickle
 import pytest
 from celery.backends.base import Backend
 
-from celery_reliable import exceptions
+from celery_reliable import exceptions, unpublished
 from celery_reliable.exceptions import (
     ConfigurationError,
     LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
+    NotPublished,
     ObjectBusy,
     ObjectIdError,
     PublishUnknown,
@@ -27,7 +28,10 @@ WITH_FACTS = [
     LedgerUnavailable(operation="claim"),
     LedgerForbidden("no", operation="settle", reply="NOPERM"),
     LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
+    NotPublished(task_id="an-id"),
     PublishUnknown(task_id="an-id"),
+    unpublished.NotPublished(task_id="an-id"),
+    unpublished.PublishUnknown(task_id="an-id"),
     UnknownDeadLetter(task_id="an-id"),
 ]
 
@@ -37,7 +41,7 @@ each_error = pytest.mark.parametrize("error", WITH_FACTS, ids=lambda error: type
 def test_the_list_above_is_whole():
     names = [name for name in exceptions.__all__ if not name.endswith("Warning")]
     classes = [name for name in names if name[0].isupper()]
-    assert sorted(type(error).__name__ for error in WITH_FACTS) == classes
+    assert sorted({type(error).__name__ for error in WITH_FACTS}) == classes
 
 
 @each_error
