@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from celery_reliable.ledger.caller import Answer, Caller
@@ -33,6 +34,8 @@ class Workers:
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
         self._keys = keys
+        #: What the worker of this process says of itself is numbered: a copy may come late.
+        self._numbers = count(1)
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
@@ -41,7 +44,7 @@ class Workers:
         return self._caller.call(
             "register",
             [self._keys.worker(worker), self._keys.workers],
-            [worker, lease_ms, client_id, json.dumps(dict(facts))],
+            [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers)],
         )
 
     def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> Beat:
@@ -49,7 +52,7 @@ class Workers:
         answer = self._caller.call(
             "heartbeat",
             [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
-            [worker, lease_ms, client_id],
+            [worker, lease_ms, client_id, next(self._numbers)],
             0,
         )
         values = [answer.text(i) for i in range(len(answer.values))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
-__all__ = ["Entry", "entry_of", "task_id_of"]
+__all__ = ["Entry", "entry_of", "quoted", "task_id_of", "unquoted"]
 
 #: The property that counts a message's returns from dead workers.
 _RETURNS = "reliable_returns"
@@ -56,6 +57,18 @@ class Entry:
         return str(dumps(self.payload)).encode()
 
 
+def quoted(queue: str) -> str:
+    """Return a queue's name as it stands in an entry, in one line whatever it contains."""
+    return queue.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def unquoted(name: str) -> str:
+    """Return the name that was quoted."""
+    if "\\" not in name:
+        return name
+    return re.sub(r"\\([\\n])", lambda found: "\n" if found[1] == "n" else "\\", name)
+
+
 def task_id_of(payload: dict[str, Any]) -> str:
     """Return the id of the task of a message; empty for what has none."""
     # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
@@ -76,4 +89,4 @@ def entry_of(tag: str, value: Any) -> Entry:
         is_message = False
     if not is_message:
         payload = None
-    return Entry(tag, bytes_to_str(queue), raw, payload, int(filed_ms))
+    return Entry(tag, unquoted(bytes_to_str(queue)), raw, payload, int(filed_ms))

@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from celery_reliable.ledger.line import Line
-from celery_reliable.rooms.entries import Entry, entry_of
+from celery_reliable.rooms.entries import Entry, entry_of, quoted, unquoted
 
 __all__ = [
     "ROOMS_PREFIX",
@@ -187,11 +187,11 @@ class Room:
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
         # Without a queue there is no list, and a step of 0 would never end.
         turns = max(len(queues), 1) if in_turn else 1
-        args += [len(queues), turns, len(acknowledged), *queues, *acknowledged]
+        args += [len(queues), turns, len(acknowledged), *map(quoted, queues), *acknowledged]
         found = []
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
-            args += popped[1:]
+            args += [quoted(popped[1]), popped[2]]
         keys = [self._key, *(self._prefix + k for k in lists)]
         try:
             self._keep_open(holder)
@@ -205,7 +205,7 @@ class Room:
             self._unremoved.difference_update(acknowledged)
         pairs = zip(reply[1::2], reply[2::2], strict=True)
         found += [
-            Delivery(f"{prefix}{n}", bytes_to_str(queue), raw, holder)
+            Delivery(f"{prefix}{n}", unquoted(bytes_to_str(queue)), raw, holder)
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))

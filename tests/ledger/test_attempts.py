@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from celery_reliable.model import Reply, State
-from tests.ledger.scene import LOOK_MS, Published, Scene
+import pytest
+
+from celery_reliable.model import Reply, State, StoredResult
+from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
+from tests.support.redis_server import RedisServer
 
 
 def test_attempts_are_numbered_through_losses_retries_and_replays(scene: Scene) -> None:
@@ -138,3 +141,43 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
     scene.bury(scene.claim(scene.publish("dead")))
     scene.publish("dead")
     assert scene.record_of("dead").is_used
+
+
+@pytest.mark.parametrize("how", ["lost", "released"])
+def test_a_claim_that_comes_late_takes_nothing(scene: Scene, how: str) -> None:
+    """Over a connection that was given up, when the attempt that it began is over."""
+    message = scene.publish()
+    for n in range(1, 4):
+        claim = scene.claim(message, token=f"delivery-{n}")
+        assert claim.attempt == n
+        if how == "lost":
+            scene.lose(claim, max_losses=10)
+        else:
+            scene.ledger.release(claim, due_in_ms=1000)
+        before = scene.snapshot()
+        for m in range(1, n + 1):
+            answer = scene.ask(message, token=f"delivery-{m}")
+            assert answer.reply is Reply.STALE
+        assert scene.snapshot() == before
+    # Who was delivered the message anew begins.
+    assert scene.claim(message, token="delivery-11").attempt == 4
+
+
+def test_a_full_server_can_be_emptied(redis_server: RedisServer) -> None:
+    """What runs takes hardly more than what waits, and what has ended takes less."""
+    ledger, client = open_ledger(redis_server.url(), "own"), redis_server.client()
+    scene = Scene(ledger, client)
+    scene.start_worker("me")
+    first, second, third = (scene.publish(name) for name in ("first", "second", "third"))
+    foreign = scene.foreign("foreign")
+    client.config_set("maxmemory", 1)
+    result = StoredResult("celery-task-meta-first", "{}", "{S", 60, 0)
+
+    assert ledger.settle(scene.claim(first), result).reply is Reply.SETTLED
+    assert client.get(result.key) == b"{}"
+    assert scene.lose(scene.claim(second)).reply is Reply.QUEUED
+    assert ledger.release(scene.claim(third), due_in_ms=1).reply is Reply.RELEASED
+    assert scene.workers.heartbeat("me", lease_ms=1000, client_id=0).reply is Reply.RENEWED
+    assert ledger.settle(scene.claim(foreign)).reply is Reply.SETTLED
+    ledger.close()
+    client.close()

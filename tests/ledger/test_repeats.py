@@ -112,10 +112,6 @@ def test_what_workers_repeat_is_done_once(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.lose(claim, is_taken=True)
 
-    lease = scene.lease("me")
-    scene.start_worker("me")
-    assert scene.lease("me").renewals == lease.renewals
-
     assert workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
     assert workers.acknowledge(claim).reply is Reply.CHANGED
 

@@ -120,8 +120,9 @@ def test_a_full_server_keeps_the_record(redis_server: RedisServer) -> None:
     claim = scene.claim(scene.publish())
     client.config_set("maxmemory", 1)
 
+    # What is longer than any record.
     with pytest.raises(LedgerRefused):
-        ledger.settle(claim, RESULT)
+        ledger.settle(claim, replace(RESULT, value="x" * 1000))
 
     client.config_set("maxmemory", 0)
     assert scene.record_of().state is State.RUNNING

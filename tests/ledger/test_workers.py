@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_reliable.ledger.workers import Workers
 from celery_reliable.model import Reply, WorkerLease
-from tests.ledger.scene import LEASE_MS, Scene
+from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -172,10 +173,8 @@ def test_a_worker_with_another_connection_since_it_was_seen_is_alive(scene: Scen
     scene.start_worker("me", client_id=CLIENT_ID)
     assert declare(scene, "connection") is Reply.SUSPECTED
     seen = scene.lease("me")
-    # Registered anew on another connection: the renewal number alone would be the same.
     scene.start_worker("me", client_id=CLIENT_ID + 1)
 
-    assert scene.lease("me").renewals == seen.renewals
     assert declare(scene, "connection", seen) is Reply.ALIVE
 
 
@@ -289,3 +288,34 @@ def test_facts_are_kept_with_the_lease(scene: Scene) -> None:
 
     assert scene.lease("it").facts == facts
     assert scene.lease("it").room == "unacked.n"
+
+
+def late(scene: Scene, url: str) -> Workers:
+    """What a worker's process said first of itself, over a connection that was given up."""
+    return open_ledger(url, scene.ledger.namespace).workers
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "registration"])
+def test_what_a_worker_said_before_changes_nothing_when_it_comes_late(
+    scene: Scene, ledger_url: str, what: str
+) -> None:
+    """It would name a connection that is closed: a witness would take the worker for dead."""
+    scene.start_worker("it", client_id=CLIENT_ID)
+    for _ in range(3):
+        assert beat(scene, "it") is Reply.RENEWED
+    lease, before = scene.lease("it"), scene.snapshot()
+    workers = late(scene, ledger_url)
+
+    if what == "heartbeat":
+        workers.heartbeat("it", lease_ms=10 * LEASE_MS, client_id=CLIENT_ID - 1)
+    else:
+        workers.register("it", lease_ms=10 * LEASE_MS, client_id=CLIENT_ID - 1, facts={"old": 1})
+
+    assert scene.snapshot() == before
+    assert scene.lease("it") == lease
+    assert beat(scene, "it") is Reply.RENEWED
+    # Nor does it bring a dead one back.
+    scene.kill_worker("it")
+    before = scene.snapshot()
+    assert workers.heartbeat("it", lease_ms=1, client_id=1).reply is Reply.DECLARED_DEAD
+    assert scene.snapshot() == before

@@ -314,6 +314,20 @@ def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(
         assert len(room) == 0
 
 
+@pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])
+def test_a_queue_may_have_any_name(shared_redis: redis.Redis, queue: str) -> None:
+    shared_redis.lpush(queue, message("behind"))
+    room = room_on(shared_redis)
+    taken = room.take([queue], [queue], 1, (queue, queue, message("popped")))
+    assert [one.queue for one in taken.deliveries] == [queue, queue]
+    entries = room.entries()
+    assert {entry.queue for entry in entries} == {queue}
+    assert sorted(names(entries)) == ["behind", "popped"]
+    for entry in entries:
+        room.give_back(Queues(), entry.tag, is_last=False)
+    assert shared_redis.llen(queue) == 2
+
+
 def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
     room = room_on(shared_redis)
     room.open("ours")

@@ -32,7 +32,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off', 'revoked')
+  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent')
 local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV[5] then
@@ -67,6 +67,7 @@ if not state or called_off then
   if ARGV[10] == '' then
     return {'unrecorded'}
   end
+  redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'message', ARGV[10], 'name', ARGV[8],
     'published_ms', now_ms, 'used', '1')
   if ARGV[9] ~= '' then
@@ -81,7 +82,9 @@ if not state or called_off then
       return {'held', found[7]}
     end
   end
-elseif found[2] ~= ARGV[2] or state == 'waiting' then
+elseif found[2] ~= ARGV[2] or state == 'waiting'
+    or (found[11] and string.find(found[11], ' ' .. ARGV[5] .. ' ', 1, true)) then
+  -- The last is a call that comes late: nobody would run what it claimed.
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
@@ -108,9 +111,10 @@ elseif found[8] == 'ran' and ARGV[11] ~= '' then
   end
 end
 local attempt = tonumber(found[3] or 0) + 1
+-- First, as a full Redis takes what comes after something was removed: or nobody could empty it.
+redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored')
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
-redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored')
 local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]
 redis.call('HSET', KEYS[5], ARGV[1], claim)
 if worker[2] == ARGV[1] then

@@ -10,9 +10,9 @@ Returns   {"ended"} | {"exists", state} | {"unrecorded"}
           "unrecorded": the server may have lost the record, or it is not known any more whether it had it
 Cost      O(1)
 ]]
-local state = redis.call('HGET', KEYS[1], 'state')
-if state then
-  return {'exists', state}
+local found = redis.call('HMGET', KEYS[1], 'state', 'called_off')
+if found[1] and not found[2] then
+  return {'exists', found[1]}
 end
 if ARGV[2] ~= '' then
   local last = string.match(redis.call('GET', KEYS[3]) or '', '^%S*%-(%d+)')

@@ -8,20 +8,24 @@ KEYS[3]   taken     HASH   id -> "<attempt> <token>"
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
+ARGV[4]   number      of this call among those of the worker's process; an older one comes late, and changes nothing
 Returns   {"renewed", id, claim, ...} | {"declared_dead", id, claim, ...} | {"forgotten", id, claim, ...}
           with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local state = redis.call('HGET', KEYS[1], 'state')
+local found = redis.call('HMGET', KEYS[1], 'state', 'renewals')
+local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV[4])
 local reply = {'renewed'}
-if state == 'alive' then
+if state and is_late then
+  reply[1] = state == 'alive' and 'renewed' or 'declared_dead'
+elseif state == 'alive' then
   local info = redis.pcall('INFO', 'server')
-  redis.call('HINCRBY', KEYS[1], 'renewals', 1)
-  redis.call('HSET', KEYS[1], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
-    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
+  -- First, as in claim: who empties a full Redis must not lose his lease.
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
+  redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
 elseif state == 'dead' then
   -- It lives after all: what the sweeper may not move it can keep.

@@ -28,7 +28,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked')
+  'history', 'owner', 'token', 'revoked', 'spent')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -53,10 +53,11 @@ local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
   attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
 while #history > 20 do table.remove(history, 1) end
-redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', cause,
-  'history', cjson.encode(history))
+-- First, as in claim.
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', cause,
+  'history', cjson.encode(history), 'spent', string.sub((found[10] or ' ') .. ARGV[6] .. ' ', -200))
 if ARGV[7] == '1' then
   redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])
   if ARGV[3] == 'stuck' then

@@ -8,16 +8,21 @@ ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that will renew it; 0 where there is no witness
 ARGV[4]   facts       about the process, JSON: nodename, pid, pool, room
+ARGV[5]   number      of this call among those of the worker's process, as in heartbeat
 Returns   {"registered"} | {"declared_dead"}
 Cost      O(log N) in workers
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if redis.call('HGET', KEYS[1], 'state') == 'dead' then
+local found = redis.call('HMGET', KEYS[1], 'state', 'renewals')
+if found[1] == 'dead' then
   return {'declared_dead'}
 end
+if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV[5]) then
+  return {'registered'}
+end
 local info = redis.pcall('INFO', 'server')
-redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARGV[3], 'renewals', 0,
+redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARGV[3], 'renewals', ARGV[5],
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
   'lease_ms', ARGV[2])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])

@@ -14,7 +14,7 @@ Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token', 'spent')
 if not found[1] then
   return {'gone'}
 end
@@ -24,8 +24,10 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
-redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms)
+-- First, as in claim.
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms,
+  'spent', string.sub((found[5] or ' ') .. ARGV[4] .. ' ', -200))
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'released'}
