@@ -91,8 +91,8 @@ class World(RuleBasedStateMachine):
         self.suspects: set[str] = set()
         #: The claim that was made last.
         self.last_token: dict[str, str] = {}
-        #: Publications that were answered, whatever the answer.
-        self.published: list[Callable[[], Answer]] = []
+        #: Publications that were answered, whatever the answer, and claims that were had.
+        self.answered: list[Callable[[], Answer]] = []
         #: Attempts that were taken as stuck and of which their worker has not said that they ended.
         self.stopping: dict[str, Claim] = {}
         #: Tasks that have ended, and stay known for what of them is still to be stopped.
@@ -118,7 +118,7 @@ class World(RuleBasedStateMachine):
         elif do == "acknowledge":
             self._acknowledge(self.workers[flag])
         elif do == "late":
-            self._publish_late(pick)
+            self._call_late(pick)
         elif do == "publish" or not messages:
             self._publish(task_id, due_in_ms, flag, times)
         elif do == "deliver" or not claims:
@@ -276,15 +276,15 @@ class World(RuleBasedStateMachine):
     def _record(self, message: Published, times: int, record: Callable[[], Answer]) -> Answer:
         answer = self._repeat(times, record)
         self.ledger.senders.answered(message.epoch)
-        self.published.append(record)
+        self.answered.append(record)
         return answer
 
-    def _publish_late(self, pick: int) -> None:
+    def _call_late(self, pick: int) -> None:
         """A call comes once more, over a connection that was given up."""
-        if not self.published:
+        if not self.answered:
             return
         before = self.scene.snapshot()
-        _pick(self.published, pick)()
+        _pick(self.answered, pick)()
         assert self.scene.snapshot() == before
 
     def _repeat(self, times: int, call: Callable[[], Answer]) -> Answer:
@@ -336,6 +336,9 @@ class World(RuleBasedStateMachine):
         assert attempt == self.attempts[task_id]
         claim = Claim(task_id, attempt, worker, token, losses)
         self.claims.append(claim)
+        if message.epoch:
+            # A message from outside proves nothing of its task, and would begin it anew.
+            self.answered.append(lambda: self.scene.ask(message, worker, token=token))
         self.last_token[task_id] = token
         self.running[task_id] = claim
         self.states[task_id] = "running"
