@@ -14,7 +14,7 @@ from kombu.utils.json import loads
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
-from celery_reliable.rooms import Room, room_names, task_id_of
+from celery_reliable.rooms import Room, forget_server, room_names, server_seen, task_id_of
 from celery_reliable.transport import transport_for
 
 __all__ = ["BrokerView"]
@@ -78,6 +78,16 @@ class BrokerView:
     def room_names(self) -> list[str]:
         """Return the names of our rooms in which something may be, whoever they belong to."""
         return room_names(self.channel, reliable_of(self._app).config.namespace)
+
+    def seen(self) -> str:
+        """Return a name for the queues' server that changes when it may have lost messages; empty
+        when that cannot be told.
+        """
+        return server_seen(self.channel, reliable_of(self._app).config.namespace)
+
+    def forget(self) -> None:
+        """Take away what tells whether the server was emptied."""
+        forget_server(self.channel, reliable_of(self._app).config.namespace)
 
     def task_ids_in(self, rooms: Iterable[str]) -> set[str]:
         """Return the ids of the tasks whose messages are in *rooms*, or in the shared hash that

@@ -94,6 +94,7 @@ class Reply(str, Enum):
     NOT_HELD = "not_held"
     NO_LEASE = "no_lease"
     KEPT = "kept"
+    KNOWN = "known"
     OUTLIVED = "outlived"
     OVERTAKEN = "overtaken"
     PARKED = "parked"

@@ -95,6 +95,7 @@ class _Release:
                     continue
                 self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)
             room.strike_off(reliable_of(self.app).config.namespace)
+        self.broker.forget()
 
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.

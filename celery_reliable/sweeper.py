@@ -65,6 +65,10 @@ class Sweeper:
         self.config = reliable.config
         self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
         self.broker = BrokerView(app)
+        # Where the ledger is, what is lost of a queue is lost of the records, too.
+        self._has_queues_elsewhere = (
+            reliable.is_redis_broker and not reliable.is_delivered_from_ledger
+        )
         self.losses = Losses(app, self.ledger)
         self.recovery = Recovery(app, self.ledger, self.broker, self.losses)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
@@ -135,6 +139,8 @@ class Sweeper:
                     logger.exception("not_recovered worker=%s", lease.worker)
                     report.failed += 1
             self.recovery.recover_ownerless(leases, report)
+            if self._has_queues_elsewhere:
+                self._recognize_broker(report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
             has_looked = self.overdue.look(alive, dead, report, asked)
@@ -156,6 +162,13 @@ class Sweeper:
                 logger.warning("clock_stepped_back")
                 return
         report.is_full = True
+
+    def _recognize_broker(self, report: SweepReport) -> None:
+        """Let the next pass, at once, look at what is queued when the queues may have been lost."""
+        seen = self.broker.seen()
+        if seen and self.ledger.workers.recognize(seen).reply is Reply.ASKED:
+            logger.warning("broker_is_another_or_was_emptied")
+            report.is_full = True
 
     # -- (a) deaths
 

@@ -33,7 +33,7 @@ class Keys:
 
     @property
     def meta(self) -> str:
-        """HASH: generation, run_id, passed_ms, grace_ms, ahead_ms, ahead_count, report."""
+        """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report."""
         return f"{self._prefix}meta"
 
     @property

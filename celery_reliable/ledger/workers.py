@@ -140,6 +140,12 @@ class Workers:
             0,
         )
 
+    def recognize(self, broker: str) -> Answer:
+        """Note which server the queues are on; ask for a look ahead when it is another one, or was
+        emptied since somebody noted it.
+        """
+        return self._caller.call("recognize", [self._keys.meta], [broker])
+
     def end_pass(
         self,
         nonce: str,

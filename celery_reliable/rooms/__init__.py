@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.rooms.entries import Entry, task_id_of
+from celery_reliable.rooms.marks import forget_server, server_seen
 from celery_reliable.rooms.room import (
     ROOM_PREFIX,
     ROOMS_PREFIX,
@@ -21,8 +22,10 @@ __all__ = [
     "Entry",
     "Room",
     "Taken",
+    "forget_server",
     "opened_room",
     "room_names",
     "room_of",
+    "server_seen",
     "task_id_of",
 ]

@@ -143,3 +143,18 @@ def test_a_server_that_started_anew_is_an_interruption_however_short(
     assert answer.values[0] > scene.workers.time_ms()
     assert end(scene) is Reply.ENDED
     assert begin(scene, interval_ms=LONG_MS).reply is Reply.NOT_DUE
+
+
+def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:
+    recognize = scene.workers.recognize
+
+    # Nobody knows of another one.
+    assert recognize("one").reply is Reply.KNOWN
+    assert recognize("one").reply is Reply.KNOWN
+    assert "ahead_count" not in scene.workers.meta()
+    assert recognize("two").reply is Reply.ASKED
+    meta = scene.workers.meta()
+    assert (meta["ahead_ms"], meta["ahead_count"]) == ("0", "1")
+    # It is said until a pass has looked.
+    assert recognize("two").reply is Reply.KNOWN
+    assert scene.workers.meta() == meta

@@ -1,0 +1,22 @@
+--[[
+recognize: a pass has met the queues' server: if that is another one, or was emptied, what is queued is looked at
+in the next pass, before it is due.
+
+KEYS[1]   meta     HASH
+ARGV[1]   broker   what tells the server, and that it was not emptied
+Returns   {"known"} | {"asked", since_ms}
+          "known" also when nobody has met one before
+Cost      O(1)
+]]
+local before = redis.call('HGET', KEYS[1], 'broker')
+if before == ARGV[1] then
+  return {'known'}
+end
+redis.call('HSET', KEYS[1], 'broker', ARGV[1])
+if not before then
+  return {'known'}
+end
+-- Whatever was in a queue, since whenever.
+redis.call('HSET', KEYS[1], 'ahead_ms', 0)
+redis.call('HINCRBY', KEYS[1], 'ahead_count', 1)
+return {'asked', 0}

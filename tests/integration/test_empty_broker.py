@@ -1,0 +1,94 @@
+"""The queues' server loses what it had, and the ledger elsewhere does not: all is sent again at
+once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from celery_reliable.rooms import server_seen
+from celery_reliable.sweeper import Sweeper
+from tests.integration.conftest import Project
+from tests.integration.figures import assert_each_ran_once, wait_until_settled
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+#: QUEUED_SECONDS is 60.
+SOON_SECONDS = 15
+
+
+@pytest.fixture
+def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    """A broker that keeps nothing."""
+    return start_redis({"appendonly": "no", "save": ""})
+
+
+@pytest.fixture
+def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
+    return start_redis()
+
+
+@pytest.fixture
+def apart(project: Project, ledger: RedisServer) -> Project:
+    return project.with_settings(reliable={"REDIS_URL": ledger.url()})
+
+
+@pytest.mark.parametrize("how", ["restarted", "flushed"])
+def test_what_was_queued_runs_at_once(
+    apart: Project,
+    ledger: RedisServer,
+    redis_server: RedisServer,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    how: str,
+) -> None:
+    start_worker(project=apart, options=QUICK)
+    gates = [apart.send("gate", "gate").id for _ in range(2)]
+    for task_id in gates:
+        wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+    queued = [apart.send("work", 0.01).id for _ in range(100)]
+    parked = apart.send("work", 0.01, countdown=3600).id
+    with ledger.client() as client:
+        wait_for(lambda: client.hexists("{reliable:0}:meta", "broker"), 15, "a pass has met it")
+    if how == "restarted":
+        redis_server.kill()
+        redis_server.start()
+    else:
+        with redis_server.client() as client:
+            client.flushall()
+    effects.open_gate("gate")
+    started = time.monotonic()
+    wait_for(lambda: len(effects.finished()) >= 102, 40, "all of them ran")
+    assert time.monotonic() - started < SOON_SECONDS
+    with ledger.client() as client:
+        # What has its time waits for it.
+        assert client.hget(f"{{reliable:0}}:task:{parked}", "state") == b"parked"
+    apart.app.control.revoke(parked)
+    wait_until_settled(ledger, 20)
+    assert_each_ran_once(effects, [*gates, *queued])
+
+
+def test_a_server_is_told_from_what_it_was(apart: Project, redis_server: RedisServer) -> None:
+    sweeper = Sweeper(apart.app)
+    seen = [sweeper.broker.seen() for _ in range(2)]
+    assert seen[0] == seen[1]
+    with redis_server.client() as client:
+        client.flushall()
+    seen.append(sweeper.broker.seen())
+    sweeper.broker.close()
+    redis_server.stop()
+    redis_server.start()
+    seen.append(sweeper.broker.seen())
+    assert len(set(seen)) == 3
+    # Another namespace's sweepers see for themselves.
+    assert server_seen(sweeper.broker.channel, "other") not in seen
+    sweeper.broker.forget()
+    with redis_server.client() as client:
+        assert client.keys("celery-reliable.mark:reliable") == []
+    sweeper.close()
