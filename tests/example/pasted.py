@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.processes import REPOSITORY, Worker
 from tests.support.waiting import wait_for
 
-__all__ = ["README", "PastedProject", "blocks"]
+__all__ = ["README", "PastedProject", "block_with", "blocks"]
 
 README = (REPOSITORY / "README.rst").read_text()
 
@@ -74,6 +74,12 @@ def blocks() -> list[str]:
     """Return the README's blocks of Python, in their order."""
     found = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", README)
     return [textwrap.dedent(block) for block in found]
+
+
+def block_with(words: str) -> str:
+    """Return the one block that has these words."""
+    (found,) = [block for block in blocks() if words in block]
+    return found
 
 
 class PastedProject:

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.example.pasted import PastedProject, blocks
+from tests.example.pasted import PastedProject, block_with, blocks
 from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-SETTINGS, FIRST_TASK, WITHOUT_DJANGO, MODEL, ROWS, UNIQUE = blocks()
+SETTINGS = block_with("INSTALLED_APPS") + block_with("CELERY_BEAT_SCHEDULE")
+FIRST_TASK = block_with("document.findings = check(document.text)")
+MODEL, ROWS = block_with("class Document"), block_with("def start_check")
+WITHOUT_DJANGO, UNIQUE = block_with("def send_letter"), block_with("def index_document")
 
 Start = Callable[[str, str], PastedProject]
 
@@ -37,6 +40,12 @@ def start(tmp_path: Path, redis_server: RedisServer) -> Iterator[Start]:
     yield make
     for project in made:
         project.close()
+
+
+def test_every_block_of_the_readme_is_run_here() -> None:
+    run = SETTINGS + FIRST_TASK + MODEL + ROWS + WITHOUT_DJANGO + UNIQUE
+
+    assert [block for block in blocks() if block not in run] == []
 
 
 def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> None:
