@@ -22,6 +22,7 @@ from celery_reliable.ledger.caller import Step
 from celery_reliable.model import Claim, Reply
 from celery_reliable.process import WorkerProcess
 from celery_reliable.publisher import is_reliable, task_ref
+from celery_reliable.rooms import returns_of
 
 __all__ = ["DELIVERY", "EARLY", "EarlyClaim", "EarlyClaims", "claimed_early"]
 
@@ -95,11 +96,11 @@ class EarlyClaims:
         early = self._watched.get(token)
         return early is not None and early.is_given_up
 
-    def __call__(self, message: Any) -> EarlyClaim | None:
+    def __call__(self, payload: dict[str, Any]) -> EarlyClaim | None:
         """Return the claim of a message that begins as soon as it is delivered; None for what waits
         in the worker for something.
         """
-        headers = message.headers or {}
+        headers = payload.get("headers") or {}
         stamp = Stamp.of(headers)
         task = self._consumer.app.tasks.get(headers.get("task"))
         if (
@@ -112,6 +113,8 @@ class EarlyClaims:
             # It would begin before the task does.
             or type(task).time_to_run_seconds
             or not self._has_idle_child()
+            # It may kill whoever opens it, before anybody begins.
+            or returns_of(payload)
         ):
             return None
         task_id, token, worker = str(headers["id"]), secrets.token_hex(8), self._process.id

@@ -16,6 +16,7 @@ from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reply
 from celery_reliable.publisher import is_reliable, resend
+from celery_reliable.rooms import RETURNS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -300,7 +301,8 @@ def _afresh(letter: DeadLetter) -> Envelope:
     if headers.get("expires") and _has_passed(headers["expires"]):
         headers["expires"] = None
     # The broker's own limit counted from the first publication; the header is what workers go by.
-    properties = {k: v for k, v in envelope.properties.items() if k != "expiration"}
+    # And it came back from no worker yet.
+    properties = {k: v for k, v in envelope.properties.items() if k not in ("expiration", RETURNS)}
     return Envelope(
         envelope.body,
         envelope.content_type,

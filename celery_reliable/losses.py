@@ -29,13 +29,14 @@ from celery_reliable.model import (
     Reply,
     State,
     SweepReport,
+    WorkerLease,
 )
 from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
 from celery_reliable.stored import NOTHING, is_of, may_have_lived_before, seen
 from celery_reliable.storing import marks
 from celery_reliable.threads import is_apart
 
-__all__ = ["Losses"]
+__all__ = ["Losses", "how_it_died"]
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +108,34 @@ class Losses:
             self.try_to_announce(claim.task_id)
             return 0
         return n_losses
+
+    def blame(self, lease: WorkerLease, report: SweepReport) -> None:
+        """Count the death of a worker for the task whose message it was opening."""
+        record = self.ledger.find(lease.opening_id) if lease.opening_id else None
+        if record is None:
+            # Its message counts, or nobody does.
+            return
+        cause = f"{Cause.OPENING.value}: its worker died while it opened the message"
+        answer = self.ledger.blame(
+            lease,
+            f"{cause} ({how_it_died(lease)})",
+            max_losses=self.config.max_losses,
+            due_in_ms=self.config.queued_ms,
+        )
+        if answer.reply not in (Reply.QUEUED, Reply.BURIED):
+            return
+        report.lost += 1
+        telling.lost(
+            self.app,
+            record.name,
+            Claim(record.task_id, record.attempt, lease.worker, ""),
+            losses=int(answer.values[0]),
+            cause=Cause.OPENING.value,
+            is_counted=True,
+        )
+        if answer.reply is Reply.BURIED:
+            report.buried += 1
+            self.try_to_announce(record.task_id)
 
     def _due_in_ms(self, cause: Cause, has_message: bool) -> int:
         """Return when to look that the task is back in its queue."""
@@ -303,7 +332,7 @@ class Losses:
         if answer.reply is not Reply.POSTPONED and not answer.is_repeated:
             return
         task = self.app.tasks.get(letter.name)
-        context = _context_of(self.app, letter.message)
+        context = _context_of(self.app, letter.message, is_sealed=letter.is_sealed)
         error = _error_of(letter)
         self._backend_of(task).mark_as_failure(
             task_id, error, request=context, store_result=_stores_errors(task, context)
@@ -365,8 +394,16 @@ def _tell_failure(task: Any, task_id: str, error: Exception, context: Context) -
         task.request_stack.pop()
 
 
-def _context_of(app: Celery, message: str) -> Context:
-    """Return the request that a stored message would have had, as far as it can be read."""
+def how_it_died(lease: WorkerLease) -> str:
+    """Tell people what is known of a worker's death."""
+    return f"{lease.cause}, pid {lease.facts.get('pid', '?')}"
+
+
+def _context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context:
+    """Return the request that a stored message would have had, as far as it can be read.
+
+    *is_sealed*: its body is not to be read, so callbacks and chord are not told.
+    """
     envelope = Envelope.from_text(message)
     fields: dict[str, Any] = dict(envelope.headers)
     fields.update(
@@ -374,6 +411,8 @@ def _context_of(app: Celery, message: str) -> Context:
         correlation_id=envelope.properties.get("correlation_id"),
         delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
     )
+    if is_sealed:
+        return Context(fields, called_directly=False)
     try:
         args, kwargs, embed = envelope.decoded(app.conf.accept_content)
         fields.update(embed or {}, args=args, kwargs=kwargs)

@@ -53,6 +53,8 @@ class Cause(str, Enum):
     WORKER_LOST = "worker_lost"
     STUCK = "stuck"
     NO_OUTCOME = "no_outcome"
+    #: Its worker died while it opened the message.
+    OPENING = "opening"
 
 
 class Reply(str, Enum):
@@ -95,6 +97,8 @@ class Reply(str, Enum):
     NO_LEASE = "no_lease"
     KEPT = "kept"
     KNOWN = "known"
+    OPENED = "opened"
+    OPENING = "opening"
     OUTLIVED = "outlived"
     OVERTAKEN = "overtaken"
     PARKED = "parked"
@@ -231,6 +235,8 @@ class DeadLetter:
     message: str
     history: tuple[HistoryEntry, ...] = ()
     is_owed: bool = False
+    #: Whoever opened its message died: nobody is to do so unasked.
+    is_sealed: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,15 +257,20 @@ class WorkerLease:
     verdict: str = ""
     #: The task among its claims that is charged with its death; empty: none.
     charged: str = ""
+    #: The delivery that it was opening when it died, of a message that had come back from another
+    #: dead worker; its task's id and epoch.
+    opening: str = ""
+    opening_id: str = ""
+    opening_epoch: str = ""
 
     def charges(self, task_id: str) -> bool:
         """Whether the worker's death counts as a loss of what it ran of a task."""
         return not self.verdict or self.charged == task_id
 
     @property
-    def suspects_claims(self) -> bool:
-        """Whether what it ran may have to do with its death."""
-        return self.verdict != "opening"
+    def died_opening(self) -> bool:
+        """Whether its death is put down to a message that it was opening."""
+        return self.verdict == "opening"
 
     @property
     def room(self) -> str:

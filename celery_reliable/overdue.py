@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from celery import Celery
 
@@ -13,10 +13,12 @@ from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.caller import Answer
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Due, Record, Reply, State, SweepReport, WorkerLease
 from celery_reliable.presence import Presence
 from celery_reliable.publisher import resend
+from celery_reliable.rooms import RETURNS
 
 __all__ = ["Overdue"]
 
@@ -188,7 +190,7 @@ class Overdue:
         if answer.reply is not Reply.SEND:
             return
         try:
-            resend(self.app, Envelope.from_text(answer.text(0)))
+            resend(self.app, _envelope(answer))
         except Exception as exc:
             # The broker is away; whatever it is, this task must not wait for its next turn, nor
             # keep the others from theirs.
@@ -198,3 +200,11 @@ class Overdue:
             )
             return
         report.resent += 1
+
+
+def _envelope(answer: Answer) -> Envelope:
+    """Return the message that is to be sent; of what came back from a dead worker it says so."""
+    envelope = Envelope.from_text(answer.text(0))
+    if not answer.text(2):
+        return envelope
+    return replace(envelope, properties={**envelope.properties, RETURNS: 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 from celery import Celery
 
@@ -13,7 +14,7 @@ from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
-from celery_reliable.losses import Losses
+from celery_reliable.losses import Losses, how_it_died
 from celery_reliable.model import Cause, Reason, Record, State, SweepReport, WorkerLease
 from celery_reliable.publisher import is_reliable
 from celery_reliable.rooms import Entry, Room
@@ -44,16 +45,22 @@ class Recovery:
         room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
         entries = room.entries(batch * 4) if room is not None else []
         in_room = {entry.task_id for entry in entries}
+        if lease.died_opening:
+            self.losses.blame(lease, report)
+        if lease.verdict == "only" and self._has_unopened(entries, lease.charged):
+            # It may have died of what it was opening.
+            lease = replace(lease, charged="")
         last: set[str] = set()
         for claim, _ in claims[:batch]:
+            is_counted = lease.charges(claim.task_id)
             losses = self.losses.lose(
                 claim,
                 Cause.WORKER_LOST,
                 report,
                 has_message=claim.task_id in in_room,
-                is_counted=lease.charges(claim.task_id),
-                is_suspect=lease.suspects_claims,
-                detail=_how_it_died(lease, claim.task_id),
+                is_counted=is_counted,
+                is_suspect=not lease.died_opening,
+                detail=how_it_died(lease) + ("" if is_counted else f"; {_not_counted(lease)}"),
             )
             # Once may be the worker's fault; what is lost again must not hold up all others.
             if losses > 1:
@@ -70,6 +77,19 @@ class Recovery:
             # Its room stays on the list: it may live after all, and file something before it hears
             # that it is forgotten.
             self.ledger.workers.deregister(lease.worker, in_room=left)
+
+    def _has_unopened(self, entries: list[Entry], task_id: str) -> bool:
+        """Whether a worker held messages, beside that of the one task that it ran, that nobody had
+        begun, and of which nobody would have noted that they were opened.
+        """
+        others = [one for one in entries if one.task_id != task_id and not one.returns]
+        others = others[: self.config.sweep_batch]
+        known = self.ledger.find_all([one.task_id for one in others])
+        return any(
+            (record is None or record.state is State.QUEUED)
+            and not is_over(self.ledger, entry, record)
+            for entry, record in zip(others, known, strict=True)
+        )
 
     def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Return what is in rooms that no lease has named for as long as a lease lasts: of a worker
@@ -130,19 +150,25 @@ class Recovery:
             room.discard(entry.tag)
             report.dropped += 1
             return True
-        is_last, is_counted = entry.task_id in last, False
-        if self._is_plain(entry, record):
-            if not self._may_move(lease, entry):
+        is_named = lease is not None and lease.died_opening and entry.tag == lease.opening
+        # Whoever opens it from now on says so first.
+        is_last, returns = is_named or entry.task_id in last, max(entry.returns, 1)
+        if record is None and entry.payload is not None:
+            is_plain = self._is_plain(entry, record)
+            if is_plain and not self._may_move(lease, entry):
                 return False
-            # Nobody claims a plain task: each return may be the loss of an attempt.
-            is_counted = self._may_have_run(entry)
-            if is_counted and entry.returns >= self.config.max_losses:
-                self._bury(room, entry)
-                report.buried += 1
-                return True
-            is_last = entry.returns > 0
+            # Nobody claims a plain task: each return may be the loss of an attempt, unless it is
+            # known what its worker died of.
+            may_have_run = is_plain and self._may_have_run(entry)
+            if is_named or (may_have_run and not (lease is not None and lease.died_opening)):
+                # The first return of what cannot have run is nobody's loss.
+                if entry.returns >= self.config.max_losses + (not may_have_run):
+                    self._bury(room, entry, "opened" if is_named else "held")
+                    report.buried += 1
+                    return True
+                is_last, returns = is_last or entry.returns > 0, entry.returns + 1
         report.returned += room.give_back(
-            self.broker.channel, entry.tag, is_last=is_last, is_counted=is_counted
+            self.broker.channel, entry.tag, is_last=is_last, returns=returns
         )
         return True
 
@@ -170,10 +196,10 @@ class Recovery:
         task = self.app.tasks.get(entry.task_name)
         return bool(getattr(task, "acks_late", True))
 
-    def _bury(self, room: Room, entry: Entry) -> None:
+    def _bury(self, room: Room, entry: Entry, what: str) -> None:
         assert entry.payload is not None
         task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
-        why = f"its worker died {losses} times while it held the message"
+        why = f"its worker died {losses} times while it {what} the message"
         self.ledger.bury_message(
             task_id,
             Reason.LOST,
@@ -181,6 +207,7 @@ class Recovery:
             traceback="",
             message=Envelope.from_payload(entry.payload, entry.queue).to_text(),
             name=entry.task_name,
+            epoch=_stamp(entry).epoch,
         )
         room.discard(entry.tag)
         telling.buried(
@@ -202,14 +229,12 @@ def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
     return record.state is State.DEAD or bool(stamp.epoch and stamp.epoch != record.epoch)
 
 
-def _how_it_died(lease: WorkerLease, task_id: str) -> str:
-    """Tell people what is known of a worker's death, and why it is not charged."""
-    how = f"{lease.cause}, pid {lease.facts.get('pid', '?')}"
-    if lease.charges(task_id):
-        return how
-    if lease.verdict == "opening":
-        return f"{how}; charged to a message that it was opening"
-    return f"{how}; " + (f"charged to {lease.charged}" if lease.charged else "it ran several")
+def _not_counted(lease: WorkerLease) -> str:
+    if lease.died_opening:
+        return "it was opening a message that came back"
+    if lease.verdict == "only":
+        return "it held others that were not opened"
+    return f"counted for {lease.charged}" if lease.charged else "it ran several"
 
 
 def _stamp(entry: Entry) -> Stamp:

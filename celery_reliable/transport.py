@@ -21,7 +21,7 @@ from kombu.utils.scheduling import round_robin_cycle
 from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.envelope import HEADER
 from celery_reliable.ledger.passing import losing
-from celery_reliable.rooms import Delivery, Room, opened_room, room_of
+from celery_reliable.rooms import Delivery, Room, opened_room, returns_of, room_of
 
 __all__ = [
     "Channel",
@@ -270,12 +270,12 @@ class Channel(kombu_redis.Channel):
         all, and return how many that was.
         """
         least, most = self._may_take()
-        early = None
+        payload, early = None, None
         if popped is None:
             least = max(least, 1)
         else:
             if least and self._is_consumed(popped[1]):
-                early = self._early(popped[2])
+                payload, early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
         queues = self._queue_cycle.consume(len(self.active_queues))
         lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
@@ -289,11 +289,11 @@ class Channel(kombu_redis.Channel):
                 most=most,
                 plenty=_PLENTY,
                 in_turn=type(self._queue_cycle) is round_robin_cycle,
-                beside=early and early.reliable_early.step,
+                beside=early and early.step,
             )
         except BaseException:
             if early is not None:
-                early.reliable_early.give_up()
+                early.give_up()
             raise
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
@@ -301,11 +301,11 @@ class Channel(kombu_redis.Channel):
         for delivery in taken.deliveries:
             # What was popped is the first.
             try:
-                self._deliver(delivery, early)
+                self._deliver(delivery, payload, early)
             finally:
                 if early is not None:
-                    early.reliable_early.is_under_way = False
-            early = None
+                    early.is_under_way = False
+            payload, early = None, None
         self.qos.room.after_delivery()
         return len(taken.deliveries)
 
@@ -323,44 +323,60 @@ class Channel(kombu_redis.Channel):
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
         return min(idle, most), most
 
-    def _early(self, raw: bytes) -> Any:
-        """Return a message with what goes to the server as it is filed; None when nothing does."""
+    def _early(self, raw: bytes) -> tuple[Any, Any]:
+        """Return what a list element says, and what goes to the server as it is filed; None for
+        what cannot be told, and where nothing does.
+
+        Its body is not looked at before it is filed: that may be the end of this process.
+        """
         try:
-            message = self._read(raw)
+            payload = _payload(raw)
         except Exception:
             # It is looked at when it is delivered.
-            return None
-        message.reliable_early = self.qos.room.early(message)
-        return message if message.reliable_early is not None else None
+            return None, None
+        return payload, self.qos.room.early(payload)
 
-    def _read(self, raw: bytes) -> Any:
-        """Return a message; whatever it raises, here it ends nothing."""
-        payload = loads(bytes_to_str(raw))
-        _check_shape(payload)
-        payload["properties"].setdefault("delivery_tag", "")
-        return self.Message(payload, channel=self)
-
-    def _deliver(self, delivery: Delivery, message: Any = None) -> None:
+    def _deliver(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
         room = self.qos.room
         try:
-            if message is None:
-                message = self._read(delivery.raw)
-            message.delivery_tag = message.properties["delivery_tag"] = delivery.tag
+            payload = _payload(delivery.raw) if payload is None else payload
         except Exception as exc:
-            if room.on_unreadable(delivery, exc):
-                room.discard(delivery.tag)
+            self._keep(delivery, exc)
             return
-        if self._is_consumed(delivery.queue):
-            is_acknowledged = delivery.queue not in self._unacknowledged
-            if is_acknowledged:
-                self.qos.append(message, delivery.tag)
-                message.reliable_holder = delivery.holder
-            self._consumers_of[delivery.queue](message)
-            if not is_acknowledged:
-                room.discard(delivery.tag)
-        else:
+        if not self._is_consumed(delivery.queue):
             # Nobody consumes from there any more.
             room.give_back(self, delivery.tag, is_last=False)
+        elif not returns_of(payload):
+            self._open(delivery, payload, early)
+        elif room.opening(delivery, payload):
+            try:
+                self._open(delivery, payload, early)
+            finally:
+                room.opened()
+        else:
+            room.remove(delivery.tag)
+
+    def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
+        """Hand a message to its consumer.  Whatever it raises itself, here it ends nothing."""
+        try:
+            payload["properties"]["delivery_tag"] = delivery.tag
+            message = self.Message(payload, channel=self)
+        except Exception as exc:
+            self._keep(delivery, exc)
+            return
+        message.reliable_early = early
+        is_acknowledged = delivery.queue not in self._unacknowledged
+        if is_acknowledged:
+            self.qos.append(message, delivery.tag)
+            message.reliable_holder = delivery.holder
+        self._consumers_of[delivery.queue](message)
+        if not is_acknowledged:
+            self.qos.room.discard(delivery.tag)
+
+    def _keep(self, delivery: Delivery, error: Exception) -> None:
+        room = self.qos.room
+        if room.on_unreadable(delivery, error):
+            room.discard(delivery.tag)
 
     def _is_consumed(self, queue: str) -> bool:
         return queue in self.connection._callbacks and not self._is_closing
@@ -378,6 +394,12 @@ class Channel(kombu_redis.Channel):
         self._in_poll = None
         self._note_lost_pop()
         super().close()
+
+
+def _payload(raw: bytes) -> Any:
+    payload = loads(bytes_to_str(raw))
+    _check_shape(payload)
+    return payload
 
 
 def _check_shape(message: Any) -> None:

@@ -22,6 +22,7 @@ from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope, Stamp, as_sent, check_delivered
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Claim, Reason, Reply
+from celery_reliable.opening import Openings, noting
 from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]
@@ -40,9 +41,10 @@ def _nameless_id() -> str:
 class Unprocessable:
     """Stands before what a worker's consumer does with messages that it cannot run."""
 
-    def __init__(self, reliable: Reliable) -> None:
+    def __init__(self, reliable: Reliable, openings: Openings) -> None:
         self._reliable = reliable
         self._consumer: Any = None
+        self._openings = openings
         #: Not yet buried, as the ledger was away: neither acknowledged nor rejected until then.
         self._waiting: list[Callable[[], None]] = []
 
@@ -87,7 +89,9 @@ class Unprocessable:
                     # It would end the worker, and then the next.
                     on_invalid_task(None, message, exc)
 
-            return on_task_received
+            # Where there is a room, its messages are noted before they are made of what it holds.
+            has_room = bool(getattr(c.task_consumer.channel, "reliable_room", None))
+            return on_task_received if has_room else noting(self._openings, on_task_received)
 
         c.create_task_handler = create_task_handler
         c.on_unknown_message = on_unknown_message

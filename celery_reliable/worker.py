@@ -28,12 +28,13 @@ from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.model import Claim, Reply
+from celery_reliable.opening import Openings
 from celery_reliable.pools import PostponedStop, hear_the_dead
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
 from celery_reliable.revoking import call_off
 from celery_reliable.rights import missing_rights
-from celery_reliable.rooms import ROOM_PREFIX, Room, opened_room, room_of
+from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of, task_id_of
 from celery_reliable.starting import when_there
 from celery_reliable.transport import transport_for
 from celery_reliable.turning import acknowledge_at_once, raise_prefetch_count
@@ -86,7 +87,8 @@ class WorkerStep(bootsteps.StartStopStep):
         set_current_worker(self.process)
         self.room_name = ""
         self._choose_transport()
-        self.unprocessable = Unprocessable(self.reliable)
+        self.openings = Openings(self.reliable, self.process)
+        self.unprocessable = Unprocessable(self.reliable, self.openings)
         w.reliable = self
         self._pool: Any = None
         self._pool_stop: PostponedStop | None = None
@@ -349,6 +351,7 @@ class ConsumerStep(bootsteps.StartStopStep):
                     room.early = step.early_claims
             room.before_leaving = step.release_claims
             room.on_unreadable = step.unprocessable.bury_unreadable
+            room.opening, room.opened = partial(_opening, step.openings), step.openings.end
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
 
     def stop(self, c: Any) -> None:
@@ -362,6 +365,8 @@ class ConsumerStep(bootsteps.StartStopStep):
             # A monitor switches the events of tasks on and off.
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
+        # What was told while the ledger was away.
+        step.openings.end()
         if step.room is not None:
             step.room.catch_up()
 
@@ -402,6 +407,10 @@ def _let_run() -> None:
     that moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
     logger.warning("tasks_run_to_their_end count=%d", len(state.active_requests))
+
+
+def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:
+    return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
 
 
 def _idle_slots(pool: Any) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger.caller import Answer
 from celery_reliable.ledger.reads import Reads
-from celery_reliable.model import Claim, Reason, Reply
+from celery_reliable.model import Claim, Reason, Reply, WorkerLease
 
 __all__ = ["STOPPING_LOOK_MS", "Burials"]
 
@@ -109,6 +109,35 @@ class Burials(Reads):
                 "1" if is_unproved else "",
             ],
             patience_seconds,
+        )
+
+    def blame(
+        self,
+        lease: WorkerLease,
+        cause: str,
+        *,
+        max_losses: int,
+        due_in_ms: int,
+    ) -> Answer:
+        """Count a loss of the task whose message a dead worker was opening: still queued, or
+        buried when the budget is spent.
+        """
+        return self._caller.call(
+            "blame",
+            [
+                self.keys.record(lease.opening_id),
+                self.keys.due,
+                self.keys.dead,
+                self.keys.worker(lease.worker),
+            ],
+            [
+                lease.opening_id,
+                lease.opening_epoch,
+                lease.worker,
+                max_losses,
+                due_in_ms,
+                cause,
+            ],
         )
 
     def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> Answer:

@@ -62,6 +62,7 @@ LETTER_FIELDS = (
     "history",
     "cause",
     "owed",
+    "sealed",
 )
 
 
@@ -169,6 +170,7 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         message=got.get("message", ""),
         history=tuple(HistoryEntry(**entry) for entry in history),
         is_owed="owed" in got,
+        is_sealed="sealed" in got,
     )
 
 

@@ -11,7 +11,7 @@ from celery_reliable.ledger.caller import Answer, Caller, Step
 from celery_reliable.ledger.connect import Connector
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.senders import Senders, remembered_ms, sender_of
-from celery_reliable.ledger.workers import Workers
+from celery_reliable.ledger.workers import ALONE_MS, Workers
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -24,8 +24,6 @@ from celery_reliable.model import (
 
 __all__ = ["Ledger"]
 
-#: When what may not run in its worker now is sent again, at first; doubled four times at most.
-_ALONE_MS = 1000
 _NO_RESULT = StoredResult("", "", "", 0, 0)
 
 
@@ -203,7 +201,7 @@ class Ledger(Burials):
                 task.name,
                 _optional(task.max_losses),
                 message,
-                "" if is_over else _ALONE_MS,
+                "" if is_over else ALONE_MS,
             ],
         )
 

@@ -23,9 +23,16 @@ _LEASE_FIELDS = (
     "thawed",
     "verdict",
     "charged",
+    "opening",
+    "opening_id",
+    "opening_epoch",
 )
 #: How long a process that was away can still hear what was taken from it.
 TAKEN_MS = 60 * 60 * 1000
+#: When what may not run in its worker now is sent again, at first; doubled four times at most.
+ALONE_MS = 1000
+#: What kills its worker as it begins has done so in this time.
+_BEGUN_MS = 500
 
 
 class Workers:
@@ -104,6 +111,30 @@ class Workers:
                 lease_ms,
                 expected_ms,
             ],
+        )
+
+    def open(
+        self, worker: str, delivery: str, task_id: str, epoch: str, *, patience_seconds: float
+    ) -> Answer:
+        """Note that *worker* is about to open a message that came back from a dead one, or hear
+        that it is not to.
+        """
+        return self._caller.call(
+            "open",
+            [
+                self._keys.record(task_id),
+                self._keys.due,
+                self._keys.worker(worker),
+                self._keys.claims(worker),
+            ],
+            [task_id, epoch, delivery, _BEGUN_MS, ALONE_MS],
+            patience_seconds,
+        )
+
+    def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> Answer:
+        """Note that the worker lives after it has opened a message."""
+        return self._caller.call(
+            "opened", [self._keys.worker(worker)], [delivery], patience_seconds
         )
 
     def deregister(self, worker: str, *, in_room: int) -> bool:
@@ -200,6 +231,9 @@ class Workers:
                     is_thawed="thawed" in got,
                     verdict=got.get("verdict", ""),
                     charged=got.get("charged", ""),
+                    opening=got.get("opening", ""),
+                    opening_id=got.get("opening_id", ""),
+                    opening_epoch=got.get("opening_epoch", ""),
                 )
             )
         return leases

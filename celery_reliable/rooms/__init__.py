@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_reliable.rooms.entries import Entry, task_id_of
+from celery_reliable.rooms.entries import RETURNS, Entry, returns_of, task_id_of
 from celery_reliable.rooms.marks import forget_server, server_seen
 from celery_reliable.rooms.room import (
     ROOM_PREFIX,
@@ -16,6 +16,7 @@ from celery_reliable.rooms.room import (
 )
 
 __all__ = [
+    "RETURNS",
     "ROOMS_PREFIX",
     "ROOM_PREFIX",
     "Delivery",
@@ -24,6 +25,7 @@ __all__ = [
     "Taken",
     "forget_server",
     "opened_room",
+    "returns_of",
     "room_names",
     "room_of",
     "server_seen",

@@ -10,10 +10,19 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
-__all__ = ["Entry", "entry_of", "quoted", "task_id_of", "unquoted"]
+__all__ = [
+    "RETURNS",
+    "Entry",
+    "entry_of",
+    "quoted",
+    "returns_of",
+    "task_id_of",
+    "unquoted",
+]
 
-#: The property that counts a message's returns from dead workers.
-_RETURNS = "reliable_returns"
+#: The property of a message that came back from a dead worker: 1, and one more for each death that
+#: was put down to it where no record counts that.
+RETURNS = "reliable_returns"
 
 
 @dataclass(frozen=True)
@@ -40,20 +49,19 @@ class Entry:
     @property
     def returns(self) -> int:
         """How often the message came back from a dead worker, as far as that was counted."""
-        count = ((self.payload or {}).get("properties") or {}).get(_RETURNS, 0)
-        return count if isinstance(count, int) else 0
+        return returns_of(self.payload or {})
 
-    def redelivered(self, *, is_counted: bool) -> bytes:
+    def redelivered(self, *, returns: int | None) -> bytes:
         """Return the message as it goes back to its queue, its tag fresh and itself marked as
-        redelivered; *is_counted*: as one more of its returns.
+        redelivered; *returns*: the count that it has from now on.
         """
         if self.payload is None:
             return self.raw
         properties = self.payload.setdefault("properties", {})
         properties["delivery_tag"] = str(uuid.uuid4())
         properties.setdefault("delivery_info", {})["redelivered"] = True
-        if is_counted:
-            properties[_RETURNS] = self.returns + 1
+        if returns is not None:
+            properties[RETURNS] = returns
         return str(dumps(self.payload)).encode()
 
 
@@ -67,6 +75,12 @@ def unquoted(name: str) -> str:
     if "\\" not in name:
         return name
     return re.sub(r"\\([\\n])", lambda found: "\n" if found[1] == "n" else "\\", name)
+
+
+def returns_of(payload: dict[str, Any]) -> int:
+    """Return how often a message came back from a dead worker, as far as that was counted."""
+    count = (payload.get("properties") or {}).get(RETURNS, 0)
+    return count if isinstance(count, int) else 0
 
 
 def task_id_of(payload: dict[str, Any]) -> str:

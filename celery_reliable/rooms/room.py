@@ -118,6 +118,11 @@ class Room:
         #: Returns the claim that is made as a message is filed which can begin at once, if any; the
         #: worker sets it.
         self.early: Callable[[Any], Any] = _nothing
+        #: Notes that a message that came back from a dead worker is about to be opened; False when
+        #: it is to be dropped.  The worker sets it.
+        self.opening: Callable[[Delivery, dict[str, Any]], bool] = _may_be_opened
+        #: Called when it was opened.  The worker sets it.
+        self.opened: Callable[[], None] = _nothing
         #: Called when all that was taken is delivered, as more may be taken then; the worker sets
         #: it.
         self.after_delivery: Callable[[], None] = _nothing
@@ -280,11 +285,13 @@ class Room:
                 self._unremoved |= tags
                 self._unfiled = unfiled + self._unfiled
 
-    def give_back(self, channel: Any, tag: str, *, is_last: bool, is_counted: bool = False) -> bool:
+    def give_back(
+        self, channel: Any, tag: str, *, is_last: bool, returns: int | None = None
+    ) -> bool:
         """Return a message to its queue, its tag fresh and itself marked as redelivered.
 
-        *is_last*: behind everything that waits there, else before it.  *is_counted*: as one more of
-        its returns.  False when it is not in the room any more.
+        *is_last*: behind everything that waits there, else before it.  *returns*: the count of its
+        returns from now on.  False when it is not in the room any more.
         """
         value = self._client.hget(self._key, tag)
         if value is None:
@@ -293,7 +300,7 @@ class Room:
         priority = 0
         if entry.payload is not None:
             priority = channel._get_message_priority(entry.payload, reverse=False)
-        raw = entry.redelivered(is_counted=is_counted)
+        raw = entry.redelivered(returns=returns)
         moved = self._give_back(
             keys=[self._key, self._prefix + channel._q_for_pri(entry.queue, priority)],
             args=[tag, "LPUSH" if is_last else "RPUSH", raw],
@@ -342,6 +349,10 @@ def _script(name: str) -> str:
 
 def _nothing(*_: Any) -> None:
     """Nobody asked to be told."""
+
+
+def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
+    return True
 
 
 def _keep(delivery: Delivery, error: Exception) -> bool:

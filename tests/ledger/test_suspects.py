@@ -29,7 +29,7 @@ def lose(scene: Scene, lease: WorkerLease, claim: Claim) -> Answer:
         due_in_ms=LOOK_MS,
         is_taken=True,
         is_counted=lease.charges(claim.task_id),
-        is_suspect=lease.suspects_claims,
+        is_suspect=not lease.died_opening,
     )
 
 

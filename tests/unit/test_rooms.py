@@ -277,7 +277,7 @@ def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> 
     shared_redis.lpush("one", message("it"), message("other"))
     room = room_on(shared_redis)
     (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-    assert room.give_back(Queues(), delivery.tag, is_last=False, is_counted=True)
+    assert room.give_back(Queues(), delivery.tag, is_last=False, returns=1)
     assert not room.give_back(Queues(), delivery.tag, is_last=False)
     again = room.take(QUEUES, LISTS, 1).deliveries
     assert names(again) == ["it"]
@@ -382,8 +382,8 @@ class Claims:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def __call__(self, message: Any) -> None:
-        self.asked.append(message.headers["id"])
+    def __call__(self, payload: Any) -> None:
+        self.asked.append(payload["headers"]["id"])
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ end
 if found[8] == 'ran' then
   redis.call('HDEL', KEYS[1], 'waits', 'alone')
   if ARGV[11] ~= '' then
-    redis.call('HSET', KEYS[4], 'suspect', ARGV[1], 'suspect_claim', claim)
+    redis.call('HSET', KEYS[4], 'suspect', ARGV[1], 'suspect_claim', claim, 'suspect_ms', now_ms)
   end
 elseif found[8] then
   redis.call('HDEL', KEYS[1], 'waits', 'alone', 'suspect')

@@ -70,9 +70,9 @@ local verdict, charged = 'nobody', ''
 if noted[1] then
   verdict = 'opening'
 elseif redis.call('HLEN', KEYS[4]) == 1 then
-  verdict, charged = 'claim', redis.call('HGETALL', KEYS[4])[1]
+  verdict, charged = 'only', redis.call('HGETALL', KEYS[4])[1]
 elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
-  verdict, charged = 'claim', noted[2]
+  verdict, charged = 'suspect', noted[2]
 end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)

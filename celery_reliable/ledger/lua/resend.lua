@@ -8,13 +8,15 @@ ARGV[1]   id
 ARGV[2]   due_ms      that was seen: of two sweepers only one sends
 ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
 ARGV[4]   stored      the result that is there, which does not prove that this task has ended; "" not known
-Returns   {"send", message, due_ms} | {"held", worker} | {"changed"}
-          with the time that is due now; "held" by the worker that is to stop an attempt of the task
+Returns   {"send", message, due_ms, suspect} | {"held", worker} | {"changed"}
+          with the time that is due now, and "" for a task that did not come back from a dead worker; "held" by
+          the worker that is to stop an attempt of the task
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'message', 'resends', 'stopping_on')
+local found = redis.call('HMGET', KEYS[1], 'state', 'message', 'resends', 'stopping_on',
+  'suspect')
 if found[1] ~= 'queued' and found[1] ~= 'parked' then
   return {'changed'}
 end
@@ -31,4 +33,4 @@ if ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'stored', ARGV[4])
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3] * math.min(2 ^ resends, 64), ARGV[1])
-return {'send', found[2], redis.call('ZSCORE', KEYS[2], ARGV[1])}
+return {'send', found[2], redis.call('ZSCORE', KEYS[2], ARGV[1]), found[5] or ''}

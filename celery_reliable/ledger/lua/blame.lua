@@ -1,0 +1,51 @@
+--[[
+blame: a worker died while it opened a message that came back from a dead worker; nobody has begun its task.
+
+Moves     queued -> queued   (losses + 1 <= max_losses)
+          queued -> dead     (the budget is spent)
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   dead     ZSET
+KEYS[4]   worker   HASH   whose note is taken away
+ARGV[1]   id
+ARGV[2]   epoch        of the message
+ARGV[3]   worker       id; it dies once
+ARGV[4]   max_losses   when the task names none
+ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
+ARGV[6]   cause        for people
+Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
+Cost      O(log N) in records that are due some time
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
+  'blamed', 'suspect')
+if not found[1] then
+  return {'gone'}
+end
+if found[7] == ARGV[3] then
+  if found[1] == 'dead' then return {'buried', tonumber(found[3])} end
+  if found[1] == 'queued' then return {'queued', tonumber(found[3])} end
+end
+if found[1] ~= 'queued' or found[2] ~= ARGV[2] then
+  return {'fenced', found[1]}
+end
+local losses = tonumber(found[3] or 0) + 1
+local history = cjson.decode(found[5] or '[]')
+history[#history + 1] = {at_ms = now_ms, what = 'lost', attempt = tonumber(found[6] or 0),
+  cause = ARGV[6], owner = ARGV[3]}
+while #history > 20 do table.remove(history, 1) end
+redis.call('HSET', KEYS[1], 'losses', losses, 'cause', ARGV[6], 'blamed', ARGV[3],
+  'suspect', found[8] or 'opened', 'history', cjson.encode(history))
+redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch')
+if losses > tonumber(found[4] or ARGV[4]) then
+  -- Whoever reads its message again may die of it too.
+  redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1',
+    'sealed', '1')
+  redis.call('ZADD', KEYS[3], now_ms, ARGV[1])
+  redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
+  return {'buried', losses}
+end
+redis.call('HSET', KEYS[1], 'sent_ms', now_ms)
+redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+return {'queued', losses}

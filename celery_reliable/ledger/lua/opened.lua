@@ -1,0 +1,13 @@
+--[[
+opened: a worker lives after it has opened a message; or it does not know whether it noted that.
+
+KEYS[1]   worker   HASH
+ARGV[1]   delivery   as it was noted
+Returns   {"opened"} | {"changed"}
+Cost      O(1)
+]]
+if redis.call('HGET', KEYS[1], 'opening') ~= ARGV[1] then
+  return {'changed'}
+end
+redis.call('HDEL', KEYS[1], 'opening', 'opening_id', 'opening_epoch')
+return {'opened'}

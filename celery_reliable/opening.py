@@ -1,0 +1,92 @@
+"""Messages that came back from a dead worker: whoever opens one of them may die of it.
+
+A body is decompressed and decoded in the worker's main process, before anybody has claimed its
+task. So the ledger is told before that which message it is, and after it that the worker lives: the
+death of one that does not is put down to that message.  What never came back costs nothing of this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.application import Reliable
+from celery_reliable.envelope import Stamp
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.model import Reply
+from celery_reliable.process import WorkerProcess
+
+__all__ = ["Openings", "noting"]
+
+logger = logging.getLogger(__name__)
+
+#: The main loop asks the ledger only so long.
+_PATIENCE_SECONDS = 1.0
+
+
+class Openings:
+    """Tells the ledger what the main loop of one worker is about to open."""
+
+    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
+        self._reliable = reliable
+        self._process = process
+        #: What the ledger may have noted: the worker's id and the delivery.
+        self._noted: tuple[str, str] | None = None
+
+    def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
+        """Note that a message is about to be opened; False when it is to be dropped, since its task
+        is a dead letter, or is sent again later.
+        """
+        workers = self._reliable.ledger.workers
+        self._noted = worker, _ = self._process.id, delivery
+        epoch = Stamp.of(headers).epoch
+        try:
+            answer = workers.open(
+                worker, delivery, task_id, epoch, patience_seconds=_PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            # Should it die now, nobody knows of what, as before.
+            logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
+            return True
+        if answer.reply is not Reply.OPENING:
+            self._noted = None
+        if answer.reply in (Reply.ALONE, Reply.DEAD):
+            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.reply.value)
+            return False
+        return True
+
+    def end(self) -> None:
+        """Note that the worker has survived it, now or when the ledger is back."""
+        if self._noted is None:
+            return
+        worker, delivery = self._noted
+        try:
+            self._reliable.ledger.workers.opened(
+                worker, delivery, patience_seconds=_PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            logger.warning("opening_still_noted delivery=%s error=%s", delivery, exc)
+            return
+        self._noted = None
+
+
+def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return *handle* of a consumer whose messages come from no room, with what was redelivered
+    noted as it is opened.
+    """
+
+    def on_message(message: Any) -> None:
+        if not (message.delivery_info or {}).get("redelivered"):
+            handle(message)
+            return
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
+            message.ack_log_error(logger, ())
+            return
+        try:
+            handle(message)
+        finally:
+            openings.end()
+
+    return on_message

@@ -1,0 +1,194 @@
+"""A message that kills whoever opens it is charged with that, and nobody beside it."""
+
+from __future__ import annotations
+
+from celery_reliable.ledger.caller import Answer
+from celery_reliable.model import Reply, WorkerLease
+from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.ledger.test_suspects import die, losses, message_of, run_together
+
+
+def opens(scene: Scene, message: Published, worker: str = "me", delivery: str = "tag") -> Reply:
+    answer = scene.workers.open(
+        worker, delivery, message.task.id, message.epoch, patience_seconds=1
+    )
+    return answer.reply
+
+
+def opened(scene: Scene, worker: str = "me", delivery: str = "tag") -> Reply:
+    return scene.workers.opened(worker, delivery, patience_seconds=1).reply
+
+
+def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> Answer:
+    return scene.ledger.blame(lease, "opening", max_losses=max_losses, due_in_ms=LOOK_MS)
+
+
+def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerLease:
+    assert opens(scene, message, worker) is Reply.OPENING
+    scene.kill_worker(worker)
+    return scene.lease(worker)
+
+
+def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> None:
+    scene.claim(scene.publish("running"), "me")
+    suspicious = scene.publish("suspicious")
+
+    lease = die_opening(scene, suspicious)
+
+    assert (lease.died_opening, lease.charges("running")) == (True, False)
+    assert (lease.opening, lease.opening_id) == ("tag", "suspicious")
+    first = blame(scene, lease)
+    assert (first.reply, first.values[0]) == (Reply.QUEUED, 1)
+    assert blame(scene, lease) == first
+    assert losses(scene, "suspicious") == [1]
+    assert scene.lease("me").opening == ""
+
+
+def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:
+    message, other = scene.publish("a"), scene.publish("b")
+    assert opens(scene, message) is Reply.OPENING
+    assert opened(scene) is Reply.OPENED
+    assert opened(scene) is Reply.CHANGED
+    # A late word of another delivery takes no note away.
+    assert opens(scene, other, delivery="second") is Reply.OPENING
+    assert opened(scene) is Reply.CHANGED
+    scene.kill_worker("me")
+
+    assert scene.lease("me").opening_id == "b"
+
+
+def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
+    message = scene.publish("a")
+    assert opens(scene, message) is Reply.OPENING
+    scene.claim(message)
+    scene.kill_worker("me")
+
+    lease = scene.lease("me")
+    assert (lease.died_opening, lease.charges("a")) == (False, True)
+
+
+def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: Scene) -> None:
+    message = scene.publish("a")
+    replies = []
+    for number in range(MAX_LOSSES + 1):
+        scene.start_worker(f"it {number}")
+        answer = blame(scene, die_opening(scene, message, f"it {number}"))
+        replies.append((answer.reply, answer.values[0]))
+
+    assert replies == [(Reply.QUEUED, 1), (Reply.QUEUED, 2), (Reply.QUEUED, 3), (Reply.BURIED, 4)]
+    letter = scene.ledger.dead_letter("a")
+    assert letter is not None
+    assert (letter.is_sealed, letter.is_owed, letter.attempts) == (True, True, 0)
+    assert [(line.what, line.cause) for line in letter.history] == [("lost", "opening")] * 4
+    assert scene.index_faults() == []
+    assert opens(scene, message, "other") is Reply.DEAD
+    scene.ledger.replay("a", epoch="1-replay", message="m", due_in_ms=0)
+    scene.bury(scene.claim(message_of(scene, "a"), "other"))
+    again = scene.ledger.dead_letter("a")
+    assert again is not None
+    assert (again.is_sealed, again.losses) == (False, 0)
+
+
+def test_what_others_have_done_with_it_meanwhile_is_theirs(scene: Scene) -> None:
+    message = scene.publish("a")
+    lease = die_opening(scene, message)
+    claim = scene.claim(message, "other")
+    assert blame(scene, lease).reply is Reply.FENCED
+    scene.ledger.settle(claim)
+    assert blame(scene, lease).reply is Reply.GONE
+    scene.publish("a")
+    assert blame(scene, lease).reply is Reply.FENCED
+    assert losses(scene, "a") == [0]
+
+
+def test_a_late_blame_of_one_death_counts_once(scene: Scene) -> None:
+    message = scene.publish("a")
+    lease = die_opening(scene, message)
+    blame(scene, lease)
+    scene.lose(scene.claim(message, "other"))
+
+    blame(scene, lease)
+
+    assert losses(scene, "a") == [2]
+
+
+def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scene: Scene) -> None:
+    run_together(scene, "a", "b")
+    fetched = scene.publish("fetched")
+    scene.claim(message_of(scene, "a"), "me")
+
+    assert opens(scene, fetched) is Reply.ALONE
+    assert opens(scene, message_of(scene, "b"), delivery="other") is Reply.ALONE
+    for task_id in ("fetched", "b"):
+        assert scene.record_of(task_id).is_unsent
+        answer = scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
+        # Its message says that it came back.
+        assert (answer.reply, bool(answer.text(2))) == (Reply.SEND, True)
+    die(scene)
+    assert losses(scene, "a", "b", "fetched") == [1, 0, 0]
+
+
+def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Scene) -> None:
+    run_together(scene, "a", "b")
+    fetched = scene.publish("fetched")
+    scene.claim(message_of(scene, "a"), "me")
+    scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", -10_000)
+
+    assert opens(scene, fetched) is Reply.OPENING
+    scene.claim(fetched, "me")
+    # A clock that has stepped back holds up nobody either.
+    scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", 3600_000)
+    assert opens(scene, scene.publish("later")) is Reply.OPENING
+
+
+def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) -> None:
+    run_together(scene, "a", "b")
+    assert opens(scene, scene.publish("fetched")) is Reply.OPENING
+
+    assert scene.ask(message_of(scene, "a"), "me").reply is Reply.ALONE
+    opened(scene)
+    assert scene.ask(message_of(scene, "a"), "me").reply is Reply.CLAIMED
+
+
+def test_what_was_opened_at_last_is_no_suspect(scene: Scene) -> None:
+    run_together(scene, "a", "b")
+    fetched = scene.publish("fetched")
+    scene.claim(message_of(scene, "a"), "me")
+    assert opens(scene, fetched) is Reply.ALONE
+    scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
+    claim = scene.claim(fetched, "other")
+    scene.ledger.release(claim, due_in_ms=0)
+
+    answer = scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
+    assert answer.text(2) == ""
+
+
+def test_what_has_no_record_is_noted_too(scene: Scene) -> None:
+    foreign = scene.foreign("nobody's")
+
+    lease = die_opening(scene, foreign)
+
+    assert (lease.died_opening, lease.opening) == (True, "tag")
+    assert blame(scene, lease).reply is Reply.GONE
+    # Recovery counts with its message then, and has to find it.
+    assert scene.lease("me").opening == "tag"
+
+
+def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
+    scene.kill_worker("me")
+    before = scene.snapshot()
+
+    assert opens(scene, scene.foreign()) is Reply.NO_LEASE
+    assert opens(scene, scene.foreign(), "stranger") is Reply.NO_LEASE
+    assert scene.snapshot() == before
+
+
+def test_the_verdict_names_the_only_claim_apart_from_a_suspect(scene: Scene) -> None:
+    scene.claim(scene.publish("a"), "me")
+    scene.kill_worker("me")
+    assert (scene.lease("me").verdict, scene.lease("me").charged) == ("only", "a")
+    run_together(scene, "b", "c")
+    scene.claim(message_of(scene, "b"), "other")
+    scene.claim(scene.publish("d"), "other")
+    scene.kill_worker("other")
+    assert (scene.lease("other").verdict, scene.lease("other").charged) == ("suspect", "b")
