@@ -352,6 +352,7 @@ class _Execution:
             max_losses=config.max_losses,
             due_in_ms=pause_ms,
             is_unsent=self.reliable.is_redis_broker,
+            detail=one_line(exc),
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:

@@ -152,7 +152,8 @@ class Losses:
         """Lose a claim whose process is gone while its worker lives; the next look sends it from
         the record.
         """
-        self.lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False)
+        detail = "its process is gone"
+        self.lose(claim, Cause.CHILD_LOST, SweepReport(), has_message=False, detail=detail)
 
     def has_succeeded(self, record: Record) -> bool:
         """Whether Celery stored SUCCESS in this very attempt, before its process died.

@@ -163,7 +163,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One line of a task's history: a loss, a burial, a replay."""
+    """One line of a task's history: a loss, a retry, a burial, a replay.  `cause` is for people."""
 
     at_ms: int
     what: str

@@ -23,6 +23,7 @@ from celery.worker.request import Request
 from celery_reliable import telling
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
+from celery_reliable.deaths import how_it_ended
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import HEADER, Stamp, text_as_sent
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
@@ -295,6 +296,7 @@ class ReliableRequest(Request):
             Cause.CHILD_LOST,
             max_losses=config.max_losses,
             due_in_ms=config.sweep_ms,
+            detail=how_it_ended(exc, self.worker_pid),
             patience_seconds=_PATIENCE_SECONDS,
         )
         state.task_ready(self)

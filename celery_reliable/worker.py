@@ -20,6 +20,7 @@ from celery.worker import state
 from celery.worker.control import Panel
 from kombu import Connection
 
+from celery_reliable import deaths
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import EarlyClaims
 from celery_reliable.exceptions import ConfigurationError, ReliableError
@@ -365,6 +366,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             # A monitor switches the events of tasks on and off.
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
+        deaths.watch.look()
         # What was told while the ledger was away.
         step.openings.end()
         if step.room is not None:

@@ -151,6 +151,17 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
     )
 
 
+def _history_entry(told: dict[str, Any]) -> HistoryEntry:
+    """Return one line of a history; one of a later version may tell more, or less."""
+    return HistoryEntry(
+        at_ms=int(told.get("at_ms", 0)),
+        what=str(told.get("what", "")),
+        attempt=int(told.get("attempt", 0)),
+        cause=str(told.get("cause", "")),
+        owner=str(told.get("owner", "")),
+    )
+
+
 def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
     """Return the dead letter in a row; None for a record that is none."""
     got = _texts(row, LETTER_FIELDS)
@@ -168,7 +179,7 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         published_ms=int(got.get("published_ms", 0)),
         buried_ms=int(got["buried_ms"]),
         message=got.get("message", ""),
-        history=tuple(HistoryEntry(**entry) for entry in history),
+        history=tuple(_history_entry(entry) for entry in history),
         is_owed="owed" in got,
         is_sealed="sealed" in got,
     )

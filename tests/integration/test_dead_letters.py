@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reason
 from tests.integration.conftest import Project
+from tests.integration.project.deadly import add_starving
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
@@ -122,6 +124,31 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
     assert second.published_ms == first.published_ms < second.history[0].at_ms
 
 
+def test_a_letter_says_that_memory_ran_out(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    letters: DeadLetters,
+    tmp_path: Path,
+) -> None:
+    add_starving(project.app)
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 0\n")
+    start_worker(
+        "one",
+        app="tests.integration.project.deadly",
+        options=QUICK,
+        environ={"MEMORY_EVENTS": str(events)},
+    )
+    result = project.send("starving")
+
+    letter = buried(letters, result.id, 30)
+
+    (run,) = effects.runs(result.id)
+    told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
+    assert (letter.exception, letter.history[0].cause) == (told, told)
+
+
 def test_poison_is_dead_lettered_after_its_losses(
     project: Project,
     start_worker: Callable[..., Worker],
@@ -135,7 +162,13 @@ def test_poison_is_dead_lettered_after_its_losses(
 
     assert len(effects.runs(result.id)) == 4
     assert (letter.reason, letter.attempts, letter.losses) == (Reason.LOST, 4, 4)
-    assert letter.exception
+    pid = effects.runs(result.id)[-1].pid
+    assert letter.exception == f"child_lost: signal 9 (SIGKILL), pid {pid}"
+    assert letter.exception in str(project.app.AsyncResult(result.id).result)
+    assert [(entry.what, entry.cause) for entry in letter.history] == [
+        ("lost", f"child_lost: signal 9 (SIGKILL), pid {run.pid}")
+        for run in effects.runs(result.id)
+    ]
     assert [entry.attempt for entry in letter.history][:4] == [1, 2, 3, 4]
     assert all(entry.owner for entry in letter.history[:4])
     assert project.app.AsyncResult(result.id).state == "FAILURE"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Claim, Reason, State
+from celery_reliable.model import Claim, Reason, State, WorkerLease
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -190,6 +190,19 @@ class Steps:
 
     def release(self) -> Answer:
         return self._ledger.release(self._mine, due_in_ms=LOOK_MS)
+
+    def open(self) -> Answer:
+        """I am about to open the first message, which came back."""
+        return self._scene.workers.open(
+            "me", "came back", "task", self._message.epoch, patience_seconds=1
+        )
+
+    def blame(self) -> Answer:
+        """Somebody died as he opened the first message."""
+        lease = WorkerLease(
+            "the dead", True, 0, "", "", "", opening_id="task", opening_epoch=self._message.epoch
+        )
+        return self._ledger.blame(lease, "opening", max_losses=9, due_in_ms=RESEND_MS)
 
     def bury(self) -> Answer:
         return self._scene.bury(self._mine)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Reason, Reply, State
+from celery_reliable.model import Cause, DeadLetter, Reason, Reply, State
 from tests.ledger.scene import ABSENT, LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.waiting import wait_for
 
@@ -27,6 +28,12 @@ def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Publ
         return replay(scene, task_id, epoch)
     assert answer.reply is Reply.REPLAYED
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
+
+
+def letter_of(scene: Scene) -> DeadLetter:
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    return letter
 
 
 def wait_until_after(scene: Scene, at_ms: int) -> None:
@@ -253,3 +260,69 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
 
     assert scene.ledger.discard("task").reply is Reply.ABSENT
     assert scene.ledger.count_dead() == 0
+
+
+def test_the_history_says_what_is_known_of_a_loss(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+    scene.ledger.lose(
+        claim, Cause.CHILD_LOST, max_losses=0, due_in_ms=LOOK_MS, detail="signal 9 (SIGKILL), pid 7"
+    )
+
+    letter = letter_of(scene)
+    assert letter.exception == "child_lost: signal 9 (SIGKILL), pid 7"
+    assert letter.history[0].cause == letter.exception
+
+
+def test_retries_are_in_the_history_and_drive_nothing_out_of_it(scene: Scene) -> None:
+    message = scene.publish()
+    scene.lose(scene.claim(message))
+    for _ in range(30):
+        message = scene.publish(claim=scene.claim(message))
+    scene.lose(scene.claim(message))
+    message = scene.publish(claim=scene.claim(message))
+    scene.bury(scene.claim(message))
+
+    assert [(line.what, line.attempt, line.cause) for line in letter_of(scene).history] == [
+        ("lost", 1, "child_lost"),
+        ("retried", 31, "30 times"),
+        ("lost", 32, "child_lost"),
+        ("retried", 33, ""),
+        ("failed", 34, "ValueError: no"),
+    ]
+    assert {line.owner for line in letter_of(scene).history} == {"me"}
+
+
+@pytest.mark.parametrize("how", ["retry", "replay"])
+def test_a_task_that_goes_on_was_published_when_it_was_first(scene: Scene, how: str) -> None:
+    claim = scene.claim(scene.publish())
+    first_ms = scene.record_of().published_ms
+    scene.client.hincrby(scene.ledger.keys.record("task"), "published_ms", -90_000)
+    if how == "retry":
+        scene.publish(claim=claim)
+    else:
+        scene.bury(claim)
+        replay(scene)
+
+    record = scene.record_of()
+    assert record.published_ms == first_ms - 90_000
+    # What looks whether its message has waited for long goes by when it was sent.
+    assert record.sent_ms >= first_ms
+
+
+def test_an_id_that_is_published_anew_was_published_then(scene: Scene) -> None:
+    scene.bury(scene.claim(scene.publish()))
+    scene.client.hincrby(scene.ledger.keys.record("task"), "published_ms", -90_000)
+    before_ms = scene.record_of().published_ms
+
+    scene.publish()
+
+    assert scene.record_of().published_ms >= before_ms + 90_000
+
+
+def test_a_history_that_a_later_version_wrote_can_be_read(scene: Scene) -> None:
+    scene.bury(scene.claim(scene.publish()))
+    told = [{"at_ms": 5, "what": "abducted", "by": "aliens"}]
+    scene.client.hset(scene.ledger.keys.record("task"), "history", json.dumps(told))
+
+    (line,) = letter_of(scene).history
+    assert (line.at_ms, line.what, line.attempt, line.cause) == (5, "abducted", 0, "")
