@@ -19,7 +19,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
-  'blamed', 'suspect')
+  'blamed', 'suspect', 'revoked')
 if not found[1] then
   return {'gone'}
 end
@@ -27,7 +27,8 @@ if found[7] == ARGV[3] then
   if found[1] == 'dead' then return {'buried', tonumber(found[3])} end
   if found[1] == 'queued' then return {'queued', tonumber(found[3])} end
 end
-if found[1] ~= 'queued' or found[2] ~= ARGV[2] then
+-- What was revoked is called off, and no dead letter.
+if found[1] ~= 'queued' or found[2] ~= ARGV[2] or found[9] then
   return {'fenced', found[1]}
 end
 local losses = tonumber(found[3] or 0) + 1
