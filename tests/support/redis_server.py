@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
-import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -62,16 +60,6 @@ def redis_binary() -> Path:
     if not binary.is_file():
         raise FileNotFoundError(f"there is no redis-server at {binary}")
     return binary
-
-
-def installed_server(name: str, least: int = 0) -> Path | None:
-    """The installed server of this name, if its major version is at least *least*."""
-    found = shutil.which(name)
-    if found is None:
-        return None
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    version = re.search(r"v=(\d+)", said.stdout)
-    return Path(found) if version and int(version[1]) >= least else None
 
 
 def free_port() -> int:

@@ -1,0 +1,1 @@
+"""Celery's own integration tests with `ReliableTask` under every task."""

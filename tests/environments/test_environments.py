@@ -1,0 +1,204 @@
+"""One scenario on each kind of server, pool and user: what must not depend on where it runs.
+
+A server that is not installed is skipped, and why.  `tox run -e environments`.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import chain, chord
+from kombu.exceptions import OperationalError
+
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.exceptions import ReliableError
+from tests.integration.conftest import Project
+from tests.support.acl import granted
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.sentinel import Sentinel, start_replica
+from tests.support.servers import SERVERS, why_not
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip", "-E")
+N_QUICK = 30
+LONG_SECONDS = 5.0
+#: Short, so that a countdown is parked that a test can wait for.
+SETTINGS = {"ETA_HORIZON_SECONDS": 4, "MAX_LOSSES": 1}
+PARKED_SECONDS = 12.0
+
+Start = Callable[..., Worker]
+
+
+class Scenario:
+    """Two workers of which one is killed, and what goes on meanwhile."""
+
+    def __init__(self, project: Project, start_worker: Start, effects: Effects, pool: str) -> None:
+        self.project = project
+        self.effects = effects
+        self.pool = pool
+        self._start = start_worker
+        self._results: list[Any] = []
+
+    def start(self, name: str) -> Worker:
+        return self._start(name, project=self.project, pool=self.pool, options=QUICK)
+
+    def run(self) -> None:
+        """Run all of it, and look that every promise was kept."""
+        workers = [self.start("one"), self.start("two")]
+        long = self.project.send("work", LONG_SECONDS)
+        wait_for(lambda: self.effects.runs(long.id), 30, "the long task runs")
+        pid = self.effects.runs(long.id)[0].pid
+        (victim,) = (w for w in workers if pid in (w.pid, *w.children()))
+        (second,) = (w for w in workers if w is not victim)
+        parked_at = self.effects.now()
+        parked = self.project.send("work", 0.01, countdown=PARKED_SECONDS)
+        quick = [self.project.send("work", 0.01) for _ in range(N_QUICK)]
+        victim.kill_group()
+        third = self.start("three")
+        chained = chain(self.task("add").s(1, 2), self.task("add").s(3)).apply_async()
+        counted = chord([self.task("add").s(n, n) for n in range(3)])(self.task("total").s())
+
+        assert chained.get(timeout=60) == 6
+        assert counted.get(timeout=60) == 6
+        assert long.get(timeout=60) == "worked"
+        assert [run.attempt for run in self.effects.runs(long.id)] == [1, 2]
+        for result in quick:
+            assert result.get(timeout=60) == "worked"
+        # What the killed worker had begun ran again, and nothing else did.
+        runs = Counter(len(self.effects.finished(result.id)) for result in quick)
+        assert runs == {1: N_QUICK}
+        assert parked.get(timeout=60) == "worked"
+        (run,) = self.effects.runs(parked.id)
+        assert run.started_at - parked_at >= PARKED_SECONDS - 0.1
+        if self.pool == "prefork":
+            self.poison()
+        for worker in (second, third):
+            assert worker.stop() == 0
+
+    def poison(self) -> None:
+        """A task that kills its process each time is put aside, and says so."""
+        poison = self.project.send("poison")
+        with pytest.raises(Exception, match="lost 2 times"):
+            poison.get(timeout=90)
+        assert len(self.effects.runs(poison.id)) == 2
+        with DeadLetters(self.project.app) as letters:
+            assert [(one.task_id, one.reason.value) for one in letters.list()] == [
+                (poison.id, "lost")
+            ]
+
+    def task(self, name: str) -> Any:
+        return self.project.task(name)
+
+
+@pytest.fixture
+def scenario(project: Project, start_worker: Start, effects: Effects) -> Callable[..., Scenario]:
+    """The scenario with a broker, and other settings, in a pool."""
+
+    def make(*, pool: str = "prefork", reliable: Any = None, **changes: Any) -> Scenario:
+        settings = {**SETTINGS, **(reliable or {})}
+        return Scenario(
+            project.with_settings(reliable=settings, **changes), start_worker, effects, pool
+        )
+
+    return make
+
+
+def test_redis_6_2(scenario: Callable[..., Scenario]) -> None:
+    scenario().run()
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server(
+    name: str, scenario: Callable[..., Scenario], start_redis: Callable[..., RedisServer]
+) -> None:
+    if reason := why_not(name):
+        pytest.skip(reason)
+    server = start_redis(binary=SERVERS[name])
+    scenario(broker_url=server.url(), result_url=server.url(1)).run()
+
+
+@pytest.mark.parametrize("name", ["Redis 6.2", *SERVERS])
+def test_a_user_with_few_rights(
+    name: str, scenario: Callable[..., Scenario], start_redis: Callable[..., RedisServer]
+) -> None:
+    """By the very rule that the README prints; nothing is asked for in vain."""
+    binary = None
+    if name in SERVERS:
+        if reason := why_not(name):
+            pytest.skip(reason)
+        binary = SERVERS[name]
+    server = start_redis(binary=binary)
+    with server.client() as admin:
+        url = granted(admin)
+        scenario(broker_url=url, result_url=url).run()
+        refused = {row[b"object"] for row in admin.execute_command("ACL", "LOG")}
+    # redis-py tells its own name with every connection, and does not mind when it may not.
+    assert refused <= {b"client", b"client|setinfo"}
+
+
+def test_gevent(scenario: Callable[..., Scenario]) -> None:
+    scenario(pool="gevent").run()
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_rabbitmq(
+    kind: str,
+    scenario: Callable[..., Scenario],
+    start_rabbit: Callable[..., Any],
+    redis_server: RedisServer,
+) -> None:
+    celery = {"task_default_queue_type": "quorum"} if kind == "quorum" else {}
+    rabbit = start_rabbit()
+    scenario(
+        broker_url=rabbit.url(), celery=celery, reliable={"REDIS_URL": redis_server.url()}
+    ).run()
+
+
+@pytest.fixture
+def sentinel(
+    redis_server: RedisServer, start_redis: Callable[..., RedisServer], tmp_path: Path
+) -> Iterator[Sentinel]:
+    """A Sentinel that watches three servers, of which each needs one more to write."""
+    replicas = [start_replica(redis_server, start_redis) for _ in range(2)]
+    for server in (redis_server, *replicas):
+        with server.client() as client:
+            client.config_set("min-replicas-to-write", 1)
+            client.config_set("min-replicas-max-lag", 2)
+    with Sentinel(tmp_path, redis_server) as running:
+        yield running
+
+
+def test_sentinel_and_a_planned_failover(
+    scenario: Callable[..., Scenario],
+    sentinel: Sentinel,
+    start_redis: Callable[..., RedisServer],
+    effects: Effects,
+) -> None:
+    behind = scenario(
+        broker_url=sentinel.url(),
+        result_url=start_redis().url(),
+        celery={"broker_transport_options": sentinel.options},
+    )
+    behind.run()
+    workers = [behind.start(name) for name in ("four", "five")]
+    port, until, acknowledged, n_after = sentinel.master_port(), time.monotonic() + 60, [], 0
+    sentinel.fail_over()
+    while n_after < N_QUICK and time.monotonic() < until:
+        try:
+            acknowledged.append(behind.project.send("work", 0, ignore_result=True).id)
+        except (OperationalError, ReliableError):
+            continue
+        n_after += sentinel.master_port() != port
+    assert n_after == N_QUICK
+    wait_for(lambda: {run.task_id for run in effects.finished()} >= {*acknowledged}, 90, "all ran")
+    for worker in workers:
+        worker.signal_main(signal.SIGTERM)
+        assert worker.wait_until_ended() == 0

