@@ -32,7 +32,10 @@ def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     published by other members, keep it.  Waits for the ledger as long as it takes.
     """
     heir = new_epoch(attempt.claim.attempt)
-    _mark(canvas, heir)
+    # What comes behind the host in its own chain is moved behind the canvas, and is another's heir:
+    # that of a host whose canvas this one is a member of.
+    followers = {(one.get("options") or {}).get("task_id") for one in task.request.chain or ()}
+    _mark(canvas, heir, followers)
     # Before it is published: a quick canvas would be refused its last member.
     answer = reliable_of(task.app).ledger.bequeath(
         attempt.claim, heir=heir, patience_seconds=FOREVER
@@ -46,15 +49,17 @@ def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
             logger.info("result_not_read id=%s error=%r", attempt.claim.task_id, exc)
 
 
-def _mark(signature: Any, heir: str) -> None:
+def _mark(signature: Any, heir: str, followers: set[str | None]) -> None:
     options = signature.setdefault("options", {})
+    if options.get("task_id") in followers - {None}:
+        return
     options["headers"] = {**(options.get("headers") or {}), HEIR: heir}
     if not signature.get("subtask_type"):
         return
     for name in _PARTS:
         parts = (signature.get("kwargs") or {}).get(name)
         if isinstance(parts, dict):
-            _mark(parts, heir)
+            _mark(parts, heir, followers)
         elif isinstance(parts, Sequence):
             for part in parts:
-                _mark(part, heir)
+                _mark(part, heir, followers)

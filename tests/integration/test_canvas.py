@@ -262,3 +262,16 @@ def test_stamps_survive_a_loss_and_reach_what_follows(
     assert len(effects.runs()) == 5
     stamped = {line.decode() for line in effects.client.smembers("stamped")}
     assert stamped == {f"{member} by a test" for member in ids_of(result)}
+
+
+def test_a_member_of_a_canvas_that_replaced_its_host_replaces_itself(
+    start: Start, task: Task, redis_server: RedisServer
+) -> None:
+    """Each id goes to the last member of its own host's canvas, however they are moved."""
+    start("one")
+
+    assert task("nested_host").delay(3).get(timeout=30) == 31
+    followed = chain(task("nested_host").s(2), task("step").s(100, seconds=0)).apply_async()
+    assert followed.get(timeout=30) == 121
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "all are settled")

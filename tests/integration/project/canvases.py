@@ -74,6 +74,14 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
             raise self.replace(chain(step.s(first, second), *[step.s(number) for number in rest]))
 
     @task
+    def nested_host(self: Any, depth: int) -> int:
+        """Replace itself by a chain of a task that does the same, and one that goes on for both."""
+        with to.effects.run(self):
+            if depth:
+                raise self.replace(chain(nested_host.s(depth - 1), step.s(10, seconds=0)))
+        return 1
+
+    @task
     def slow_note(self: Any, what: Any) -> None:
         """The next of a chain, which takes longer than a recovery."""
         with to.effects.run(self) as run:
