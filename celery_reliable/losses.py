@@ -19,6 +19,7 @@ from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.caller import Answer
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -237,13 +238,13 @@ class Losses:
         patience_seconds: float | None = None,
     ) -> None:
         """Settle an attempt whose SUCCESS is stored, and keep or free its object."""
-        key = self._key_of(claim.task_id, task, args, kwargs)
+        key = self.object_of(claim.task_id, task, args, kwargs)
         if key is not None and keep_ms(task):
             # Before the record goes, so that whoever is killed in between leaves it to be found.
             reliable_of(self.app).locks.keep(
                 key, claim, keep_ms=keep_ms(task), patience_seconds=patience_seconds
             )
-        self.ledger.settle(claim, patience_seconds=patience_seconds)
+        self.ledger.settle(claim, object_key=key, patience_seconds=patience_seconds)
         self.free_lock(claim, task, args, kwargs)
 
     def store_revoked(self, record: Record) -> None:
@@ -270,6 +271,30 @@ class Losses:
             # Backends raise what their drivers raise.
             logger.warning("revocation_not_stored id=%s error=%r", record.task_id, exc)
 
+    def cancel(
+        self,
+        record: Record,
+        *,
+        epoch: str = "",
+        is_revoked: bool = False,
+        patience_seconds: float | None = None,
+    ) -> Answer:
+        """Call off the task of a record that nobody runs, and free the object that it has, in one
+        step: what was left locked would stay until somebody else wants it.
+        """
+        task = self.app.tasks.get(record.name)
+        key = None
+        if has_object(task) and (record.attempt or is_unique(task)):
+            context = _context_of(self.app, record.message)
+            key = self.object_of(record.task_id, task, context.args, context.kwargs)
+        return self.ledger.cancel(
+            record.task_id,
+            epoch=epoch,
+            is_revoked=is_revoked,
+            object_key=key,
+            patience_seconds=patience_seconds,
+        )
+
     def free_lock_of(self, record: Record) -> None:
         """Free what a task that is over has left locked, as its record said."""
         task = self.app.tasks.get(record.name)
@@ -284,7 +309,7 @@ class Losses:
 
         A last attempt that ended before it came to the lock left it to one before.
         """
-        key = self._key_of(claim.task_id, task, args, kwargs)
+        key = self.object_of(claim.task_id, task, args, kwargs)
         if key is None:
             return
         try:
@@ -293,7 +318,8 @@ class Losses:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
             logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
 
-    def _key_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
+    def object_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
+        """Return the name of the lock that a task may have; None if it has none, or that fails."""
         if not has_object(task):
             return None
         try:

@@ -123,8 +123,7 @@ class Overdue:
     ) -> None:
         if record.is_revoked:
             self.losses.store_revoked(record)
-            if self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
-                self.losses.free_lock_of(record)
+            self.losses.cancel(record, epoch=record.epoch)
         elif record.is_unsent:
             self._send(due, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
@@ -163,8 +162,8 @@ class Overdue:
         """Remove what was called off, when nothing of it runs any more."""
         if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
             self._later.append((due, self.config.lease_ms))
-        elif self.ledger.cancel(due.task_id).reply is Reply.CANCELLED:
-            self.losses.free_lock_of(record)
+        else:
+            self.losses.cancel(record)
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
@@ -178,8 +177,8 @@ class Overdue:
         stored = self.losses.stored_elsewhere(record)
         if not self.losses.has_ended_elsewhere(record, stored):
             self._send(due, report, stored)
-        elif self.ledger.cancel(due.task_id, epoch=record.epoch).reply is Reply.CANCELLED:
-            self.losses.free_lock_of(record)
+        else:
+            self.losses.cancel(record, epoch=record.epoch)
         return 0
 
     def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:

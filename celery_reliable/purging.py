@@ -47,10 +47,9 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                     if epoch:
                         task_id = str(headers.get("id"))
                         record = ledger.find(task_id)
-                        answer = ledger.cancel(task_id, epoch=epoch)
-                        done.records += answer.reply is Reply.CANCELLED
-                        if answer.reply is Reply.CANCELLED and record is not None:
-                            losses.free_lock_of(record)
+                        if record is not None:
+                            answer = losses.cancel(record, epoch=epoch)
+                            done.records += answer.reply is Reply.CANCELLED
                     channel.basic_ack(message.delivery_tag)
                     done.messages += 1
     finally:

@@ -30,7 +30,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import MESSAGE
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, Reply, State
-from celery_reliable.objects import has_object, is_unique
+from celery_reliable.objects import is_unique
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
@@ -200,18 +200,16 @@ class ReliableRequest(Request):
             task_revoked.send(sender=self.task, request=self._context, **fields)
         try:
             ledger = reliable_of(self.app).ledger
-            record = None
-            if has_object(self.task):
-                # An attempt that was lost or released may have left its lock to the next one.
-                record = ledger.find(self.id, patience_seconds=_PATIENCE_SECONDS)
             answer = ledger.cancel(
                 self.id,
+                # An attempt that was lost or released may have left its lock to the next one.
+                object_key=Losses(self.app, ledger).object_of(
+                    self.id, self.task, self.args, self.kwargs
+                ),
                 # A revocation means the id, whichever publication of it; an expiry this one.
                 epoch=Stamp.of(self._request_dict).epoch if expired else "",
                 patience_seconds=_PATIENCE_SECONDS,
             )
-            if answer.reply is Reply.CANCELLED and record is not None:
-                Losses(self.app, ledger).free_lock_of(record)
             # A signal is no end: the task may still run, and take its time or not mind at all.
             # Until its process is gone, or it has ended by itself, the claim and the lock are its.
             if answer.reply is Reply.RUNNING and not is_running_child(self.worker_pid):
@@ -254,8 +252,10 @@ class ReliableRequest(Request):
         if claim is None:
             return
         ledger = reliable_of(self.app).ledger
-        ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
-        Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
+        losses = Losses(self.app, ledger)
+        key = losses.object_of(self.id, self.task, self.args, self.kwargs)
+        ledger.settle(claim, object_key=key, patience_seconds=_PATIENCE_SECONDS)
+        losses.free_lock(claim, self.task, self.args, self.kwargs)
 
     def _claim(self) -> Claim | None:
         """Return the claim that this very delivery made, if it is still running."""

@@ -17,7 +17,7 @@ from kombu.utils.imports import symbol_by_name
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.losses import Losses
-from celery_reliable.model import Record, Reply, State
+from celery_reliable.model import Record, State
 
 __all__ = ["RecordingControl", "call_off", "install", "install_everywhere"]
 
@@ -85,8 +85,4 @@ def _call_off(losses: Losses, record: Record) -> None:
     if record.state is not State.RUNNING:
         # Before the record goes, which is all that would find it again.
         losses.try_to_store_revoked(record)
-    answer = losses.ledger.cancel(
-        record.task_id, is_revoked=True, patience_seconds=_PATIENCE_SECONDS
-    )
-    if answer.reply is Reply.CANCELLED:
-        losses.free_lock_of(record)
+    losses.cancel(record, is_revoked=True, patience_seconds=_PATIENCE_SECONDS)

@@ -358,16 +358,21 @@ class Ledger(Burials):
         *,
         epoch: str = "",
         is_revoked: bool = False,
+        object_key: str | None = None,
         patience_seconds: float | None = None,
     ) -> Answer:
         """Call off a task that nobody runs.  While an attempt of it is still to be stopped, its
         record stays, for whoever publishes the id or wants the object.  *is_revoked*: what runs is
-        noted not to run again.
+        noted not to run again.  *object_key*: of the object that is freed with it.
         """
         return self._caller.call(
             "cancel",
-            [self.keys.record(task_id), self.keys.due],
-            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
+            [
+                self.keys.record(task_id),
+                self.keys.due,
+                self.keys.lock(object_key) if object_key else self.keys.none,
+            ],
+            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked), "1" if object_key else ""],
             patience_seconds,
         )
 

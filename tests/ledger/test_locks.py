@@ -497,3 +497,31 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: Obj
     scene.ledger.conclude(second)
     assert locks.take("object", attempt_zero("a call")) == "holder"
     assert scene.ledger.withdraw("holder", message.epoch).reply is Reply.KEPT
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_is_called_off_leaves_no_lock_behind(
+    scene: Scene, locks: ObjectLocks, number: int
+) -> None:
+    """Whoever is killed between two steps cannot free it."""
+    message = scene.publish("task")
+    if number:
+        claim = scene.claim(message)
+        locks.take("object", claim)
+        scene.lose(claim)
+    else:
+        locks.take("object", attempt_zero("task"))
+    locks.take("another", start(scene, "another task"))
+
+    assert scene.ledger.cancel("task", object_key="object").reply is Reply.CANCELLED
+
+    assert not scene.client.exists(scene.ledger.keys.lock("object"))
+    # Another's is not freed, nor that of what is still to be stopped.
+    scene.publish("task")
+    assert scene.ledger.cancel("task", object_key="another").reply is Reply.CANCELLED
+    assert locks.take("another", start(scene, "third")) == "another task"
+    stuck = start(scene, "stuck")
+    locks.take("object", stuck)
+    scene.take(stuck)
+    assert scene.ledger.cancel("stuck", object_key="object").reply is Reply.CANCELLED
+    assert locks.take("object", start(scene, "fourth")) == "stuck"

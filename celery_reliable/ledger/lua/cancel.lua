@@ -1,14 +1,16 @@
 --[[
-cancel: a task that nobody runs is called off: revoked, expired or purged.
+cancel: a task that nobody runs is called off: revoked, expired or purged; its object is freed with it.
 
 Moves     queued | parked | waiting -> absent
           queued | parked -> waiting   (an attempt that was taken from it has not been stopped yet)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
+KEYS[3]   lock     STRING   of the object that the task may have; "none" for none
 ARGV[1]   id
 ARGV[2]   epoch        of the publication that is called off; "" for whichever is current
 ARGV[3]   due_in_ms    when to look whether the attempt has been stopped
 ARGV[4]   is_revoked   "1": what runs is not run again, should its attempt end without an outcome
+ARGV[5]   object       "1" when it may have one; else ""
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"}
           "gone" also of what was called off before, while the attempt still runs
 Cost      O(log N) in records that are due some time
@@ -32,6 +34,9 @@ end
 if not found[4] then
   redis.call('DEL', KEYS[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
+  if ARGV[5] ~= '' and string.match(redis.call('GET', KEYS[3]) or '', '^%d+:(.*)$') == ARGV[1] then
+    redis.call('DEL', KEYS[3])
+  end
   return {'cancelled'}
 end
 -- What of it still runs keeps its number, its object and the next of its id waiting.
