@@ -38,15 +38,18 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[14] ~= '' then
-  local last, reply, state = string.match(redis.call('GET', KEYS[7]) or '', '^(%S*) ?(%S*) ?(%S*)$')
+  local last, before = redis.call('GET', KEYS[7]) or '-0', '-' .. ARGV[14] - 1
   if last == ARGV[2] then
     -- Repeated; the task may have run and ended by now.
-    if reply == 'exists' then return {'exists', state} end
-    if reply == 'fenced' then return {'fenced'} end
     return {'recorded'}
   end
-  if tonumber(string.match(last, '%-(%d+)$') or 0) ~= ARGV[14] - 1 then
-    return {'unknown'}
+  if string.sub(last, -#before) ~= before then
+    local epoch, reply, state = string.match(last, '^(%S+) (%S+) ?(%S*)$')
+    if epoch == ARGV[2] and reply == 'exists' then return {'exists', state} end
+    if epoch == ARGV[2] then return {'fenced'} end
+    if not epoch or string.sub(epoch, -#before) ~= before then
+      return {'unknown'}
+    end
   end
 end
 local generation = redis.call('HGET', KEYS[3], 'generation')
