@@ -67,7 +67,7 @@ class Backlog:
         generation = Stamp.of(Envelope.from_text(template.message).headers).generation
         keys, sha = self.ledger.keys, script("record").sha
         # As one sender would, one step for each.
-        place = queue if is_sent else ""
+        place = queue if is_sent else keys.none
         shared = [keys.due, keys.meta, keys.claims(""), keys.dead, place, keys.sent("benchmark")]
         fresh = [str(uuid4()) for _ in range(count)]
         for start in range(0, count, _PIPELINED):
@@ -82,6 +82,8 @@ class Backlog:
                     *shared,
                     *(task_id, epoch, generation, "queued", due_in_ms, message),
                     *(self.task.name, "", "", "", _REMEMBERED_MS),
+                    # Of no sender, whom anybody would have to remember.
+                    *("1", "", "", "1" if is_sent else ""),
                 )
                 if age_ms:
                     pipe.hincrby(keys.record(task_id), "published_ms", -age_ms)
