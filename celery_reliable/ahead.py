@@ -25,7 +25,7 @@ MOST_BYTES = 4 * 1024 * 1024
 #: A resend is looked after the later, the oftener it was sent: up to so many doublings.
 _DOUBLINGS = 6
 #: At most so many batches are looked at in one pass.
-_MOST_BATCHES = 20
+_MOST_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Ahead:
         self._progress: _Progress | None = None
 
     def look(self, asked: Asked, presence: Presence, report: SweepReport) -> bool:
-        """Send what is queued and whose message is nowhere; True when all was looked at, else the
-        next pass goes on.
+        """Send what is queued and whose message is nowhere; True when that is done, else the next
+        pass goes on.
 
         What may have been popped is told by when somebody is to look at it: a while after it was
         sent.  First that which was sent since, then what has waited for longer.
         """
-        now_ms = self._ledger.workers.time_ms()
+        now_ms, n_resent = self._ledger.workers.time_ms(), report.resent
         progress = self._progress
         if progress is None or progress.asked != asked:
             progress = self._progress = _Progress(asked, self._spans(asked.since_ms, now_ms))
@@ -93,11 +93,13 @@ class Ahead:
                 # Of one millisecond there may be more than a batch; those few are seen when due.
                 next_ms = int(dues[-1].due_ms)
                 progress.spans[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
-        if progress.spans:
-            report.is_full = True
-            return False
-        self._progress = None
-        return True
+        self._progress = progress if progress.spans else None
+        # Behind so many of which none is missing there is a backlog: what is lost of it is found
+        # when it is due.
+        if self._progress is None or report.resent == n_resent:
+            return True
+        report.is_full = True
+        return False
 
     def _spans(self, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
         queued_ms = self._config.queued_ms
