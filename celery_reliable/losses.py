@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
@@ -105,8 +106,9 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            self.free_lock_of(record)
+            # In this order: perhaps nobody has read its message yet, and lived.
             self.try_to_announce(claim.task_id)
+            self.free_lock_of(record)
             return 0
         return n_losses
 
@@ -337,6 +339,19 @@ class Losses:
             # Backends raise what their drivers raise.
             logger.warning("burial_not_announced id=%s error=%r", task_id, exc)
 
+    def _context_of_letter(self, letter: DeadLetter) -> Context:
+        """Return the request of a dead letter; of one that kills who reads it, what can be told
+        without that.
+        """
+        if letter.reason is not Reason.LOST:
+            return _context_of(self.app, letter.message)
+        reader = secrets.token_hex(8)
+        is_sealed = self.ledger.read(letter, reader).reply is Reply.SEALED
+        context = _context_of(self.app, letter.message, is_sealed=is_sealed)
+        if not is_sealed:
+            self.ledger.read(letter, reader, is_over=True)
+        return context
+
     def announce(self, task_id: str, due_ms: str = "") -> None:
         """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord and signals told.
 
@@ -359,7 +374,7 @@ class Losses:
         if answer.reply is not Reply.POSTPONED and not answer.is_repeated:
             return
         task = self.app.tasks.get(letter.name)
-        context = _context_of(self.app, letter.message, is_sealed=letter.is_sealed)
+        context = self._context_of_letter(letter)
         error = _error_of(letter)
         self._backend_of(task).mark_as_failure(
             task_id, error, request=context, store_result=_stores_errors(task, context)

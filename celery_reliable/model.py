@@ -111,6 +111,7 @@ class Reply(str, Enum):
     RENEWED = "renewed"
     REPLAYED = "replayed"
     RUNNING = "running"
+    SEALED = "sealed"
     SEND = "send"
     SET_BACK = "set_back"
     SETTLED = "settled"
@@ -235,8 +236,6 @@ class DeadLetter:
     message: str
     history: tuple[HistoryEntry, ...] = ()
     is_owed: bool = False
-    #: Whoever opened its message died: nobody is to do so unasked.
-    is_sealed: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger.caller import Answer
 from celery_reliable.ledger.reads import Reads
-from celery_reliable.model import Claim, Reason, Reply, WorkerLease
+from celery_reliable.model import Claim, DeadLetter, Reason, Reply, WorkerLease
 
 __all__ = ["STOPPING_LOOK_MS", "Burials"]
 
@@ -138,6 +138,16 @@ class Burials(Reads):
                 due_in_ms,
                 cause,
             ],
+        )
+
+    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> Answer:
+        """Note that *reader* is about to read a dead letter's message, or *is_over*: has done so
+        and lives.  SEALED: somebody died of that.
+        """
+        return self._caller.call(
+            "read",
+            [self.keys.record(letter.task_id)],
+            [letter.buried_ms, reader, "1" if is_over else ""],
         )
 
     def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> Answer:

@@ -62,7 +62,6 @@ LETTER_FIELDS = (
     "history",
     "cause",
     "owed",
-    "sealed",
 )
 
 
@@ -181,7 +180,6 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         message=got.get("message", ""),
         history=tuple(_history_entry(entry) for entry in history),
         is_owed="owed" in got,
-        is_sealed="sealed" in got,
     )
 
 

@@ -113,3 +113,35 @@ def test_what_never_came_back_is_opened_without_a_word(
         behind.send("work", 0).get(timeout=10)
     wait_until_settled(redis_server, 15)
     assert words.matched == 0
+
+
+def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(
+    brief: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    times = {**brief.settings.reliable, "QUEUED_SECONDS": 6, "LEASE_SECONDS": 3}
+    brief = brief.with_settings(reliable=times)
+    add_tasks(brief.app)
+
+    def start() -> Worker:
+        return start_worker("one", app=EXPLOSIVE, project=brief, options=QUICK, wait=False)
+
+    client = redis_server.client()
+    worker, deaths = start(), 0
+    brief.send("work", 0).get(timeout=30)
+    # Claimed as its message is filed, and buried with its only loss.
+    bomb = brief.send("unforgiving", 0, serializer=BOMB)
+
+    def is_told() -> bool:
+        nonlocal worker, deaths
+        if not worker.is_running:
+            worker.end()
+            worker, deaths = start(), deaths + 1
+        is_dead = client.hget(RECORD + bomb.id, "state") == b"dead"
+        return is_dead and not client.hexists(RECORD + bomb.id, "owed")
+
+    wait_for(is_told, 60, "it is announced")
+    assert deaths <= 2
+    assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
+    later = brief.send("work", 0)
+    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    assert worker.is_running

@@ -78,7 +78,8 @@ def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: 
     assert replies == [(Reply.QUEUED, 1), (Reply.QUEUED, 2), (Reply.QUEUED, 3), (Reply.BURIED, 4)]
     letter = scene.ledger.dead_letter("a")
     assert letter is not None
-    assert (letter.is_sealed, letter.is_owed, letter.attempts) == (True, True, 0)
+    assert (letter.is_owed, letter.attempts) == (True, 0)
+    assert scene.ledger.read(letter, "one").reply is Reply.SEALED
     assert [(line.what, line.cause) for line in letter.history] == [("lost", "opening")] * 4
     assert scene.index_faults() == []
     assert opens(scene, message, "other") is Reply.DEAD
@@ -86,7 +87,8 @@ def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: 
     scene.bury(scene.claim(message_of(scene, "a"), "other"))
     again = scene.ledger.dead_letter("a")
     assert again is not None
-    assert (again.is_sealed, again.losses) == (False, 0)
+    assert again.losses == 0
+    assert scene.ledger.read(again, "one").reply is Reply.OPENING
 
 
 def test_what_others_have_done_with_it_meanwhile_is_theirs(scene: Scene) -> None:
@@ -192,3 +194,21 @@ def test_the_verdict_names_the_only_claim_apart_from_a_suspect(scene: Scene) -> 
     scene.claim(scene.publish("d"), "other")
     scene.kill_worker("other")
     assert (scene.lease("other").verdict, scene.lease("other").charged) == ("suspect", "b")
+
+
+def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: Scene) -> None:
+    scene.lose(scene.claim(scene.publish()), max_losses=0)
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+
+    assert scene.ledger.read(letter, "one").reply is Reply.OPENING
+    # Sent again, as the reply was lost.
+    assert scene.ledger.read(letter, "one").reply is Reply.OPENING
+    assert scene.ledger.read(letter, "one", is_over=True).reply is Reply.OPENED
+    assert scene.ledger.read(letter, "one", is_over=True).reply is Reply.OPENED
+    assert scene.ledger.read(letter, "two").reply is Reply.OPENING
+    assert scene.ledger.read(letter, "three").reply is Reply.SEALED
+    assert scene.ledger.read(letter, "two", is_over=True).reply is Reply.OPENED
+    assert scene.ledger.read(letter, "four").reply is Reply.SEALED
+    scene.ledger.discard("task")
+    assert scene.ledger.read(letter, "five").reply is Reply.CHANGED
