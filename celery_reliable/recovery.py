@@ -15,7 +15,7 @@ from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses, how_it_died
-from celery_reliable.model import Cause, Reason, Record, State, SweepReport, WorkerLease
+from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport, WorkerLease
 from celery_reliable.publisher import is_reliable
 from celery_reliable.rooms import Entry, Room
 
@@ -52,16 +52,7 @@ class Recovery:
             lease = replace(lease, charged="")
         last: set[str] = set()
         for claim, _ in claims[:batch]:
-            is_counted = lease.charges(claim.task_id)
-            losses = self.losses.lose(
-                claim,
-                Cause.WORKER_LOST,
-                report,
-                has_message=claim.task_id in in_room,
-                is_counted=is_counted,
-                is_suspect=not lease.died_opening,
-                detail=how_it_died(lease) + ("" if is_counted else f"; {_not_counted(lease)}"),
-            )
+            losses = self._lose(lease, claim, claim.task_id in in_room, report)
             # Once may be the worker's fault; what is lost again must not hold up all others.
             if losses > 1:
                 last.add(claim.task_id)
@@ -78,17 +69,42 @@ class Recovery:
             # that it is forgotten.
             self.ledger.workers.deregister(lease.worker, in_room=left)
 
+    def _lose(
+        self, lease: WorkerLease, claim: Claim, has_message: bool, report: SweepReport
+    ) -> int:
+        is_counted = lease.charges(claim.task_id)
+        try:
+            return self.losses.lose(
+                claim,
+                Cause.WORKER_LOST,
+                report,
+                has_message=has_message,
+                is_counted=is_counted,
+                is_suspect=not lease.died_opening,
+                detail=how_it_died(lease) + ("" if is_counted else f"; {_not_counted(lease)}"),
+            )
+        except (LedgerRefused, LedgerUnavailable):
+            raise
+        except Exception:
+            # One record that cannot be read must not hold up the others.
+            logger.exception("not_lost id=%s worker=%s", claim.task_id, lease.worker)
+            report.failed += 1
+            return 0
+
     def _has_unopened(self, entries: list[Entry], task_id: str) -> bool:
         """Whether a worker held messages, beside that of the one task that it ran, that nobody had
         begun, and of which nobody would have noted that they were opened.
         """
         others = [one for one in entries if one.task_id != task_id and not one.returns]
         others = others[: self.config.sweep_batch]
-        known = self.ledger.find_all([one.task_id for one in others])
+        known = self.ledger.find_each([one.task_id for one in others])
+        readable = [
+            (e, one.record) for e, one in zip(others, known, strict=True) if one.is_readable
+        ]
         return any(
             (record is None or record.state is State.QUEUED)
             and not is_over(self.ledger, entry, record)
-            for entry, record in zip(others, known, strict=True)
+            for entry, record in readable
         )
 
     def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
@@ -121,14 +137,14 @@ class Recovery:
         """Return the original messages to their queues, in front of what waits there; those of
         *last* go behind it.  Returns how many of *entries* are dealt with.
         """
-        known = self.ledger.find_all([entry.task_id for entry in entries])
+        known = self.ledger.find_each([entry.task_id for entry in entries])
         done = 0
         # The newest first, as each that was waiting goes in front of the others.
-        for entry, record in sorted(
+        for entry, found in sorted(
             zip(entries, known, strict=True), key=lambda item: item[0].filed_ms, reverse=True
         ):
             try:
-                done += self._give_back_one(room, lease, entry, record, last, report)
+                done += self._give_back_one(room, lease, entry, found.record, last, report)
             except (LedgerRefused, LedgerUnavailable):
                 raise
             except Exception:

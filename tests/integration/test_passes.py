@@ -442,3 +442,34 @@ def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the
 
     assert report is not None
     assert report.declared == 1
+
+
+def test_a_dead_workers_record_that_cannot_be_read_holds_up_no_other(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    ledger = reliable_of(project.app).ledger
+    ledger.workers.register("one", lease_ms=10_000, client_id=0, facts={})
+    task_ids = [project.send("work", 0).id for _ in range(3)]
+    for task_id in task_ids:
+        record = ledger.find(task_id)
+        assert record is not None
+        answer = ledger.claim(
+            TaskRef(task_id, record.name),
+            epoch=record.epoch,
+            generation=ledger.generation,
+            worker="one",
+            token=f"token-{task_id}",
+            pid=1,
+        )
+        assert answer.reply is Reply.CLAIMED
+    client.hset(ledger.keys.record(task_ids[1]), "state", "unheard_of")
+    client.zadd(ledger.keys.workers, {"one": 0})
+    [lease] = ledger.workers.leases()
+    assert ledger.workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.DECLARED
+    [lease] = ledger.workers.leases()
+    report = SweepReport()
+
+    sweeper.recovery.recover(lease, report)
+
+    assert (report.lost, report.failed) == (2, 1)
