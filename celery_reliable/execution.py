@@ -292,6 +292,7 @@ class _Execution:
                 claim,
                 due_in_ms=self.reliable.config.queued_ms,
                 stored=attempt.stored,
+                members=attempt.members,
                 patience_seconds=FOREVER,
             )
         elif state == states.REJECTED and getattr(retval, "requeue", False):

@@ -208,6 +208,8 @@ class Record:
     is_called_off: bool = False
     #: The worker that is to stop an attempt of it; empty when none is.
     stopping_on: str = ""
+    #: Ids of the canvas that replaced it, but for its own; not all of a large one.
+    members: tuple[str, ...] = ()
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
 

@@ -24,7 +24,7 @@ __all__ = ["Overdue"]
 
 logger = logging.getLogger(__name__)
 
-#: How long a replaced task's id waits for a canvas that stores no results.
+#: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
 
@@ -151,12 +151,17 @@ class Overdue:
     def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
         """End a replaced task whose canvas ended by a plain task, or failed on the way."""
         since_ms = record.waiting_ms or record.published_ms
-        is_over = now_ms - since_ms > _LONGEST_WAITING_MS
+        is_over = now_ms - since_ms > _LONGEST_WAITING_MS and not self._lives(record)
         stored = self.losses.stored_elsewhere(record)
         if is_over or self.losses.has_ended_elsewhere(record, stored):
             self.ledger.cancel(due.task_id, epoch=record.epoch)
         else:
             self._later.append((due, self.config.queued_ms))
+
+    def _lives(self, record: Record) -> bool:
+        """Whether a member of its canvas is known to live."""
+        members = (self.ledger.find(task_id) for task_id in record.members)
+        return any(one is not None and one.state is not State.DEAD for one in members)
 
     def _let_go(self, due: Due, record: Record) -> None:
         """Remove what was called off, when nothing of it runs any more."""

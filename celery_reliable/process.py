@@ -149,6 +149,8 @@ class RunningAttempt:
     is_replaced: bool = False
     #: The result that was there then of a task that had the id before (`stored.seen`).
     stored: str = ""
+    #: Ids of the members of that canvas, but for its own; not all of a large one.
+    members: tuple[str, ...] = ()
     #: The object that it has locked.
     object_key: str | None = None
     #: When its time to run is up, by `clock.now`; None: it has no limit.

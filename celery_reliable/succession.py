@@ -7,7 +7,7 @@ id that is derived from a row, publishes what is alive.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from celery_reliable.application import reliable_of
@@ -21,6 +21,8 @@ __all__ = ["bequeath"]
 
 logger = logging.getLogger(__name__)
 
+#: By so many it is told whether a canvas still lives.
+_MOST_MEMBERS = 100
 #: Where a signature keeps those that it is made of.
 _PARTS = ("tasks", "header", "body")
 
@@ -35,7 +37,8 @@ def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     # What comes behind the host in its own chain is moved behind the canvas, and is another's heir:
     # that of a host whose canvas this one is a member of.
     followers = {(one.get("options") or {}).get("task_id") for one in task.request.chain or ()}
-    _mark(canvas, heir, followers)
+    found = set(_mark(canvas, heir, followers)) - {attempt.claim.task_id}
+    attempt.members = tuple(sorted(found)[:_MOST_MEMBERS])
     # Before it is published: a quick canvas would be refused its last member.
     answer = reliable_of(task.app).ledger.bequeath(
         attempt.claim, heir=heir, patience_seconds=FOREVER
@@ -49,17 +52,20 @@ def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
             logger.info("result_not_read id=%s error=%r", attempt.claim.task_id, exc)
 
 
-def _mark(signature: Any, heir: str, followers: set[str | None]) -> None:
+def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str]:
+    """Give every member the header, and yield their ids."""
     options = signature.setdefault("options", {})
     if options.get("task_id") in followers - {None}:
         return
     options["headers"] = {**(options.get("headers") or {}), HEIR: heir}
     if not signature.get("subtask_type"):
+        if options.get("task_id"):
+            yield str(options["task_id"])
         return
     for name in _PARTS:
         parts = (signature.get("kwargs") or {}).get(name)
         if isinstance(parts, dict):
-            _mark(parts, heir, followers)
+            yield from _mark(parts, heir, followers)
         elif isinstance(parts, Sequence):
             for part in parts:
-                _mark(part, heir, followers)
+                yield from _mark(part, heir, followers)

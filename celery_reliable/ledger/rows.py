@@ -46,6 +46,7 @@ RECORD_FIELDS = (
     "stored",
     "called_off",
     "stopping_on",
+    "members",
     "revoked",
 )
 LETTER_FIELDS = (
@@ -147,6 +148,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         stored=got.get("stored", ""),
         is_called_off="called_off" in got,
         stopping_on=got.get("stopping_on", ""),
+        members=tuple(json.loads(got.get("members", "[]"))),
     )
 
 

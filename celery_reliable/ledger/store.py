@@ -4,6 +4,7 @@ its script.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from celery_reliable.ledger.burials import STOPPING_LOOK_MS, Burials
@@ -279,15 +280,23 @@ class Ledger(Burials):
         *,
         due_in_ms: int,
         stored: str = "",
+        members: Sequence[str] = (),
         patience_seconds: float | None = None,
     ) -> Answer:
         """Keep the record waiting for its own id, which a canvas will publish last.  *stored*: the
-        result that is there of a task that had the id before.
+        result that is there of a task that had the id before.  *members*: ids of the canvas.
         """
         return self._caller.call(
             "replace",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms, claim.token, stored],
+            [
+                claim.task_id,
+                claim.attempt,
+                due_in_ms,
+                claim.token,
+                stored,
+                json.dumps(list(members)),
+            ],
             patience_seconds,
         )
 

@@ -345,15 +345,25 @@ def test_a_send_that_failed_does_not_make_the_next_rarer(
     assert left_ms <= sweeper.config.queued_ms
 
 
-@pytest.mark.parametrize(("hours", "state"), [(23, State.WAITING), (25, None)])
+@pytest.mark.parametrize(
+    ("hours", "member", "state"),
+    [
+        (23, "", State.WAITING),
+        (25, "", None),
+        (25, "parked", State.WAITING),
+        (25, "gone", None),
+        (25, "dead", None),
+    ],
+)
 def test_a_canvas_has_its_time_from_when_its_host_ended(
     project: Project,
     sweeper: Sweeper,
     redis_server: RedisServer,
     hours: int,
+    member: str,
     state: State | None,
 ) -> None:
-    """However long its host was parked before."""
+    """However long its host was parked before; and more, while a member is known to live."""
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
     task_id = project.send("replaced", [1, 2]).id
     record = ledger.find(task_id)
@@ -369,7 +379,14 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
     )
     claim = Claim(task_id, int(answer.values[0]), "one", "token")
     client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
-    assert ledger.replace(claim, due_in_ms=0).reply is Reply.WAITING
+    if member == "parked":
+        project.send("work", 0, task_id=member, countdown=3600)
+    elif member == "dead":
+        ledger.bury_message(
+            member, Reason.REJECTED, exception="", traceback="", message="{}", name=""
+        )
+    members = ["another", member] if member else []
+    assert ledger.replace(claim, due_in_ms=0, members=members).reply is Reply.WAITING
     client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
     make_due(project, redis_server, [task_id])
 

@@ -54,6 +54,10 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
         for _ in range(5):
             publish()
         assert waits() == waiting
+        # By these it is told whether the canvas still lives.
+        begun = {run.task_id for run in effects.runs()} - {HOST}
+        assert begun <= set(waiting.members)
+        assert HOST not in waiting.members
     effects.open_gate("first")
 
     wait_until_settled(redis_server, 20)

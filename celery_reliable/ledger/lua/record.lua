@@ -108,7 +108,7 @@ elseif called_off then
   redis.call('HDEL', KEYS[1], 'called_off')
 elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
   -- Without an heir it was left behind by a worker of an older version.
-  redis.call('HDEL', KEYS[1], 'heir', 'stored')
+  redis.call('HDEL', KEYS[1], 'heir', 'stored', 'members')
 elseif state then
   if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state, 'PX', ARGV[11]) end
   return {'exists', state}

@@ -12,6 +12,7 @@ ARGV[2]   attempt
 ARGV[3]   due_in_ms   when to look whether the canvas ended without publishing the id
 ARGV[4]   token       of the claim
 ARGV[5]   stored      the result that is there of a task that had the id before; "" not known
+ARGV[6]   members     ids of the canvas's other members, JSON: it lives as long as one of them
 Returns   {"waiting"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -33,7 +34,7 @@ if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced',
-  'waiting_ms', now_ms)
+  'waiting_ms', now_ms, 'members', ARGV[6])
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'waits', 'alone')
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[5] ~= '' then
