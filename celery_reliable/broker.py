@@ -93,11 +93,11 @@ class BrokerView:
         """Return the ids of the tasks whose messages are in *rooms*, or in the shared hash that
         workers without the package use.
         """
-        found = {entry.task_id for name in rooms for entry in self.room(name).entries()}
+        found = {entry.task_id for name in rooms for entry in self.room(name).each_entry()}
         channel = self.channel
         with channel.conn_or_acquire() as client:
             shared = channel.global_keyprefix + channel.unacked_key
-            for _, value in client.hscan_iter(shared, count=500):
+            for _, value in client.hscan_iter(shared, count=50):
                 found.add(_task_id_of_unacked(value))
         return found - {""}
 

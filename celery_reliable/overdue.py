@@ -68,6 +68,9 @@ class Overdue:
         returned.  True when all that was asked for was looked at.
         """
         self._look_at_due(self._presence(alive, dead), report)
+        # Other brokers keep what was delivered until it is acknowledged.
+        if not self.broker.is_redis:
+            return True
         # What is still to be returned is not lost.
         return asked is None or self.ahead.look(asked, self._presence([*alive, *dead], []), report)
 

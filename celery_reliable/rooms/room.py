@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 #: What the names of rooms begin with; kombu's shared hash is called "unacked".
 ROOM_PREFIX = "unacked:"
+
+#: How many messages of a room are read at a time; they may be large.
+_SCANNED_AT_ONCE = 20
 
 #: How many acknowledged messages are removed in one step with what is taken.
 _REMOVED_AT_ONCE = 500
@@ -311,12 +314,12 @@ class Room:
 
     def entries(self, limit: int | None = None) -> list[Entry]:
         """Return what is in the room, or some of it."""
-        found: list[Entry] = []
-        for tag, value in self._client.hscan_iter(self._key, count=200):
-            found.append(entry_of(bytes_to_str(tag), value))
-            if limit is not None and len(found) >= limit:
-                break
-        return found
+        return list(islice(self.each_entry(), limit))
+
+    def each_entry(self) -> Iterator[Entry]:
+        """Yield what is in the room, of which few are in memory at a time."""
+        for tag, value in self._client.hscan_iter(self._key, count=_SCANNED_AT_ONCE):
+            yield entry_of(bytes_to_str(tag), value)
 
     def tags(self) -> set[str]:
         """Return the delivery tags of what is in the room."""

@@ -98,6 +98,20 @@ def test_what_is_there_is_left_alone(
     assert ledger.all_due(start=0, limit=100) == looks
 
 
+def test_another_broker_keeps_what_it_has_delivered(
+    project: Project,
+    sweeper: Sweeper,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project.send("work", 0)
+    redis_server.client().rpop("celery")
+    sweeper.ledger.workers.look_ahead(ago_ms=5000)
+    monkeypatch.setattr(sweeper.broker, "is_redis", False)
+
+    assert sweep(sweeper, redis_server) == 0
+
+
 def test_who_asks_while_a_pass_looks_is_not_forgotten(
     project: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
