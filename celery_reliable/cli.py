@@ -24,16 +24,13 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.purging import purge
 from celery_reliable.releasing import release
 from celery_reliable.sweeper import Sweeper
+from celery_reliable.tables import print_list, print_pairs, printable
 
 __all__ = ["reliable"]
 
 #: A person waits at the terminal: shorter than what tasks allow a Redis that is being restarted.
 _PATIENCE_SECONDS = 3.0
 _LONGEST_EXCEPTION = 200
-_GAP = 2
-_INDENT = 4
-#: A terminal that is too narrow for that wraps by itself.
-_LEAST_WIDTH = 20
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -67,7 +64,7 @@ def list_(ctx: click.Context, limit: int, offset: int, as_json: bool) -> None:
         _print_json(views)
         return
     if views:
-        _print_list(
+        print_list(
             console,
             ("task id", "reason", "buried (UTC)"),
             [(view["task_id"], view["reason"], _to_second(view["buried_at"])) for view in views],
@@ -94,10 +91,10 @@ def show(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) 
     history, traceback = view.pop("history"), view.pop("traceback")
     for name in ("headers", "properties"):
         view[name] = _said(view.get(name) or {})
-    _print_pairs(console, [(name, _shown(value)) for name, value in view.items()])
+    print_pairs(console, [(name, _shown(value)) for name, value in view.items()])
     click.echo()
     if history:
-        _print_list(
+        print_list(
             console,
             ("at (UTC)", "what", "attempt"),
             [
@@ -115,7 +112,7 @@ def show(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) 
         )
         click.echo()
     if traceback:
-        click.echo(_printable(traceback))
+        click.echo(printable(traceback))
 
 
 @dead_letters.command("replay", cls=CeleryCommand)
@@ -137,10 +134,10 @@ def replay(ctx: click.Context, task_id: str, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"Replayed {_printable(task_id)}: its next run is attempt {done.attempt}.")
+    click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.attempt}.")
     if not done.is_sent:
         click.echo(
-            f"Its message could not be sent yet ({_printable(done.problem)}). Nothing is lost: "
+            f"Its message could not be sent yet ({printable(done.problem)}). Nothing is lost: "
             "the sweeper sends it when the broker is back.",
             err=True,
         )
@@ -156,12 +153,12 @@ def discard(ctx: click.Context, task_id: str, yes: bool, as_json: bool) -> None:
     with _errors_told(ctx), DeadLetters(_app(ctx), patience_seconds=_PATIENCE_SECONDS) as letters:
         if not yes:
             what = f"{letters.get(task_id).name or 'the message'}[{task_id}]"
-            click.confirm(f"Discard {_printable(what)} for good?", abort=True, err=True)
+            click.confirm(f"Discard {printable(what)} for good?", abort=True, err=True)
         letters.discard(task_id)
     if as_json:
         _print_json({"task_id": task_id, "discarded": True})
     else:
-        click.echo(f"Discarded {_printable(task_id)}.")
+        click.echo(f"Discarded {printable(task_id)}.")
 
 
 @reliable.command("sweep", cls=CeleryCommand)
@@ -223,7 +220,7 @@ def workers(ctx: click.Context, as_json: bool) -> None:
         _print_json(rows)
         return
     if rows:
-        _print_list(
+        print_list(
             console,
             ("worker", "state", "lease left", "runs", "witness"),
             [
@@ -241,7 +238,7 @@ def workers(ctx: click.Context, as_json: bool) -> None:
     click.echo(_counted(len(rows), "worker"))
     for reason in sorted({row["no_witness"] for row in rows if row["no_witness"]}):
         click.echo(
-            f"Without a witness a death shows only when the lease has run out. {_printable(reason)}"
+            f"Without a witness a death shows only when the lease has run out. {printable(reason)}"
         )
 
 
@@ -308,12 +305,12 @@ def _errors_told(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except ReliableError as exc:
-        raise click.ClickException(_printable(str(exc))) from exc
+        raise click.ClickException(printable(str(exc))) from exc
     except Exception as exc:
         if not isinstance(exc, _broker_errors(ctx)):
             raise
         raise click.ClickException(
-            f"The broker could not be reached: {_printable(str(exc))}. Check that it is up and "
+            f"The broker could not be reached: {printable(str(exc))}. Check that it is up and "
             "that the app's broker_url names it."
         ) from exc
 
@@ -339,43 +336,6 @@ def _console(ctx: click.Context) -> Any:
     return Console(no_color=bool(ctx.obj.no_color), highlight=False, markup=False, emoji=False)
 
 
-def _print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and what they are; that is folded, the names are not."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for pair in pairs:
-        table.add_row(*[Text(_printable(cell)) for cell in pair])
-    console.print(table)
-
-
-def _print_list(
-    console: Any, titles: Sequence[str], rows: Sequence[Sequence[str]], abouts: Sequence[str]
-) -> None:
-    """Print *rows* of short cells, and below each what is *about* it, over the whole width: in a
-    column of its own it would be folded to shreds.  Only the first cell is folded; nothing is cut.
-    """
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    cells = [titles, *[[_printable(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
-    rest = sum(widths[1:]) + _GAP * len(widths[1:])
-    widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
-    for row, about in zip(cells, ["", *abouts], strict=True):
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
-        for width in widths:
-            table.add_column(min_width=width, max_width=width, overflow="fold")
-        table.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
-        console.print(table)
-        if about:
-            console.print(Padding(Text(_printable(about)), (0, 0, 0, _INDENT)))
-
-
 def _about(view: Mapping[str, Any]) -> str:
     exception = view["exception"]
     if len(exception) > _LONGEST_EXCEPTION:
@@ -398,10 +358,3 @@ def _shown(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _printable(text: str) -> str:
-    """Return *text* without what a terminal would obey: anybody may have published it."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
-    )
