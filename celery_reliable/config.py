@@ -70,6 +70,9 @@ class ReliableConfig:
     sweep_batch: int = _count(500, minimum=1, maximum=_MAX_BATCH)
     #: When to look after a queued task that nobody claimed.
     queued_seconds: float = _seconds(60.0, above=True)
+    #: On a broker other than Redis: what has been delivered for so long is acknowledged while it
+    #: runs, or given back if it waits.
+    acknowledge_seconds: float = _seconds(300.0, above=True)
     #: A task whose ETA is further away than this is parked.
     eta_horizon_seconds: float = _seconds(60.0, above=True)
     #: How many losses a task may have; with one more it is dead-lettered.

@@ -337,6 +337,7 @@ class _Execution:
         self.ledger.release(
             attempt.claim,
             due_in_ms=self.reliable.config.sweep_ms,
+            is_unsent=not self.reliable.is_redis_broker,
             patience_seconds=self.reliable.config.lease_seconds,
         )
         return ended(Reject("stopped with its worker", requeue=True), states.REJECTED)
@@ -352,15 +353,12 @@ class _Execution:
             Cause.NO_OUTCOME,
             max_losses=config.max_losses,
             due_in_ms=pause_ms,
-            is_unsent=self.reliable.is_redis_broker,
+            is_unsent=True,
             detail=one_line(exc),
             patience_seconds=FOREVER,
         )
         if answer.reply is Reply.QUEUED:
             self._tell_lost(attempt, answer, exc)
-            if not self.reliable.is_redis_broker:
-                # Such a broker's queues cannot be looked into: the message itself must come back.
-                return ended(Reject(f"no outcome: {exc!r}", requeue=True), states.REJECTED)
         elif answer.reply is Reply.BURIED:
             free(self.task, attempt)
             self._tell_lost(attempt, answer, exc)

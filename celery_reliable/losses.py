@@ -50,7 +50,6 @@ class Losses:
         self.app = app
         reliable = reliable_of(app)
         self.config = reliable.config
-        self.is_redis_broker = reliable.is_redis_broker
         self.ledger = ledger
         self._own_backend: Any = None
 
@@ -87,7 +86,9 @@ class Losses:
             is_taken=True,
             due_ms=due_ms,
             # Other brokers return what a dead worker held by themselves.
-            is_unsent=not has_message and self.is_redis_broker,
+            # Other brokers return what a dead worker held, but for what it had acknowledged: of
+            # two messages one changes nothing.
+            is_unsent=not has_message,
             is_counted=is_counted,
             is_suspect=is_suspect,
             detail=detail,

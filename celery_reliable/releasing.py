@@ -74,7 +74,9 @@ class _Release:
             )
         for lease in leases:
             for claim, _ in self.ledger.workers.claims(lease.worker).values():
-                answer = self.ledger.release(claim, due_in_ms=self.queued_ms)
+                answer = self.ledger.release(
+                    claim, due_in_ms=self.queued_ms, is_unsent=not self.broker.is_redis
+                )
                 self.done.attempts += answer.reply is Reply.RELEASED
         if self.broker.is_redis:
             self._empty_rooms()

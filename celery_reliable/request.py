@@ -20,7 +20,7 @@ from celery.signals import task_revoked
 from celery.worker import state
 from celery.worker.request import Request
 
-from celery_reliable import telling
+from celery_reliable import clock, telling
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
 from celery_reliable.deaths import how_it_ended
@@ -61,6 +61,8 @@ class ReliableRequest(Request):
     reliable_is_taken = False
     #: The attempt is being stopped to run again; its claim will be released.
     reliable_is_cancelled = False
+    #: Its message was acknowledged, or given back, though the attempt had not ended.
+    reliable_is_let_go = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -68,6 +70,8 @@ class ReliableRequest(Request):
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             # Anything else that is raised here ends the worker, and then the next one.
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
+        #: By the clock of `clock`.
+        self.reliable_received_at = clock.now()
         early: EarlyClaim | None = getattr(message, "reliable_early", None)
         self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not self._is_ours:
@@ -241,6 +245,7 @@ class ReliableRequest(Request):
                 reliable.ledger.release(
                     claim,
                     due_in_ms=reliable.config.sweep_ms,
+                    is_unsent=self.reliable_is_let_go,
                     patience_seconds=_PATIENCE_SECONDS,
                 )
         except (LedgerUnavailable, LedgerRefused) as error:
@@ -297,6 +302,7 @@ class ReliableRequest(Request):
             max_losses=config.max_losses,
             due_in_ms=config.sweep_ms,
             detail=how_it_ended(exc, self.worker_pid),
+            is_unsent=self.reliable_is_let_go,
             patience_seconds=_PATIENCE_SECONDS,
         )
         state.task_ready(self)

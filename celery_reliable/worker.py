@@ -28,6 +28,7 @@ from celery_reliable.guard import raise_for
 from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
+from celery_reliable.longest import LongDeliveries
 from celery_reliable.model import Claim, Reply
 from celery_reliable.opening import Openings
 from celery_reliable.pools import PostponedStop, hear_the_dead
@@ -223,10 +224,13 @@ class WorkerStep(bootsteps.StartStopStep):
             # A thread cannot be stopped: its task runs to its end, and settles by itself.
             if self.pool_name != "prefork" and self.runs(claim):
                 continue
-            if (
-                ledger.release(claim, due_in_ms=self.reliable.config.sweep_ms).reply
-                is Reply.RELEASED
-            ):
+            released = ledger.release(
+                claim,
+                due_in_ms=self.reliable.config.sweep_ms,
+                # Its message may have been acknowledged, as it ran for long.
+                is_unsent=not self.reliable.is_redis_broker,
+            )
+            if released.reply is Reply.RELEASED:
                 logger.info("attempt_released id=%s attempt=%d", claim.task_id, claim.attempt)
 
     # -- what the threads ask
@@ -354,6 +358,10 @@ class ConsumerStep(bootsteps.StartStopStep):
             room.on_unreadable = step.unprocessable.bury_unreadable
             room.opening, room.opened = partial(_opening, step.openings), step.openings.end
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, room))
+        if not step.reliable.is_redis_broker:
+            # By the main loop, whose channel it is; the timer may be a thread.
+            long = LongDeliveries(c)
+            c.timer.call_repeatedly(_TURN_SECONDS, c.call_soon, (long.look,))
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""

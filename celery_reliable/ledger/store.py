@@ -351,13 +351,20 @@ class Ledger(Burials):
         )
 
     def release(
-        self, claim: Claim, *, due_in_ms: int, patience_seconds: float | None = None
+        self,
+        claim: Claim,
+        *,
+        due_in_ms: int,
+        is_unsent: bool = False,
+        patience_seconds: float | None = None,
     ) -> Answer:
-        """End an attempt whose worker is stopped on purpose; no loss is counted."""
+        """End an attempt whose worker is stopped on purpose; no loss is counted.  *is_unsent*: no
+        message of it comes back to its queue.
+        """
         return self._caller.call(
             "release",
             [self.keys.record(claim.task_id), self.keys.due, self.keys.claims(claim.worker)],
-            [claim.task_id, claim.attempt, due_in_ms, claim.token],
+            [claim.task_id, claim.attempt, due_in_ms, claim.token, int(is_unsent)],
             patience_seconds,
         )
 

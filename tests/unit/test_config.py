@@ -27,6 +27,7 @@ def test_the_defaults_are_those_of_the_design(mapping):
         "sweep_seconds": 2.0,
         "sweep_batch": 500,
         "queued_seconds": 60.0,
+        "acknowledge_seconds": 300.0,
         "eta_horizon_seconds": 60.0,
         "max_losses": 3,
         "stall_seconds": 30.0,

@@ -9,6 +9,7 @@ ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   due_in_ms   when somebody must look that it is back in its queue
 ARGV[4]   token       of the claim
+ARGV[5]   is_unsent   "1": no message of it comes back to its queue; it has to be sent from the record
 Returns   {"released"} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
@@ -29,5 +30,8 @@ redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms,
   'spent', string.sub((found[5] or ' ') .. ARGV[4] .. ' ', -200))
+if ARGV[5] == '1' then
+  redis.call('HSET', KEYS[1], 'unsent', '1')
+end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'released'}

@@ -1,0 +1,110 @@
+"""On RabbitMQ: what runs longer than it waits for an acknowledgement, and what becomes of that."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.rabbit_server import RabbitServer, why_no_rabbit
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip", "--without-heartbeat")
+TIMEOUT_SECONDS = 6
+Start = Callable[..., Worker]
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    """One for all tests of this module, as it takes its time to start."""
+    if reason := why_no_rabbit():
+        pytest.skip(reason)
+    settings = {"consumer_timeout": str(TIMEOUT_SECONDS * 1000), "channel_tick_interval": "1000"}
+    with RabbitServer(tmp_path_factory.mktemp("rabbit"), settings) as server:
+        yield server
+
+
+@pytest.fixture
+def on_rabbit(project: Project, redis_server: RedisServer, rabbit: RabbitServer) -> Project:
+    """The project on a RabbitMQ that waits six seconds, with the ledger on Redis."""
+    return project.with_settings(
+        broker_url=rabbit.url(),
+        celery={"task_default_queue": f"celery-{uuid4().hex}"},
+        reliable={
+            "REDIS_URL": redis_server.url(),
+            "ACKNOWLEDGE_SECONDS": 2,
+            "LEASE_SECONDS": 4,
+            "SWEEP_SECONDS": 1,
+        },
+    )
+
+
+def nothing_left(redis_server: RedisServer) -> None:
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "settled")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
+    on_rabbit: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    pool: str,
+) -> None:
+    worker = start_worker("one", project=on_rabbit, options=QUICK, pool=pool, concurrency=1)
+    running = on_rabbit.send("gate", "gate")
+    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
+    began_at = effects.now()
+    wait_for(lambda: effects.now() - began_at > 2 * TIMEOUT_SECONDS, 30, "longer than it waits")
+    effects.open_gate("gate")
+    assert running.get(timeout=20) == "gate"
+    for result in behind:
+        assert result.get(timeout=20) == "worked"
+    assert worker.is_running
+    assert [len(effects.runs(one.id)) for one in (running, *behind)] == [1] * 4
+    # The worker may hold as many as ever.
+    later = [on_rabbit.send("work", 0.01) for _ in range(8)]
+    for result in later:
+        assert result.get(timeout=20) == "worked"
+    nothing_left(redis_server)
+
+
+@pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
+def test_what_was_acknowledged_early_comes_back_once(
+    on_rabbit: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    how: str,
+) -> None:
+    dying = start_worker("one", project=on_rabbit, options=QUICK, concurrency=1)
+    running = on_rabbit.send("gate", "gate")
+    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 15, "it is acknowledged")
+    # Nobody takes what waits here: that a queue is not empty proves nothing of it.
+    if how == "child":
+        dying.kill_child(effects.runs(running.id)[0].pid)
+    else:
+        for _ in range(3):
+            on_rabbit.send("gate", "elsewhere")
+        if how == "worker":
+            dying.kill_group()
+        else:
+            dying.signal_main(signal.SIGQUIT)
+            dying.wait_until_ended()
+        start_worker("two", project=on_rabbit, options=QUICK, concurrency=4)
+    wait_for(lambda: len(effects.runs(running.id)) == 2, 15, "it runs again")
+    for gate in ("gate", "elsewhere"):
+        effects.open_gate(gate)
+    assert running.get(timeout=20) == "gate"
+    assert [run.attempt for run in effects.runs(running.id)] == [1, 2]
+    assert not effects.overlaps()
+    nothing_left(redis_server)
