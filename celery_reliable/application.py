@@ -22,6 +22,7 @@ from celery_reliable.guard import (
     Finding,
     ServerFacts,
     check_app,
+    check_neighbours,
     check_rights,
     check_server,
     raise_for,
@@ -136,6 +137,13 @@ class Reliable:
         """The URL that workers consume from."""
         url = self.app.conf.broker_read_url or "amqp://"
         return str(url if isinstance(url, str) else ";".join(url))
+
+    @property
+    def project(self) -> tuple[str, str]:
+        """The name of the app, and its broker without a password: what tells it from others that
+        share its ledger.
+        """
+        return str(self.app.main or ""), sanitized_url(self.broker_url)
 
     @property
     def is_redis_broker(self) -> bool:
@@ -286,6 +294,8 @@ class Reliable:
                 try_out(ledger)
             except LedgerRefused as exc:
                 raise ConfigurationError(str(exc)) from exc
+            others = {one.project for one in ledger.workers.leases() if not one.is_dead}
+            findings += check_neighbours(self.project, others, self.config.namespace)
         finally:
             ledger.close()
         return [f for f in findings if f.level != "error"]

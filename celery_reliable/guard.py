@@ -20,6 +20,7 @@ __all__ = [
     "Finding",
     "ServerFacts",
     "check_app",
+    "check_neighbours",
     "check_rights",
     "check_server",
     "raise_for",
@@ -183,6 +184,30 @@ def check_rights(what: str, missing: Sequence[str]) -> list[Finding]:
             )
         )
     return findings
+
+
+def check_neighbours(
+    own: tuple[str, str], others: Iterable[tuple[str, str]], namespace: str
+) -> list[Finding]:
+    """Return which other apps have workers in this app's namespace; each is a name and a broker.
+
+    The same name at another broker may be the same project under another address.
+    """
+    found = []
+    for name, broker in sorted(set(others) - {own, ("", "")}):
+        level: Literal["warning", "info"] = "warning" if name != own[0] else "info"
+        found.append(
+            Finding(
+                "celery_reliable.namespace_shared",
+                level,
+                f"The app {name!r} (broker {broker}) has workers in the namespace {namespace!r} of "
+                f"this ledger, and this is the app {own[0]!r} (broker {own[1]}): each would look "
+                "after the other's tasks, by its own settings.",
+                "If they are two projects, give one of them a NAMESPACE of its own in "
+                "CELERY_RELIABLE.",
+            )
+        )
+    return found
 
 
 def raise_for(findings: Iterable[Finding]) -> list[Finding]:

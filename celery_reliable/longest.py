@@ -46,8 +46,7 @@ class LongDeliveries:
             if is_waiting and request.reliable_received_at < before:
                 logger.info("delivery_given_back name=%s id=%s", request.name, request.id)
                 # Here it stays too: whoever comes first to claim it runs it.
-                request.reliable_is_let_go = True
-                request.reject(requeue=True)
+                request.let_go(requeue=True)
         self._count_ended(active)
 
     def _acknowledge(self, request: Any) -> None:
@@ -60,8 +59,7 @@ class LongDeliveries:
         if record is None or record.token != request.reliable_token:
             return
         logger.info("long_task_acknowledged name=%s id=%s", request.name, request.id)
-        request.reliable_is_let_go = True
-        request.acknowledge()
+        request.let_go()
         qos = self._consumer.qos
         # The broker would deliver another one for it.  There is no count below 1 but "any".
         if qos.value > 1:
@@ -78,4 +76,4 @@ class LongDeliveries:
 
 
 def _is_held(request: Any) -> bool:
-    return is_reliable(request.task) and not request.acknowledged and request.task.acks_late
+    return is_reliable(request.task) and not (request.reliable_is_let_go or request.acknowledged)

@@ -279,6 +279,11 @@ class WorkerLease:
         return str(self.facts.get("room", "") or "")
 
     @property
+    def project(self) -> tuple[str, str]:
+        """The name of its app, and its broker; both empty of a worker of an older version."""
+        return str(self.facts.get("app", "") or ""), str(self.facts.get("broker", "") or "")
+
+    @property
     def looks_again(self) -> bool:
         """Whether it would begin no plain task whose message was taken from it meanwhile."""
         return bool(self.facts.get("looks_again"))

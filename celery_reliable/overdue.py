@@ -54,6 +54,8 @@ class Overdue:
         #: Of the server's clock, if one is known.
         self.step: Step | None = None
         self.ahead = Ahead(ledger, self.config, self._send_if_missing)
+        #: Whether another app has workers in the namespace.
+        self._is_shared = False
         #: What it has found to wait, and after how many ms to look again.
         self._later: list[tuple[Due, int]] = []
 
@@ -67,6 +69,8 @@ class Overdue:
         """Look at one batch, and at what is *asked* for ahead; what the *dead* held is being
         returned.  True when all that was asked for was looked at.
         """
+        own = reliable_of(self.app).project
+        self._is_shared = any(one.project not in (own, ("", "")) for one in alive)
         self._look_at_due(self._presence(alive, dead), report)
         # Other brokers keep what was delivered until it is acknowledged.
         if not self.broker.is_redis:
@@ -107,7 +111,10 @@ class Overdue:
     def _look_at(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
     ) -> None:
-        if record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
+        if self._is_shared and record.name and record.name not in self.app.tasks:
+            # Another app has workers here, whose task it will be.
+            self._later.append((due, self.config.sweep_ms))
+        elif record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
             self._later.append((due, left_ms))
         elif record.state is State.RUNNING:
             claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)

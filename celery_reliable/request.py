@@ -85,6 +85,30 @@ class ReliableRequest(Request):
                 properties[MESSAGE] = text
         self._request_dict["properties"] = properties
 
+    # -- letting go of a message before the end
+
+    def let_go(self, requeue: bool = False) -> None:
+        """Acknowledge the message now, or give it back, and go on as if it were still held: a cold
+        shutdown stops only what is not acknowledged.
+        """
+        if requeue:
+            super().reject(requeue=True)
+        else:
+            super().acknowledge()
+        self.reliable_is_let_go, self.acknowledged = True, False
+
+    def acknowledge(self) -> None:
+        """Acknowledge the message, unless it was let go."""
+        if not self.reliable_is_let_go:
+            super().acknowledge()
+        self.acknowledged = True
+
+    def reject(self, requeue: bool = False) -> None:
+        """Reject the message, unless it was let go."""
+        if not self.reliable_is_let_go:
+            super().reject(requeue)
+        self.acknowledged = True
+
     # -- outcomes that only the main process sees
 
     def on_failure(

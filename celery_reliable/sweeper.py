@@ -63,6 +63,7 @@ class Sweeper:
         reliable = reliable_of(app)
         self.app = app
         self.config = reliable.config
+        self.project = reliable.project
         self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
         self.broker = BrokerView(app)
         # Where the ledger is, what is lost of a queue is lost of the records, too.
@@ -129,7 +130,11 @@ class Sweeper:
                 self._set_back(report)
             leases = self.ledger.workers.leases()
             dead = self._declare(leases, report)
+            living = {lease.project for lease in leases if not lease.is_dead}
             for lease in dead:
+                if lease.project in living and lease.project not in (self.project, ("", "")):
+                    # Its own app's workers know its tasks and its broker.
+                    continue
                 try:
                     self.recovery.recover(lease, report)
                 except (LedgerUnavailable, LedgerRefused):

@@ -249,7 +249,10 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def facts(self) -> dict[str, Any]:
         """What others may want to know of this worker."""
+        name, broker = self.reliable.project
         return {
+            "app": name,
+            "broker": broker,
             "nodename": self.process.base.rpartition("/")[0],
             "pid": self.process.pid,
             "pool": self.pool_name,

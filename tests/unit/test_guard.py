@@ -9,6 +9,7 @@ from celery_reliable.guard import (
     Finding,
     ServerFacts,
     check_app,
+    check_neighbours,
     check_server,
     raise_for,
 )
@@ -239,3 +240,15 @@ def replaced(facts: ServerFacts, changed: dict[str, object]) -> ServerFacts:
     import dataclasses
 
     return dataclasses.replace(facts, **changed)  # type: ignore[arg-type]
+
+
+def test_another_app_in_the_namespace_is_named():
+    own = ("shop", "redis://a:6379/0")
+    others = [own, ("", ""), ("stock", "redis://b:6379/5"), ("shop", "redis://alias:6379/0")]
+
+    same, other = check_neighbours(own, others, "reliable")
+
+    assert names([same, other]) == [("info", "namespace_shared"), ("warning", "namespace_shared")]
+    assert all(word in other.message for word in ("shop", "stock", "redis://b:6379/5"))
+    assert "NAMESPACE" in other.hint
+    assert check_neighbours(own, [own, ("", "")], "reliable") == []

@@ -1,0 +1,41 @@
+"""Two apps that share a ledger by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.integration.conftest import Project
+from tests.integration.figures import passes_finish
+from tests.integration.project.pooled import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+
+
+def test_what_only_the_other_app_knows_is_left_to_it(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    settings = {"SWEEP_SECONDS": 0.5, "ETA_HORIZON_SECONDS": 1, "LEASE_SECONDS": 3}
+    reliable = {"REDIS_URL": redis_server.url(), **settings, "QUEUED_SECONDS": 5}
+    ours = project.with_settings(reliable=reliable)
+    other = project.with_settings(reliable=reliable, broker_url=redis_server.url(5))
+    pooled = "tests.integration.project.pooled"
+    # A task that only one of the two apps knows.
+    add_tasks(ours.app)
+    start_worker("knows", project=ours, options=QUICK, app=pooled)
+    start_worker("knows-not", project=other, options=QUICK)
+    client = redis_server.client()
+
+    results = [ours.send("spin", 0, countdown=2 + n / 2) for n in range(6)]
+
+    for result in results:
+        wait_for(lambda r=result: effects.finished(r.id), 20, "it runs where it is known")
+    passes_finish(redis_server, 2, 15)
+    assert client.zcard("{reliable:0}:dead") == 0
+    assert not redis_server.client(5).llen("celery")
