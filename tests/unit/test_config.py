@@ -47,6 +47,7 @@ def test_every_setting_can_be_given():
         "SWEEP_SECONDS": 0.5,
         "SWEEP_BATCH": 10,
         "QUEUED_SECONDS": 5.5,
+        "ACKNOWLEDGE_SECONDS": 60,
         "ETA_HORIZON_SECONDS": 5,
         "MAX_LOSSES": 0,
         "STALL_SECONDS": 9,
