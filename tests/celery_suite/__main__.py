@@ -25,15 +25,19 @@ from tests.support.redis_server import RedisServer
 ROOT = Path(__file__).parents[2]
 FOLDER = "t/integration"
 _NAMES = [
-    *("test_retry", "reject", "acks_late", "revoke", "wrong_arguments", "error_propagates"),
-    *("simple_chain", "complex_chain", "chain_inside_group", "group_results", "chord_on_error"),
-    *("simple_chord", "nested_group", "replace"),
+    *("test_retry", "reject", "replaced_task_nesting", "test_simple_chain", "test_complex_chain"),
+    *(
+        "second_order_replace",
+        "replaced_with_a_chain",
+        "chain_inside_group",
+        "replaced_nested_chord",
+    ),
+    *("group_chord_counting", "chord_on_error", "header_task_replaced", "body_task_replaced"),
 ]
 #: What a run without arguments takes: each kind of canvas, and what tasks go through.
 SHARE = [
     f"{FOLDER}/test_tasks.py",
     f"{FOLDER}/test_canvas.py",
-    f"{FOLDER}/test_group_chains.py",
     "-k",
     " or ".join(_NAMES),
 ]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from celery import chain, chord
 from kombu.exceptions import OperationalError
 
@@ -72,9 +72,9 @@ class Scenario:
         assert [run.attempt for run in self.effects.runs(long.id)] == [1, 2]
         for result in quick:
             assert result.get(timeout=60) == "worked"
-        # What the killed worker had begun ran again, and nothing else did.
-        runs = Counter(len(self.effects.finished(result.id)) for result in quick)
-        assert runs == {1: N_QUICK}
+        # Again ran at most what the killed worker had in its two processes.
+        again = sum(len(self.effects.runs(result.id)) - 1 for result in quick)
+        assert 0 <= again <= 2
         assert parked.get(timeout=60) == "worked"
         (run,) = self.effects.runs(parked.id)
         assert run.started_at - parked_at >= PARKED_SECONDS - 0.1
@@ -180,28 +180,52 @@ def test_sentinel_and_a_planned_failover(
     scenario: Callable[..., Scenario],
     sentinel: Sentinel,
     start_redis: Callable[..., RedisServer],
+    redis_server: RedisServer,
     effects: Effects,
 ) -> None:
+    """Under load: nobody ends by it, what runs goes on, and what there is before and after it runs.
+
+    What the old master takes while there are two of them is Redis's own affair.
+    """
     behind = scenario(
         broker_url=sentinel.url(),
         result_url=start_redis().url(),
         celery={"broker_transport_options": sentinel.options},
     )
     workers = [behind.start(name) for name in ("one", "two")]
-    port, until, acknowledged, n_after = sentinel.master_port(), time.monotonic() + 60, [], 0
+    running = behind.project.send("gate", "gate")
+    wait_for(lambda: effects.runs(running.id), 30, "it runs")
+
+    def publish() -> str:
+        return str(behind.project.send("work", 0, ignore_result=True).id)
+
+    acknowledged = [publish() for _ in range(N_QUICK)]
+    wait_for(lambda: all(effects.finished(one) for one in acknowledged), 30, "they ran")
+    until, n_after = time.monotonic() + 60, 0
     sentinel.fail_over()
     while n_after < N_QUICK and time.monotonic() < until:
+        is_over = is_demoted(redis_server)
         try:
-            acknowledged.append(behind.project.send("work", 0, ignore_result=True).id)
+            task_id = publish()
         except (OperationalError, ReliableError):
             continue
-        n_after += sentinel.master_port() != port
+        if is_over:
+            acknowledged.append(task_id)
+            n_after += 1
     assert n_after == N_QUICK
-
-    def missing() -> set[str]:
-        return {*acknowledged} - {run.task_id for run in effects.finished()}
-
-    wait_for(lambda: not missing(), 120, "all that was acknowledged ran")
+    effects.open_gate("gate")
+    assert running.get(timeout=60) == "gate"
+    assert len(effects.runs(running.id)) == 1
+    wait_for(lambda: all(effects.finished(one) for one in acknowledged), 90, "all ran")
     for worker in workers:
         worker.signal_main(signal.SIGTERM)
         assert worker.wait_until_ended() == 0
+
+
+def is_demoted(server: RedisServer) -> bool:
+    """Whether a server follows another."""
+    try:
+        with server.client() as client:
+            return bool(client.info("replication")["role"] == "slave")
+    except redis.RedisError:
+        return False
