@@ -1,0 +1,90 @@
+"""Runs worlds: ``python -m tests.ledger.driver --worlds 1000``, or one: ``--seed 42``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    """Run what the command line says; 1 if a world has a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.ledger.driver", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this world alone, with all its steps")
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first world")
+    parser.add_argument("--worlds", type=int, default=100, help="how many worlds")
+    parser.add_argument("--most", type=int, default=3, help="stop after so many faults")
+    parser.add_argument("--full", action="store_true", help="show all steps of what fails")
+    parser.add_argument("--digests", action="store_true", help="show what tells two runs apart")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Or a set of the package would be in another order each time.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, "-m", "tests.ledger.driver", *sys.argv[1:]], environment)
+    from tests.ledger.driver.stage import Stage
+
+    with tempfile.TemporaryDirectory() as directory, Stage(Path(directory)) as stage:
+        if options.seed is not None:
+            return int(not _run(stage, options.seed, is_traced=True))
+        started, n_failed, n_run = time.monotonic(), 0, 0
+        for seed in range(options.first, options.first + options.worlds):
+            n_failed += not _run(stage, seed, is_full=options.full, is_told=options.digests)
+            n_run += 1
+            if n_failed >= options.most:
+                break
+        seconds = time.monotonic() - started
+        print(f"{n_run} worlds, {n_failed} faults, {seconds:.1f} s")
+    return int(bool(n_failed))
+
+
+def _run(
+    stage: Any,
+    seed: int,
+    *,
+    is_traced: bool = False,
+    is_full: bool = False,
+    is_told: bool = False,
+) -> bool:
+    from tests.ledger.driver.worlds import World
+
+    world = World(seed, stage, is_traced=is_traced)
+    try:
+        world.run()
+    except Exception as error:
+        if not is_traced:
+            # The same once more, with every command.
+            _run(stage, seed, is_traced=True) if is_full else _show(world, error)
+            return False
+        _show(world, error)
+        return False
+    if is_told:
+        print(f"world {seed}: {world.digest:08x}")
+    if is_traced:
+        print(*world.steps, sep="\n")
+        print(f"world {seed} ({world.climate}): no fault, {world.wire.n_commands} commands")
+    return True
+
+
+def _show(world: Any, error: BaseException) -> None:
+    print(*world.steps, sep="\n")
+    print(f"world {world.seed} ({world.climate})")
+    if not isinstance(error, AssertionError) or error.__cause__ is not None:
+        traceback.print_exception(error)
+    print(f"world {world.seed}: {error}")
+    print(f"again: python -m tests.ledger.driver --seed {world.seed}\n", flush=True)
+
+
+if __name__ == "__main__":
+    # Whoever ends us by SIGTERM would leave the server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What kombu does at the end it would do to a server that is gone.
+    os._exit(code)

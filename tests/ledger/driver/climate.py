@@ -1,0 +1,81 @@
+"""What can happen in a world, and how often: few kinds of faults at once find more than all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+#: Kinds of faults; each world has some.
+KINDS = (
+    "lost",
+    "late",
+    "kill_child",
+    "kill_worker",
+    "freeze",
+    "suspend",
+    "stop",
+    "skew",
+    "clock",
+    "restart",
+    "rollback",
+    "flush_scripts",
+    "away",
+    "cut",
+    "poison",
+    "copies",
+    "hostile",
+    "sweepers",
+    "long",
+)
+
+
+@dataclass
+class Climate:
+    """The chances of one world."""
+
+    kinds: frozenset[str] = frozenset()
+    is_apart: bool = False
+    n_steps: int = 120
+    haste: float = 0.6
+    idleness: float = 0.1
+    longest_pause_ms: float = 500
+    pool_names: tuple[str, ...] = ("prefork",)
+    n_hosts: int = 2
+    n_slots: int = 2
+    ids: tuple[str, ...] = ("a", "b")
+    tasks: tuple[str, ...] = ("work",)
+    outcomes: tuple[str, ...] = ("ok",)
+
+    @classmethod
+    def of(cls, choice: Random) -> Climate:
+        kinds = frozenset(choice.sample(KINDS, choice.choice((0, 1, 2, 2, 3, 3, 4, 5))))
+        tasks = ("work", "brief", "placed", "placed_brief", "unique", "once", "light", "plain")
+        outcomes = ("fail", "retry", "replace", "send_back", "long", "touch")
+        return cls(
+            kinds=kinds,
+            is_apart=choice.random() < 0.25,
+            n_steps=choice.choice((80, 160, 240, 320)),
+            haste=choice.choice((0.2, 0.6, 0.9)),
+            idleness=choice.choice((0.02, 0.1, 0.3)),
+            longest_pause_ms=choice.choice((500, 500, 3_000)),
+            pool_names=choice.choice((("prefork",), ("prefork",), ("threads",))),
+            n_hosts=choice.choice((1, 2, 2, 3)),
+            n_slots=choice.choice((1, 2, 3)),
+            ids=tuple("abcdef"[: choice.choice((1, 2, 3, 6))]),
+            tasks=tuple(choice.sample(tasks, choice.choice((1, 2, 3)))),
+            outcomes=("ok", "ok", *choice.sample(outcomes, choice.choice((0, 1, 2, 3)))),
+        )
+
+    def skew(self, choice: Random) -> float:
+        """How far the wall clock of a new host is ahead."""
+        if "skew" not in self.kinds:
+            return 0.0
+        return choice.choice((0.0, 20.0, -20.0))
+
+    def __str__(self) -> str:
+        where = "apart" if self.is_apart else "together"
+        return (
+            f"{' '.join(sorted(self.kinds)) or 'no faults'}; {where}; {self.n_hosts} workers of "
+            f"{self.n_slots} ({'/'.join(self.pool_names)}); tasks {' '.join(self.tasks)}; "
+            f"outcomes {' '.join(self.outcomes)}; ids {' '.join(self.ids)}"
+        )

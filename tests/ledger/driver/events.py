@@ -1,0 +1,315 @@
+"""What happens to a world from outside: calls, operators, deaths, clocks, servers, networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.ledger.driver.facts import Body
+from tests.ledger.driver.hosts import Host
+from tests.ledger.driver.tasks import QUEUE
+
+#: How often each thing happens, in a step of a world that knows it.
+CHANCES = {
+    "publish": 0.1,
+    "act": 0.02,
+    "kill_child": 0.03,
+    "kill_worker": 0.025,
+    "freeze": 0.025,
+    "suspend": 0.02,
+    "stop": 0.015,
+    "clock": 0.025,
+    "restart": 0.02,
+    "rollback": 0.02,
+    "flush_scripts": 0.02,
+    "away": 0.015,
+    "cut": 0.02,
+    "copies": 0.04,
+    "late": 0.08,
+    "hostile": 0.02,
+    "sweepers": 0.03,
+    "long": 0.01,
+}
+_ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
+_STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
+
+
+class Events:
+    """Lets things happen by chance."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        kinds = world.climate.kinds | {"publish", "act"}
+        self._what = [
+            (name, chance, getattr(self, f"_{name}"))
+            for name, chance in CHANCES.items()
+            if name in kinds
+        ]
+        self._ends: list[tuple[float, Callable[[], None]]] = []
+        self._n_hosts = 0
+        self._messages: list[bytes] = []
+        self._snapshot: Any = None
+
+    # The beginning and the end of all trouble.
+
+    def begin(self) -> None:
+        """Start the workers."""
+        world, wire = self.world, self.world.wire
+        if "lost" in world.climate.kinds:
+            wire.lost_replies, wire.lost_commands = 0.02, 0.01
+        if "late" in world.climate.kinds:
+            wire.delays = 0.03
+        for _ in range(world.climate.n_hosts):
+            self.start_host()
+
+    def stop(self) -> None:
+        """Stop all faults; workers that died have successors."""
+        world = self.world
+        wire = world.wire
+        wire.lost_replies = wire.lost_commands = wire.delays = 0.0
+        for late in list(wire.late):
+            while late in wire.late:
+                wire.deliver_late(late)
+        ends, self._ends = self._ends, []
+        for _, end in ends:
+            end()
+        if not [host for host in world.hosts if host.is_up and not host.is_stopping]:
+            self.start_host()
+
+    def start_host(self) -> None:
+        world = self.world
+        self._n_hosts += 1
+        pool_name = world.choice.choice(world.climate.pool_names)
+        name = f"w{self._n_hosts}"
+        world.note(f"{name} starts")
+        world.hosts.append(Host(world, name, pool_name=pool_name, n_slots=world.climate.n_slots))
+
+    def start_again(self, host: Host) -> None:
+        """Another process takes the place of one that has exited."""
+        self.world.end(host.main)
+        host.cut()
+        self._until(1.0, self.start_host)
+
+    def catch_up(self) -> None:
+        """End what has lasted long enough."""
+        while self._ends and self._ends[0][0] <= self.world.schedule.now_ms:
+            self._ends.pop(0)[1]()
+
+    def maybe(self) -> None:
+        """Let something happen, perhaps."""
+        choice = self.world.choice
+        roll = choice.random()
+        for _, chance, happen in self._what:
+            roll -= chance
+            if roll < 0:
+                happen()
+                return
+
+    def _until(self, seconds: float, end: Callable[[], None]) -> None:
+        self._ends.append((self.world.schedule.now_ms + seconds * 1000, end))
+        self._ends.sort(key=lambda pair: pair[0])
+
+    # People.
+
+    def _publish(self) -> None:
+        world, choice = self.world, self.world.choice
+        climate = world.climate
+        name = choice.choice(climate.tasks)
+        task_id = choice.choice(climate.ids)
+        if name in ("unique", "plain") or choice.random() < 0.3:
+            task_id = f"{task_id}{choice.randrange(1000)}"
+        countdown = choice.choice((0.0,) * 8 + (2.0, 5.0))
+        if "long" in climate.kinds and choice.random() < 0.2:
+            countdown = choice.choice((100.0, 90_100.0))
+        world.people.publish(name, task_id, choice.choice(("x", "x", "y")), countdown)
+
+    def _act(self) -> None:
+        choice = self.world.choice
+        known = sorted({call.task_id for call in self.world.observer.calls.values()})
+        if known:
+            self.world.people.act(choice.choice(_ACTS), choice.choice(known))
+
+    def _sweepers(self) -> None:
+        self.world.people.beat()
+
+    # Processes.
+
+    def _up(self) -> list[Host]:
+        return [host for host in self.world.hosts if host.is_up]
+
+    def kill_of_body(self, body: Body, *, is_whole: bool) -> None:
+        """A body kills its process, or its whole worker."""
+        body.is_suicide = True
+        host = next(one for one in self.world.hosts if body.process in one.processes())
+        if is_whole or body.process is host.main:
+            self.kill(host)
+        else:
+            self.world.note(f"a body kills its process {body.process.pid}")
+            self.world.schedule.kill(body.process)
+
+    def kill(self, host: Host) -> None:
+        """All processes of a worker die; another takes its place, a moment later."""
+        world = self.world
+        world.note(f"{host.name} is killed, with {len(host.jobs)} jobs")
+        for process in host.processes():
+            process.is_frozen = False
+            world.schedule.kill(process)
+        host.cut()
+        self._until(world.choice.choice((0.0, 1.0, 20.0)), self.start_host)
+
+    def _kill_worker(self) -> None:
+        up = self._up()
+        n = self.world.choice.choice((1, 1, 1, 3))
+        for host in self.world.choice.sample(up, min(n, len(up))):
+            self.kill(host)
+
+    def _kill_child(self) -> None:
+        jobs = [
+            job
+            for host in self._up()
+            for job in host.jobs
+            if job.process is not host.main and job.process.is_alive
+        ]
+        if jobs:
+            job = self.world.choice.choice(jobs)
+            self.world.note(f"child {job.process.pid} is killed")
+            self.world.schedule.kill(job.process)
+
+    def _freeze(self) -> None:
+        up = self._up()
+        if not up:
+            return
+        host = self.world.choice.choice(up)
+        seconds = self.world.choice.choice((1.0, 5.0, 15.0, 40.0))
+        only_main = self.world.choice.random() < 0.3
+        processes = [host.main] if only_main else host.processes()
+        self.world.note(f"{host.name} stands still for {seconds} s")
+        for process in processes:
+            process.is_frozen = True
+
+        def thaw() -> None:
+            self.world.note(f"{host.name} moves again")
+            for process in processes:
+                process.is_frozen = False
+
+        self._until(seconds, thaw)
+
+    def _suspend(self) -> None:
+        """As a freeze, but its monotonic clock stands still too."""
+        up = self._up()
+        if not up:
+            return
+        host = self.world.choice.choice(up)
+        seconds = self.world.choice.choice((5.0, 15.0, 40.0))
+        processes = host.processes()
+        self.world.note(f"the machine of {host.name} is suspended for {seconds} s")
+        for process in processes:
+            process.is_frozen = True
+
+        def resume() -> None:
+            self.world.note(f"the machine of {host.name} goes on")
+            for process in processes:
+                process.is_frozen = False
+                process.suspended_seconds += seconds
+
+        self._until(seconds, resume)
+
+    def _stop(self) -> None:
+        up = [host for host in self._up() if host.is_ready and not host.is_stopping]
+        if up:
+            host = self.world.choice.choice(up)
+            host.is_stopping = self.world.choice.choice(("warm", "cold"))
+            self.world.note(f"{host.name} is stopped: {host.is_stopping}")
+            self._until(1.0, self.start_host)
+
+    # The server and the way to it.
+
+    def _clock(self) -> None:
+        seconds = self.world.choice.choice(_STEPS_SECONDS)
+        self.world.note(f"the server's clock steps by {seconds} s")
+        self.world.server.ahead_ms += seconds * 1000
+        self.world.server.show()
+
+    def _flush_scripts(self) -> None:
+        self.world.note("SCRIPT FLUSH")
+        self.world.stage.flush_scripts()
+
+    def _cut(self) -> None:
+        self.world.note("all connections are cut")
+        self.world.stage.cut_all()
+
+    def _away(self) -> None:
+        seconds = self.world.choice.choice((1.0, 8.0, 20.0))
+        self.world.note(f"the server is away for {seconds} s")
+        self.world.wire.is_away = True
+        self.world.stage.cut_all()
+
+        def back() -> None:
+            self.world.note("the server is back")
+            self.world.wire.is_away = False
+
+        self._until(seconds, back)
+
+    def _restart(self) -> None:
+        """A restart that loses nothing; with a power cut the workers die too."""
+        world = self.world
+        is_power_cut = world.choice.random() < 0.4
+        world.note(f"the server restarts, and loses nothing; power cut: {is_power_cut}")
+        if is_power_cut:
+            for host in self._up():
+                self.kill(host)
+        world.stage.cut_all()
+        world.server.restart()
+
+    def _rollback(self) -> None:
+        """A restart that loses what came after the last snapshot, or everything."""
+        world = self.world
+        if self._snapshot is None:
+            self._snapshot = world.stage.snapshot()
+            world.note("the server saves")
+            return
+        is_all = world.choice.random() < 0.3
+        world.note(f"the server restarts, and loses {'everything' if is_all else 'a suffix'}")
+        world.stage.restore({} if is_all else self._snapshot)
+        self._snapshot = None
+        world.stage.cut_all()
+        world.server.restart()
+        world.server.show()
+        world.observer.lost()
+
+    def _late(self) -> None:
+        late = self.world.wire.late
+        if late:
+            one = self.world.choice.choice(late)
+            self.world.note(f"arrives late: {one.what}")
+            self.world.wire.deliver_late(one)
+
+    # Messages.
+
+    def _copies(self) -> None:
+        """A message that was in a queue comes again."""
+        world = self.world
+        broker = world.stage.brokers[world.climate.is_apart]
+        found = broker.lrange(QUEUE, 0, -1)
+        self._messages += [one for one in found if one not in self._messages]
+        ours = [one for one in self._messages if b'"reliable"' in one]
+        if ours:
+            world.note("a copy of a message arrives")
+            broker.lpush(QUEUE, world.choice.choice(ours))
+
+    def _hostile(self) -> None:
+        world = self.world
+        broker = world.stage.brokers[world.climate.is_apart]
+        ours = [one for one in broker.lrange(QUEUE, 0, -1) if b'"reliable": "' in one]
+        if ours:
+            world.note("a message claims to be of the far future")
+            raw = world.choice.choice(ours)
+            head, _, tail = raw.partition(b'"reliable": "')
+            tail = b"999999999999999:x" + tail[tail.index(b'"') :]
+            raw = head + b'"reliable": "' + tail
+            broker.lpush(QUEUE, raw.replace(b'"id": "', b'"id": "h'))
+
+    def _long(self) -> None:
+        """A day goes by."""
+        self.world.note("a day goes by")
+        self.world.pass_time(90_000_000)

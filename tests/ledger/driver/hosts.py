@@ -1,0 +1,406 @@
+"""Workers: a main process with its heartbeat and passes, and the processes of its pool.
+
+What they do is the package's and Celery's own code; only the event loop and the pool are made here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
+from celery.worker import state
+from celery.worker.consumer import Consumer
+
+from celery_reliable.application import reliable_of
+from celery_reliable.heartbeat import Heartbeat, Passes
+from celery_reliable.process import WorkerProcess
+from celery_reliable.rooms import ROOM_PREFIX, room
+from celery_reliable.transport import transport_for
+from celery_reliable.unprocessable import Unprocessable
+from celery_reliable.worker import ConsumerStep, WorkerStep
+from tests.ledger.driver.schedule import Actor, Process
+from tests.ledger.driver.tasks import QUEUE
+
+
+class _Timer:
+    """What the event loop does some time."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._repeated: list[list[Any]] = []
+        self._once: list[tuple[float, Callable[..., Any], tuple[Any, ...]]] = []
+
+    def call_repeatedly(
+        self, seconds: float, function: Callable[..., Any], args: tuple[Any, ...] = ()
+    ) -> None:
+        self._repeated.append([self._host.now + seconds, seconds, function, args])
+
+    def call_at(
+        self, at: float, function: Callable[..., Any], args: tuple[Any, ...] = (), **_: Any
+    ) -> object:
+        self._once.append((at, function, args))
+        return object()
+
+    def turn(self) -> None:
+        for entry in self._repeated:
+            if entry[0] <= self._host.now:
+                entry[0] = self._host.now + entry[1]
+                entry[2](*entry[3])
+        # An ETA is a time of the host's own clock.
+        wall = self._host.wall()
+        due = [one for one in self._once if one[0] <= wall]
+        self._once = [one for one in self._once if one[0] > wall]
+        for _, function, args in due:
+            function(*args)
+
+
+class _Pool:
+    """Runs each request in a process of its own, or in a thread of the main process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pool = self
+        self.num_processes = host.n_slots
+
+    def maintain_pool(self) -> None:
+        """The main loop looks at them in each turn."""
+
+    def stop(self) -> None:
+        """Likewise."""
+
+    def apply_async(self, trace: Any, *, args: Any, **callbacks: Any) -> Any:
+        self._host.begin(trace, args, callbacks)
+
+
+class _Job:
+    """One request in the pool."""
+
+    def __init__(self, process: Process, callbacks: dict[str, Any]) -> None:
+        self.process = process
+        self.callbacks = callbacks
+        self.actor: Actor | None = None
+        self.result: Any = None
+        self.is_accepted = False
+
+    @property
+    def is_lost(self) -> bool:
+        return not self.process.is_alive and self.result is None
+
+
+class _Step(WorkerStep):
+    """The package's own, without Celery's worker."""
+
+    def __init__(self, host: Host) -> None:
+        self.app = host.app
+        self.reliable = reliable_of(host.app)
+        self.process = host.identity
+        self.room_name = f"{ROOM_PREFIX}{self.process.base}"
+        self.unprocessable = Unprocessable(self.reliable)
+        self.pool_name = host.pool_name
+        self._pool = None
+        self._pool_stop = None
+        self.early_claims = None
+        self.heartbeat = None
+        self.passes = None
+        self.turned_at = host.now
+        self.is_connecting = True
+        self.is_leaving = False
+        self._is_finished = False
+        self._host = host
+
+    def runs(self, claim: Any) -> bool:
+        return super().runs(claim) or claim.task_id in self._host.jobs_by_id()
+
+
+class _Passes(Passes):
+    """The package's own, which sleeps in the driver's time."""
+
+    def __init__(self, step: _Step, host: Host) -> None:
+        super().__init__(step)
+        self._host = host
+        self._is_asked = False
+
+    def ask_to_stop(self) -> None:
+        self._is_asked = True
+
+    def stop_asked(self, wait_seconds: float = 0.0) -> bool:
+        if wait_seconds:
+            self._host.schedule.sleep(wait_seconds)
+        return self._is_asked
+
+
+class _Strategies(dict[str, Any]):
+    """What is done with a message, by the name of its task; made when the first one comes."""
+
+    def __init__(self, consumer: Any) -> None:
+        super().__init__()
+        self._consumer = consumer
+
+    def __missing__(self, name: str) -> Any:
+        task = self._consumer.app.tasks[name]
+        strategy = task.start_strategy(self._consumer.app, self._consumer)
+        # Celery's own goes by the real clock.
+        self[name] = partial(strategy, to_timestamp=lambda moment, *_: moment.timestamp())
+        return self[name]
+
+
+class _Consumer(Consumer):  # type: ignore[misc]
+    """Celery's own, as far as it handles messages."""
+
+    def __init__(self, host: Host) -> None:
+        self.app = host.app
+        self.controller = host
+        self.hostname = host.name
+        self.pool = _Pool(host)
+        self.hub = self
+        self.timer = _Timer(host)
+        self.task_buckets = defaultdict(lambda: None)
+        self.disable_rate_limits = True
+        self.event_dispatcher = None
+        self.connection_errors = host.connection.connection_errors
+        self.on_task_request = host.waiting.append
+        self.on_task_message = set()
+        self.task_consumer = self
+        self.channel = host.channel
+        self.qos = host.prefetch
+        self.restart_count = 0
+        self._maximum_prefetch_restored = True
+        self.strategies = _Strategies(self)
+
+    # The hub's and the consumer's.
+
+    def call_soon(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.controller.soon.append(lambda: function(*args, **kwargs))
+        return function
+
+    def apply_eta_task(self, request: Any) -> None:
+        self.controller.prefetch.value -= 1
+        self.controller.waiting.append(request)
+
+
+class _Prefetch:
+    """Celery's prefetch count, which grows by what waits for its ETA."""
+
+    def __init__(self, value: int, channel: Any) -> None:
+        self.value = self.prev = value
+        self._channel = channel
+
+    def increment_eventually(self, n: int = 1) -> int:
+        self.value += n
+        return self.value
+
+    def update(self) -> None:
+        self.prev = self.value
+        self._channel.basic_qos(0, self.value, False)
+
+
+class Host:
+    """One worker from its start to its end; `main` is its main process."""
+
+    max_tasks_per_child = max_memory_per_child = None
+    state = state
+
+    def __init__(self, world: Any, name: str, *, pool_name: str, n_slots: int) -> None:
+        self.world = world
+        self.app = world.app
+        self.schedule = world.schedule
+        self.name = name
+        self.pool_name = pool_name
+        self.n_slots = n_slots
+        self.main: Process = world.process(name)
+        self.identity: WorkerProcess | None = None
+        self.jobs: list[_Job] = []
+        #: Delivered and not yet handed to the pool.
+        self.waiting: deque[Any] = deque()
+        self.soon: deque[Callable[[], Any]] = deque()
+        self.is_ready = False
+        self.is_stopping = ""
+        self.has_ended = False
+        self.connection: Any = None
+        self.channel: Any = None
+        self.schedule.start(self.main, "main", self._run)
+
+    @property
+    def is_up(self) -> bool:
+        return self.main.is_alive and not self.has_ended
+
+    @property
+    def now(self) -> float:
+        return float(self.world.host_time.monotonic())
+
+    def wall(self) -> float:
+        return float(self.world.host_time.time())
+
+    # The main process.
+
+    def _run(self) -> None:
+        try:
+            self._start()
+        except self.world.failures as exc:
+            # It exits, and whoever looks after it starts another.
+            self.world.note(f"{self.name} does not come up: {exc!r:.80}")
+            self.world.events.start_again(self)
+            return
+        while not self.is_stopping:
+            try:
+                self._turn()
+            except self.world.connection_errors:
+                # Celery connects anew after it has given up what was delivered before.
+                self._reconnect()
+            self.schedule.sleep(self.world.choice.choice((0.2, 1.0, 1.0)))
+        self._leave()
+        self.has_ended = True
+
+    def _start(self) -> None:
+        self.identity = self.main.worker = WorkerProcess(f"celery@{self.name}")
+        self.step = self.reliable = _Step(self)
+        self.step.heartbeat = Heartbeat(self.step)
+        self.step.heartbeat.register()
+        self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
+        self.step.passes = _Passes(self.step, self)
+        self.schedule.start(self.main, "passes", self.step.passes.run)
+        self._connect()
+        self.is_ready = True
+
+    def _connect(self) -> None:
+        scheme = self.app.conf.broker_url.split("://", 1)[0]
+        while True:
+            try:
+                self.connection = self.app.connection_for_read(transport=transport_for(scheme))
+                self.channel = self.connection.channel()
+                self.prefetch = _Prefetch(self.n_slots * 2, self.channel)
+                self.consumer = _Consumer(self)
+                ConsumerStep(self.consumer).start(self.consumer)
+                self.channel.basic_qos(0, self.prefetch.value, False)
+                handler = self.consumer.create_task_handler()
+                self.channel.basic_consume(QUEUE, False, handler, consumer_tag=self.name)
+                return
+            except self.world.connection_errors:
+                self.schedule.sleep(1.0)
+
+    def _turn(self) -> None:
+        self.step.turned_at = self.now
+        self.consumer.timer.turn()
+        self._hear_the_pool()
+        while self.soon:
+            self.soon.popleft()()
+        self._hand_over()
+        self._fetch()
+
+    def _fetch(self) -> None:
+        channel = self.channel
+        if self.step.is_leaving or not channel.qos.can_consume() or not self.world.n_queued():
+            return
+        if channel._n_waiting and self.world.choice.random() < 0.7:
+            channel._take(None)
+            return
+        # A BRPOP that is answered takes a message before it can be filed.
+        for key in [channel._q_for_pri(QUEUE, step) for step in channel.priority_steps[:1]]:
+            raw = channel.client.execute_command("RPOP", key)
+            if raw is not None:
+                channel._take((key, QUEUE, raw))
+
+    def _reconnect(self) -> None:
+        self.world.note(f"{self.name} connects anew")
+        self.is_ready = False
+        self.waiting.clear()
+        state.reserved_requests.clear()
+        try:
+            self.channel.close()
+        except self.world.connection_errors:
+            pass
+        self._connect()
+        self.is_ready = True
+
+    def _hand_over(self) -> None:
+        while self.waiting and len(self.jobs) < self.n_slots:
+            request = self.waiting.popleft()
+            try:
+                request.execute_using_pool(self.consumer.pool)
+            except Exception as exc:
+                if type(exc).__name__ != "TaskRevokedError":
+                    raise
+
+    def _hear_the_pool(self) -> None:
+        for job in list(self.jobs):
+            callbacks = job.callbacks
+            if not job.is_accepted:
+                job.is_accepted = True
+                callbacks["accept_callback"](job.process.pid, self.wall())
+            if job.result is not None:
+                self.jobs.remove(job)
+                callbacks["callback"](job.result)
+            elif job.is_lost:
+                self.jobs.remove(job)
+                try:
+                    raise WorkerLostError("Worker exited prematurely: signal 9 (SIGKILL)")
+                except WorkerLostError:
+                    callbacks["error_callback"](ExceptionInfo())
+
+    def _leave(self) -> None:
+        """A warm stop ends what runs first, a cold one stops it."""
+        self.step._leave()
+        self.waiting.clear()
+        if self.is_stopping == "cold" and self.pool_name == "prefork":
+            for job in self.jobs:
+                self.schedule.kill(job.process)
+            self.jobs.clear()
+        while self.jobs:
+            self._hear_the_pool()
+            while self.soon:
+                self.soon.popleft()()
+            self.schedule.sleep(0.2)
+        self.channel.close()
+        self.step.finish()
+        self.world.end(self.main)
+
+    # The pool.
+
+    def begin(self, trace: Any, args: Any, callbacks: dict[str, Any]) -> None:
+        """Run a request in the pool."""
+        is_prefork = self.pool_name == "prefork"
+        process = self.world.process("child", self.main) if is_prefork else self.main
+        job = _Job(process, callbacks)
+        self.jobs.append(job)
+
+        def run() -> None:
+            job.result = trace(*args)
+            self.wake()
+
+        job.actor = self.schedule.start(process, f"job of {self.name}", run)
+
+    def wake(self) -> None:
+        """Let the main loop turn, as it hears something."""
+        for actor in self.main.actors:
+            if actor.name.endswith("/main"):
+                actor.wake_ms = min(actor.wake_ms, self.schedule.now_ms + 5)
+
+    def jobs_by_id(self) -> set[str]:
+        """The ids of what the pool was handed and has not ended."""
+        return {str(job.callbacks["correlation_id"]) for job in self.jobs}
+
+    # Ends.
+
+    def processes(self) -> list[Process]:
+        return [self.main, *(job.process for job in self.jobs if job.process is not self.main)]
+
+    def cut(self) -> None:
+        """Let the server see the end of the connection that its witness looks at."""
+        step = getattr(self, "step", None)
+        if step is not None and step.heartbeat is not None:
+            step.heartbeat._connection.disconnect()
+
+    def close(self) -> None:
+        """Close what a process would have taken with it."""
+        room._rooms.pop(getattr(getattr(self, "step", None), "room_name", ""), None)
+        step = getattr(self, "step", None)
+        if step is not None and step.heartbeat is not None:
+            step.heartbeat._ledger.close()
+            step.heartbeat._waker.close()
+            step.heartbeat._woken.close()
+        if self.channel is not None and self.channel._pool is not None:
+            self.channel._pool.disconnect()

@@ -1,0 +1,148 @@
+"""What stands in Redis: whether every index follows from the records, and what is left at rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from celery_reliable.ledger.keys import Keys
+from tests.ledger.driver.tasks import NAMESPACE
+
+#: Returns what is wrong, as lines; the states of the tasks; those of the workers.
+LOOK = r"""
+local prefix, found, states, workers = ARGV[1], {}, {}, {}
+local function wrong(text) found[#found + 1] = text end
+local due, records = {}, {}
+for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
+for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
+  local id = string.sub(key, #prefix + 6)
+  local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
+    'buried_ms')
+  local state = row[1]
+  records[id] = state or 'none'
+  states[#states + 1] = id
+  states[#states + 1] = records[id]
+  local buried = redis.call('ZSCORE', prefix .. 'dead', id)
+  if not state then
+    wrong(id .. ': a record without a state')
+  elseif state == 'running' then
+    local claim = redis.call('HGET', prefix .. 'claims:' .. (row[5] or ''), id)
+    local meant = (row[2] or '') .. ' ' .. (row[3] or '') .. ' ' .. (row[4] or '')
+    if claim ~= meant then wrong(id .. ': runs, but its claim is ' .. tostring(claim)) end
+  elseif state == 'dead' then
+    if buried ~= row[7] then wrong(id .. ': dead, but not in its index') end
+    if row[6] and not due[id] then wrong(id .. ': owed, but not due') end
+    if due[id] and not row[6] then wrong(id .. ': due, but dead and not owed') end
+  elseif not due[id] then
+    wrong(id .. ': ' .. state .. ', but not due')
+  end
+  if buried and state ~= 'dead' then wrong(id .. ': in the index of the dead, but ' .. state) end
+end
+for id in pairs(due) do
+  if not records[id] then wrong(id .. ': due without a record') end
+end
+for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
+  if not records[id] then wrong(id .. ': dead without a record') end
+end
+for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
+  local state = redis.call('HGET', prefix .. 'worker:' .. name, 'state')
+  if not state then wrong(name .. ': a worker without a lease') end
+  workers[#workers + 1] = name
+  workers[#workers + 1] = state or 'none'
+end
+for _, key in ipairs(redis.call('KEYS', prefix .. 'worker:*')) do
+  if not redis.call('ZSCORE', prefix .. 'workers', string.sub(key, #prefix + 8)) then
+    wrong(key .. ': a lease without its place among the workers')
+  end
+end
+return table.concat(found, '\n') .. '\n\n' .. table.concat(states, '\n') .. '\n\n'
+  .. table.concat(workers, '\n')
+"""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What stands in the ledger at one moment."""
+
+    faults: list[str]
+    #: By the ids of tasks and of workers.
+    states: dict[str, str]
+    workers: dict[str, str]
+
+
+class Indexes:
+    """Reads the ledger of a world and its queues, for nobody's decision but the driver's."""
+
+    def __init__(self, stage: Any, broker: redis.Redis) -> None:
+        self._stage = stage
+        self._client: Any = stage.client
+        self._broker: Any = broker
+        self.keys = Keys(NAMESPACE)
+        self.prefix = self.keys.record("").removesuffix("task:")
+        self._raw = b""
+        self.sight = Sight([], {}, {})
+
+    def look(self) -> Sight:
+        """Return where the indexes say anything but what the records say, and the states."""
+        raw = self._stage.ask("EVALSHA", self._stage.look, 0, self.prefix)
+        if raw != self._raw:
+            self._raw = raw
+            faults, *pairs = ([x for x in one.split("\n") if x] for one in raw.decode().split("\n\n"))
+            states, workers = (dict(zip(one[::2], one[1::2], strict=True)) for one in pairs)
+            self.sight = Sight(faults, states, workers)
+        return self.sight
+
+    def record(self, task_id: str) -> dict[str, str]:
+        """Return a record's fields; none for what has ended."""
+        raw = self._client.hgetall(self.keys.record(task_id))
+        return {name.decode(): value.decode() for name, value in raw.items()}
+
+    def is_declared_dead(self, worker: str) -> bool:
+        """Whether a worker is dead to the ledger, or forgotten."""
+        return bool(self._client.hget(self.keys.worker(worker), "state") != b"alive")
+
+    def next_due_ms(self) -> float:
+        """Return when somebody must look next; 0 for never."""
+        found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
+        return float(found[0][1]) if found else 0.0
+
+    def left(self, workers: set[str], rooms: set[str]) -> list[str]:
+        """Return what has no owner, where only *workers* live, with their *rooms*."""
+        found = []
+        for key in sorted(self._client.keys("*")):
+            name = key.decode()
+            if not name.startswith(self.prefix):
+                continue
+            kind, _, rest = name.removeprefix(self.prefix).partition(":")
+            if kind in ("meta", "pass", "sent", "dead", "workers"):
+                continue
+            if kind == "worker" and rest in workers:
+                continue
+            if kind == "task":
+                record = self.record(rest)
+                if record.get("state") == "dead" and "owed" not in record:
+                    continue
+                found.append(f"record of {rest}: {record.get('state')}")
+                continue
+            if self._client.pttl(key) < 0:
+                found.append(name)
+        found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]
+        return found + self._left_at_broker(rooms)
+
+    def _workers(self) -> set[str]:
+        return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}
+
+    def _left_at_broker(self, rooms: set[str]) -> list[str]:
+        found = []
+        for key in sorted(self._broker.keys("*")):
+            name = key.decode()
+            if name.startswith("celery-reliable.rooms:"):
+                names = {one.decode() for one in self._broker.smembers(key)}
+                found += [f"{one} is on the list of rooms" for one in sorted(names - rooms)]
+            elif name.startswith("unacked:") or name == "celery":
+                kind = self._broker.type(key)
+                size = self._broker.llen(key) if kind == b"list" else self._broker.hlen(key)
+                found.append(f"{size} messages in {name}")
+        return found

@@ -1,0 +1,242 @@
+"""Looks at a world from outside, and says which promise is broken.
+
+It knows who published, which body is live in whose process and what ended, and what stands in the
+ledger; it never goes by what a script answered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from celery_reliable.process import running
+from tests.ledger.driver import tasks
+from tests.ledger.driver.bodies import run_body
+from tests.ledger.driver.facts import Body, Call
+from tests.ledger.driver.indexes import Indexes, Sight
+
+#: What ends tasks by chance, so that an innocent may be charged for it.
+_DEADLY = frozenset(
+    {"kill_worker", "kill_child", "stop", "freeze", "suspend", "clock", "away", "restart"}
+    | {"rollback", "cut", "lost", "late", "long"}
+)
+_GUILTY = ("poison", "poison_child", "send_back")
+_LONGEST_BODY = ("long", "touch")
+
+
+class Fault(AssertionError):
+    """A promise that was broken."""
+
+
+class Observer:
+    """Sees each step of one world."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.calls: dict[str, Call] = {}
+        self.bodies: list[Body] = []
+        self.indexes = Indexes(world.stage, world.stage.brokers[world.climate.is_apart])
+        #: The highest attempt of each id, while its record lives.
+        self._attempts: dict[str, int] = defaultdict(int)
+        self._sight = Sight([], {}, {})
+        self._losses = 0
+
+    @property
+    def now_ms(self) -> float:
+        return float(self.world.schedule.now_ms)
+
+    # Calls.
+
+    def planned(
+        self, nonce: str, task_id: str, name: str, place: str, host: Call | None = None
+    ) -> Call:
+        """Decide what the body of a publication will do."""
+        choice, climate = self.world.choice, self.world.climate
+        plan = choice.choice(climate.outcomes)
+        if "poison" in climate.kinds and choice.random() < 0.2:
+            plan = choice.choice(("poison", "poison_child"))
+        if name == "plain" and plan not in ("ok", "long"):
+            plan = "ok"
+        call = self.calls[nonce] = Call(nonce, task_id, name, place, plan, host)
+        if host is not None:
+            host.members.append(call)
+            call.plan = "ok"
+        return call
+
+    def began(self, call: Call) -> None:
+        call.began_ms = self.now_ms
+        call.is_second = call.may_be_second = self._is_alive(call.task_id)
+        for other in self.calls.values():
+            if other is not call and other.task_id == call.task_id and other.is_under_way:
+                other.may_be_second = call.may_be_second = True
+
+    def answered(self, call: Call, task_id: str = "") -> None:
+        """*task_id*: what an accepted call is answered with."""
+        call.answered_ms = self.now_ms
+        call.is_accepted, call.answered_with = bool(task_id), task_id
+        if call.name == "unique" and task_id != call.task_id:
+            call.may_be_second = True
+
+    def _is_alive(self, task_id: str) -> bool:
+        return self._sight.states.get(task_id, "dead") != "dead"
+
+    def excuse(self, task_id: str = "") -> None:
+        """Somebody may end a task, or all, as an operator may; what is called later is not meant,
+        unless a copy of the command may come late.
+        """
+        for call in self.calls.values():
+            if task_id in ("", call.task_id):
+                call.is_excused = True
+
+    def replayed(self, task_id: str) -> None:
+        for call in self.calls.values():
+            if call.task_id == task_id:
+                call.replays += 1
+                call.closed_ms = None
+
+    def lost(self) -> None:
+        """The server has lost what it knew: nothing is promised of that."""
+        self._losses += 1
+        self._attempts.clear()
+        self._sight = Sight([], {}, {})
+        for call in self.calls.values():
+            call.is_excused, call.closed_ms, call.is_second = True, None, False
+
+    # Bodies.
+
+    def body(self, task: Any, nonce: str) -> Any:
+        """The body of every task."""
+        call, actor = self.calls[nonce], self.world.schedule.current
+        if task.request.id.startswith("h"):
+            return None
+        attempt = running.get()
+        body = Body(
+            call,
+            task.name,
+            task.request.id,
+            (*task.request.args, "")[1],
+            actor.process,
+            attempt.claim.worker if attempt else "",
+            attempt.claim.attempt if attempt else 0,
+            self.now_ms,
+        )
+        self.world.note(f"body of {body.task_id} {body} begins")
+        if task.name != "plain":
+            self._check_begin(body)
+        call.bodies.append(body)
+        self.bodies.append(body)
+        try:
+            result = run_body(self.world, task, call, body)
+        except Exception as exc:
+            self._ended(body, type(exc).__name__)
+            raise
+        self._ended(body, "done")
+        return result
+
+    def _ended(self, body: Body, how: str) -> None:
+        if body.process.is_alive:
+            body.ended_ms, body.how = self.now_ms, how
+            self.world.note(f"body of {body.task_id} {body} ends: {how}")
+
+    def _check_begin(self, body: Body) -> None:
+        call = body.call
+        if call.closed_ms is not None:
+            raise Fault(f"{call} runs again as {body}: it had ended at {call.closed_ms / 1000:.3f}")
+        if call.is_second and call.answered_ms is not None and call.host is None:
+            raise Fault(f"{call} runs, though its id was alive when it was published")
+        if body.attempt <= self._attempts[body.task_id]:
+            raise Fault(
+                f"{body} begins after attempt {self._attempts[body.task_id]} of {body.task_id}"
+            )
+        self._attempts[body.task_id] = body.attempt
+        deaths = sum(one.is_suicide for one in call.bodies)
+        if deaths > (tasks.MAX_LOSSES + 2) * (1 + call.replays) and not self._losses:
+            raise Fault(f"{call} runs again, after it has killed {deaths} processes")
+        for other in self.bodies:
+            if other.is_live and other.task != "plain":
+                self._check_alone(body, other)
+
+    def _check_alone(self, body: Body, other: Body) -> None:
+        is_same = other.task_id == body.task_id
+        is_beside = body.task in tasks.PLACED and (other.task, other.place) == (
+            body.task,
+            body.place,
+        )
+        if not (is_same or is_beside):
+            return
+        if self._losses or any(self.indexes.is_declared_dead(x.worker) for x in (body, other)):
+            return
+        what = f"id {body.task_id}" if is_same else f"object {body.place}"
+        raise Fault(f"two live bodies of {what}: {other} and {body}")
+
+    # What is promised at each moment.
+
+    def look(self) -> None:
+        """After each step."""
+        before, self._sight = self._sight, self.indexes.look()
+        sight = self._sight
+        if sight is before:
+            return
+        if sight.faults:
+            raise Fault(f"indexes: {sight.faults}")
+        for task_id in before.states.keys() - sight.states.keys():
+            self._attempts.pop(task_id, None)
+        for call in self.calls.values():
+            if call.is_under_way and not self._is_alive(call.task_id):
+                call.is_second = False
+            if (
+                call.task_id not in sight.states
+                and call.task_id in before.states
+                and call.closed_ms is None
+                and (call.is_accepted or call.bodies)
+            ):
+                call.closed_ms = self.now_ms
+        for name, state in sight.workers.items():
+            if state == "dead" and before.workers.get(name) == "alive":
+                self._check_death(name)
+        if self.world.climate.kinds.isdisjoint(_DEADLY):
+            for task_id, state in sight.states.items():
+                if state == "dead" and before.states.get(task_id) != "dead":
+                    self._check_burial(task_id)
+
+    def _check_death(self, name: str) -> None:
+        for host in self.world.hosts:
+            identity = host.identity
+            if host.is_up and identity is not None and identity.id == name:
+                away = host.main.suspended_seconds
+                now = 1000.0 + self.now_ms / 1000 - away
+                if identity.has_lease and now < identity.lease_until:
+                    raise Fault(f"{name} is declared dead, and surely holds its lease")
+
+    def _check_burial(self, task_id: str) -> None:
+        record = self.indexes.record(task_id)
+        if record["reason"] != "lost":
+            return
+        calls = [one for one in self.calls.values() if one.task_id == task_id]
+        if any(call.plan in _GUILTY for call in calls):
+            return
+        if any(call.plan in _LONGEST_BODY and "brief" in call.name for call in calls):
+            return
+        if self.world.climate.kinds.isdisjoint(_DEADLY):
+            raise Fault(f"{task_id} is dead of {record.get('history')}, and is innocent")
+
+    # What is promised in the end.
+
+    def is_at_rest(self) -> bool:
+        return not any(body.is_live for body in self.bodies) and not self.what_is_left()
+
+    def what_is_left(self) -> list[str]:
+        up = [host for host in self.world.hosts if host.is_up and host.is_ready]
+        workers = {host.identity.id for host in up if host.identity is not None}
+        return self.indexes.left(workers, {host.step.room_name for host in up})
+
+    def look_at_rest(self) -> None:
+        """What was accepted has run to an end, or was called off, buried, or changed nothing."""
+        self.look()
+        dead = {name for name, state in self._sight.states.items() if state == "dead"}
+        for call in self.calls.values():
+            if not call.is_accepted or call.is_excused or call.may_be_second:
+                continue
+            if call.has_ended or call.task_id in dead or call.name == "plain":
+                continue
+            raise Fault(f"{call} was accepted, and has never ended")

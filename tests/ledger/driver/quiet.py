@@ -1,0 +1,83 @@
+"""What Celery, kombu and the package would wait for in real time, or print."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import celery.backends.base as celery_base
+import kombu.utils.functional as kombu_functional
+import redis
+from celery.app.trace import build_tracer
+from redis.connection import AbstractConnection
+
+import celery_reliable.heartbeat
+from celery_reliable.ledger import caller
+from celery_reliable.threads import wait_readable
+from tests.ledger.driver import clock
+
+__all__ = ["TIME_COMMAND", "celery_base", "kombu_functional", "patches"]
+
+
+def _packed(*words: str) -> bytes:
+    parts = [b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(parts)
+
+
+#: In the place of TIME.
+TIME_COMMAND = _packed("MGET", clock.SECONDS, clock.MICROS)
+
+
+class _Gate:
+    """Nobody forks here."""
+
+    def let_fork(self) -> None:
+        """Nobody wants to."""
+
+    def __enter__(self) -> None:
+        """Nobody waits."""
+
+    def __exit__(self, *_: object) -> None:
+        """Likewise."""
+
+
+def patches(world: Any) -> Iterator[Any]:
+    """Yield what is to stand in for real waiting while *world* runs."""
+    schedule = world.schedule
+
+    def waited(sockets: list[Any], seconds: float) -> list[Any]:
+        deadline = schedule.now_ms + seconds * 1000
+        while True:
+            found = wait_readable(sockets, 0)
+            left = deadline - schedule.now_ms
+            if found or left <= 0:
+                return list(found)
+            schedule.sleep(min(left / 1000, 1.0))
+
+    gate = _Gate()
+    yield mock.patch.object(celery_reliable.heartbeat, "wait_readable", waited)
+    for module in (celery_reliable.heartbeat, caller):
+        if hasattr(module, "fork_gate"):
+            yield mock.patch.object(module, "fork_gate", gate)
+    yield mock.patch.object(kombu_functional, "sleep", schedule.sleep)
+
+
+def hush() -> None:
+    """Leave out what only takes time: logs, warnings, and what redis-py tells a new server."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    redis.utils.get_lib_version = lambda: "0"  # type: ignore[assignment]
+    AbstractConnection.activate_maint_notifications_handling_if_enabled = _nothing  # type: ignore
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Nobody asked."""
+
+
+def trace_tasks(app: Any) -> None:
+    """Build what Celery's workers build for each task, once."""
+    for name, task in app.tasks.items():
+        task.__trace__ = build_tracer(name, task, app.loader, "driver", app=app)

@@ -1,0 +1,158 @@
+"""What all worlds of a process share: one Redis, its scripts on the driver's clock, two apps."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kombu import pools
+from kombu.utils.uuid import uuid as kombu_uuid
+
+from celery_reliable import rooms
+from celery_reliable.application import reliable_of
+from celery_reliable.ledger import caller, scripts
+from celery_reliable.ledger.scripts import Script
+from celery_reliable.rooms import room
+from tests.ledger.driver import clock, indexes, quiet, tasks
+from tests.support.redis_server import RedisServer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Snapshot = dict[int, dict[bytes, tuple[int, bytes]]]
+
+
+class Stage:
+    """Lasts as long as the process: it changes modules, and nothing of that is taken back."""
+
+    def __init__(self, directory: Path) -> None:
+        self._server = RedisServer(directory, {"appendonly": "no"})
+        self._server.start()
+        self.port = self._server.port
+        quiet.hush()
+        self._put_scripts_on_a_clock()
+        self.apps = {flag: tasks.make_app(self.port, is_apart=flag) for flag in (False, True)}
+        for app in self.apps.values():
+            quiet.trace_tasks(app)
+            # Nobody waits for results here.
+            app.backend.on_task_call = lambda *_: None
+        self.client: Any = self._server.client()
+        self._line = self.client.connection_pool.make_connection()
+        self._own_texts: list[str] = []
+        self.pass_time = self.script(clock.PASS)
+        self.look = self.script(indexes.LOOK)
+        self.brokers: dict[bool, Any] = {False: self.client, True: self._server.client(db=1)}
+        self._broker_line = self.brokers[True].connection_pool.make_connection()
+        #: What the server knows of scripts is not what it knew at first.
+        self.has_forgotten = True
+        self._broker_line.send_command("CLIENT", "ID")
+        self._line.is_drivers = self._broker_line.is_drivers = True
+        own = self.client.client_id(), self.ask("CLIENT", "ID"), self._broker_line.read_response()
+        self._own_ids = {str(one) for one in (*own, self.brokers[True].client_id())}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.kill()
+
+    def _put_scripts_on_a_clock(self) -> None:
+        found = {}
+        for name in scripts.names():
+            text = clock.on_a_clock(scripts.script(name).text)
+            found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
+        caller.script = found.__getitem__  # type: ignore[attr-defined]
+        plain = room._script
+        room._script = lambda name: clock.on_a_clock(plain(name))
+        self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
+        self._texts = [one.text for one in found.values()]
+        for path in resources.files(rooms).joinpath("lua").iterdir():
+            name = path.name.removesuffix(".lua")
+            text = room._script(name)
+            self._texts.append(text)
+            self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
+
+    def ask(self, *command: Any) -> Any:
+        """Ask the server something for the driver, in no time."""
+        self._line.send_command(*command)
+        return self._line.read_response()
+
+    def n_queued(self, is_apart: bool) -> int:
+        """How many messages wait at a broker."""
+        if not is_apart:
+            return int(self.ask("LLEN", tasks.QUEUE))
+        self._broker_line.send_command("LLEN", tasks.QUEUE)
+        return int(self._broker_line.read_response())
+
+    def script(self, text: str) -> str:
+        """Let the server learn a script of the driver's own, and return its digest."""
+        self._own_texts.append(text)
+        self.ask("SCRIPT", "LOAD", text)
+        return hashlib.sha1(text.encode()).hexdigest()
+
+    def empty(self) -> None:
+        """Begin as a server that knows nothing but the scripts."""
+        self.client.flushall()
+        if self.has_forgotten:
+            self.has_forgotten = False
+            for text in self._texts:
+                self.client.script_load(text)
+
+    def forget(self, app: Any) -> None:
+        """Let nothing of one world be there in the next."""
+        reliable_of(app).close()
+        app.backend.client.connection_pool.disconnect()
+        pools.reset()
+        app._pool = None
+        app.amqp._producer_pool = None
+
+    def flush_scripts(self) -> None:
+        """Let the server forget the scripts."""
+        self.client.script_flush()
+        self.has_forgotten = True
+        for text in self._own_texts:
+            self.ask("SCRIPT", "LOAD", text)
+
+    def cut_all(self) -> None:
+        """Close every connection but the driver's own."""
+        for row in self.client.client_list():
+            if row["id"] not in self._own_ids:
+                self.client.client_kill_filter(_id=row["id"])
+        self.client.ping()
+
+    def snapshot(self) -> Snapshot:
+        """Return all that the server holds."""
+        found: Snapshot = {}
+        for db, client in enumerate(self.brokers.values()):
+            keys = sorted(client.keys("*"))
+            pipe = client.pipeline(transaction=False)
+            for key in keys:
+                pipe.pttl(key)
+                pipe.dump(key)
+            rows = pipe.execute()
+            found[db] = {
+                key: (max(ttl, 0), data)
+                for key, ttl, data in zip(keys, rows[::2], rows[1::2], strict=True)
+            }
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Let the server hold nothing but what it held then."""
+        self.client.flushall()
+        for db, client in enumerate(self.brokers.values()):
+            pipe = client.pipeline(transaction=False)
+            for key, (ttl, data) in snapshot.get(db, {}).items():
+                if not key.startswith(b"driver:"):
+                    pipe.restore(key, ttl, data)
+            pipe.execute()
+
+
+def _uuids() -> Any:
+    import uuid
+
+    return uuid.uuid4()
+
+
+kombu_uuid.__defaults__ = (_uuids,)

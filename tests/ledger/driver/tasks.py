@@ -1,0 +1,102 @@
+"""The app of a world and its tasks, whose bodies do what the world planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery, Task, chain
+from celery.exceptions import Reject
+
+from celery_reliable import ReliableTask
+
+NAMESPACE = "world"
+LEASE_SECONDS = 10.0
+SWEEP_SECONDS = 2.0
+QUEUED_SECONDS = 16.0
+MAX_LOSSES = 3
+TIME_TO_RUN_SECONDS = 5.0
+QUEUE = "celery"
+
+#: The tasks that work on an object.
+PLACED = ("placed", "placed_brief", "unique", "once")
+
+#: What a body does: the world sets it; it is given the task and its nonce.
+Body = Callable[[Any, str], Any]
+
+
+class Broken(Exception):
+    """What a body raises that was to fail."""
+
+
+class World(Celery):  # type: ignore[misc]
+    """An app that tells the driver's time, and asks the driver what its bodies do."""
+
+    body: Body
+    time: Callable[[], Any]
+
+    def now(self) -> Any:
+        return self.time()
+
+
+def make_app(port: int, *, is_apart: bool) -> World:
+    """Make an app; *is_apart*: with its queues and results away from the ledger."""
+    here = f"redis://127.0.0.1:{port}/0"
+    there = f"redis://127.0.0.1:{port}/1" if is_apart else here
+    app = World(f"driver-{is_apart}", broker=there, backend=there, set_as_current=False)
+    app.conf.update(
+        result_expires=0,
+        # For how long plain tasks stay with who may still run them.
+        broker_transport_options={"visibility_timeout": 40},
+        broker_pool_limit=50,
+        task_publish_retry_policy={"max_retries": 2, "interval_start": 0.1},
+        worker_prefetch_multiplier=2,
+        reliable={
+            "REDIS_URL": here,
+            "NAMESPACE": NAMESPACE,
+            "LEASE_SECONDS": LEASE_SECONDS,
+            "SWEEP_SECONDS": SWEEP_SECONDS,
+            "QUEUED_SECONDS": QUEUED_SECONDS,
+            "MAX_LOSSES": MAX_LOSSES,
+        },
+    )
+
+    def define(name: str, base: Any = ReliableTask, **options: Any) -> None:
+        def run(self: Any, nonce: str, place: str = "") -> Any:
+            return self.app.body(self, nonce)
+
+        app.task(run, bind=True, shared=False, base=base, name=name, max_retries=None, **options)
+
+    define("work")
+    define("brief", time_to_run_seconds=TIME_TO_RUN_SECONDS)
+    define("placed", object_id="place", on_conflict="retry")
+    define(
+        "placed_brief",
+        object_id="place",
+        on_conflict="retry",
+        time_to_run_seconds=TIME_TO_RUN_SECONDS,
+    )
+    define("unique", object_id="place", unique="queued", on_conflict="retry")
+    define("once", object_id="place", once_for_seconds=30, on_conflict="retry")
+    define("light", dead_letter=False)
+    define("plain", base=Task, acks_late=True)
+    app.finalize()
+    app.set_current()
+    return app
+
+
+def begin_anew(task: Any, nonce: str) -> None:
+    """Retry: the attempt publishes its own id."""
+    raise task.retry(args=(nonce, *task.request.args[1:]), countdown=1, throw=False)
+
+
+def become(task: Any, nonces: list[str]) -> None:
+    """Be replaced by a chain whose last member gets the task's id."""
+    place = task.request.args[1:]
+    parts = [task.app.tasks["work"].si(nonce) for nonce in nonces[:-1]]
+    last = task.app.tasks[task.name].si(nonces[-1], *place)
+    raise task.replace(chain(*parts, last) if parts else last)
+
+
+def send_back() -> None:
+    raise Reject("the body wants to run again", requeue=True)

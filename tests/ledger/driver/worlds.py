@@ -1,0 +1,205 @@
+"""One world: a seed decides who is in it, what goes wrong, and who moves when."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any
+from unittest import mock
+from zlib import crc32
+
+import redis
+from celery.worker import state
+from kombu.exceptions import OperationalError as KombuError
+
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.process import set_current_worker
+from celery_reliable.rooms import room
+from tests.ledger.driver import clock, quiet
+from tests.ledger.driver.climate import Climate
+from tests.ledger.driver.events import Events
+from tests.ledger.driver.hosts import Host
+from tests.ledger.driver.observer import Fault, Observer
+from tests.ledger.driver.people import People
+from tests.ledger.driver.schedule import Process, Schedule
+from tests.ledger.driver.wire import Wire, shown
+
+#: How long a world may take to come to rest: so often it is looked whether it has.
+_LOOKS = 80
+_LOOK_SECONDS = 5.0
+_LAST_STEPS = 60
+
+
+class World:
+    """All that one seed makes."""
+
+    def __init__(self, seed: int, stage: Any, *, is_traced: bool = False) -> None:
+        self.seed = seed
+        self.stage = stage
+        self.choice = Random(seed)
+        self.climate = Climate.of(self.choice)
+        self.schedule = Schedule(self.choice)
+        self.schedule.haste = self.climate.haste
+        self.is_traced = is_traced
+        self.steps: deque[str] = deque(maxlen=None if is_traced else _LAST_STEPS)
+        self.app = stage.apps[self.climate.is_apart]
+        self.connection_errors = (
+            redis.RedisError,
+            OSError,
+            KombuError,
+        )
+        self.failures = (*self.connection_errors, ReliableError)
+        self.processes: dict[int, Process] = {}
+        self.wire = Wire(self.schedule, stage.port, self._trace)
+        self.server = clock.ServerClock(self.schedule, stage)
+        self.host_time = clock.HostTime(self.schedule)
+        self.hosts: list[Host] = []
+        self.observer = Observer(self)
+        self.people = People(self)
+        self.events = Events(self)
+        self.is_resting = False
+        #: Two runs of one seed have the same.
+        self.digest = 0
+
+    # What happened.
+
+    def note(self, what: str) -> None:
+        """Write down what the driver did."""
+        self.steps.append(f"{self.schedule.now_ms / 1000:9.3f}  -- {what}")
+
+    def _trace(self, who: str, data: bytes) -> str:
+        # What a command says differs with the connections' ids; who sends it, and when, does not.
+        self.digest = crc32(f"{who} {self.schedule.now_ms}".encode(), self.digest)
+        if not self.is_traced:
+            return ""
+        what = shown(data, self.stage.names_by_sha)
+        self.steps.append(f"{self.schedule.now_ms / 1000:9.3f}  {who}: {what}")
+        return what
+
+    # Processes.
+
+    def process(self, name: str, parent: Process | None = None) -> Process:
+        """Make a process."""
+        process = Process(10_000 + len(self.processes), name, parent)
+        self.processes[process.pid] = process
+        if parent is None:
+            process.skew_seconds = self.climate.skew(self.choice)
+        return process
+
+    def end(self, process: Process) -> None:
+        """Let a process be gone that has ended by itself."""
+        process.is_alive = False
+
+    # Running.
+
+    def run(self) -> None:
+        """Live, come to rest, and raise Fault for what is wrong."""
+        with self._begun():
+            try:
+                self.events.begin()
+                for _ in range(self.climate.n_steps):
+                    self._step()
+                self._come_to_rest()
+                self.observer.look_at_rest()
+            finally:
+                self._end()
+
+    def _step(self) -> None:
+        self.events.maybe()
+        self.move()
+
+    def move(self) -> None:
+        """Let somebody move, or time pass."""
+        schedule = self.schedule
+        self.events.catch_up()
+        schedule.bury_the_dead()
+        for name, error in schedule.errors:
+            raise Fault(f"{name} raised {error!r}") from error
+        ready = schedule.ready()
+        if ready and (self.is_resting or self.choice.random() > self.climate.idleness):
+            self.choice.choice(ready).go_on()
+            self.observer.look()
+            return
+        wake_ms = schedule.next_wake_ms()
+        if wake_ms is None:
+            self.pass_time(500)
+        else:
+            more_ms = self.choice.choice((5, 50, 500, self.climate.longest_pause_ms))
+            self.pass_time(max(wake_ms - schedule.now_ms, 0) + self.choice.random() * more_ms)
+
+    def n_queued(self) -> int:
+        """How many messages wait."""
+        return int(self.stage.n_queued(self.climate.is_apart))
+
+    def pass_time(self, ms: float) -> None:
+        """Let time pass for all."""
+        self.schedule.now_ms += ms
+        self.server.show()
+
+    def _come_to_rest(self) -> None:
+        self.note("all faults stop")
+        self.is_resting = True
+        self.events.stop()
+        for _ in range(_LOOKS):
+            before_ms = self.schedule.now_ms
+            while self.schedule.now_ms - before_ms < _LOOK_SECONDS * 1000:
+                self.move()
+            if self.observer.is_at_rest():
+                return
+            self._skip_waiting()
+        raise Fault(f"it does not come to rest: {self.observer.what_is_left()}")
+
+    def _skip_waiting(self) -> None:
+        """Go on to when somebody must look, where that is far away."""
+        due_ms = self.observer.indexes.next_due_ms()
+        ahead_ms = due_ms - self.server.now_ms if due_ms else 0
+        if ahead_ms > 600_000:
+            self.note("nobody moves for a long time")
+            self.pass_time(ahead_ms)
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        self.stage.empty()
+        self.server.begin()
+        with ExitStack() as stack:
+            enter = stack.enter_context
+            others = (quiet.kombu_functional, quiet.celery_base)
+            clock_of = clock.installed(self.schedule, self.processes, others)
+            self.host_time = enter(clock_of)
+            enter(self.wire.installed())
+            enter(mock.patch.object(secrets, "token_hex", self._token_hex))
+            enter(mock.patch.object(uuid, "uuid4", self._uuid4))
+            for patch in quiet.patches(self):
+                enter(patch)
+            random.seed(self.seed)
+            self.app.body = self.observer.body
+            self.app.time = lambda: clock.app_now(self.host_time)
+            self.app.set_current()
+            self.wire.time_command = quiet.TIME_COMMAND
+            yield
+
+    def _token_hex(self, n_bytes: int = 16) -> str:
+        return f"{self.choice.getrandbits(8 * n_bytes):0{2 * n_bytes}x}"
+
+    def _uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self.choice.getrandbits(128), version=4)
+
+    def _end(self) -> None:
+        self.schedule.current = None
+        for process in self.processes.values():
+            process.is_alive = False
+            process.is_frozen = False
+        self.schedule.bury_the_dead()
+        for host in self.hosts:
+            host.close()
+        self.people.close()
+        room._rooms.clear()
+        state.reset_state()
+        set_current_worker(None)
+        self.stage.forget(self.app)
+
