@@ -47,6 +47,8 @@ class Events:
         ]
         self._ends: list[tuple[float, Callable[[], None]]] = []
         self._n_hosts = 0
+        #: When all connections were cut the last time.
+        self.cut_ms = -1.0
         self._messages: list[bytes] = []
         self._snapshot: Any = None
 
@@ -236,13 +238,13 @@ class Events:
 
     def _cut(self) -> None:
         self.world.note("all connections are cut")
-        self.world.stage.cut_all()
+        self._cut_all()
 
     def _away(self) -> None:
         seconds = self.world.choice.choice((1.0, 8.0, 20.0))
         self.world.note(f"the server is away for {seconds} s")
         self.world.wire.is_away = True
-        self.world.stage.cut_all()
+        self._cut_all()
 
         def back() -> None:
             self.world.note("the server is back")
@@ -258,7 +260,7 @@ class Events:
         if is_power_cut:
             for host in self._up():
                 self.kill(host)
-        world.stage.cut_all()
+        self._cut_all()
         world.server.restart()
 
     def _rollback(self) -> None:
@@ -272,10 +274,14 @@ class Events:
         world.note(f"the server restarts, and loses {'everything' if is_all else 'a suffix'}")
         world.stage.restore({} if is_all else self._snapshot)
         self._snapshot = None
-        world.stage.cut_all()
+        self._cut_all()
         world.server.restart()
         world.server.show()
         world.observer.lost()
+
+    def _cut_all(self) -> None:
+        self.cut_ms = self.world.schedule.now_ms
+        self.world.stage.cut_all()
 
     def _late(self) -> None:
         late = self.world.wire.late

@@ -388,6 +388,11 @@ class Host:
     def processes(self) -> list[Process]:
         return [self.main, *(job.process for job in self.jobs if job.process is not self.main)]
 
+    def has_heard(self, at_ms: float) -> bool:
+        """Whether its heartbeat has moved since."""
+        found = [one for one in self.main.actors if one.name.endswith("/heartbeat")]
+        return not found or found[0].moved_ms > at_ms
+
     def cut(self) -> None:
         """Let the server see the end of the connection that its witness looks at."""
         step = getattr(self, "step", None)

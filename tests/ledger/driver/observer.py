@@ -202,9 +202,10 @@ class Observer:
     def _check_death(self, name: str) -> None:
         for host in self.world.hosts:
             identity = host.identity
-            if host.is_up and identity is not None and identity.id == name:
-                away = host.main.suspended_seconds
-                now = 1000.0 + self.now_ms / 1000 - away
+            # One whose connection is cut hears of it at once, if it moves.
+            is_up = host.is_up and host.has_heard(self.world.events.cut_ms)
+            if is_up and identity is not None and identity.id == name:
+                now = 1000.0 + self.now_ms / 1000
                 if identity.has_lease and now < identity.lease_until:
                     raise Fault(f"{name} is declared dead, and surely holds its lease")
 

@@ -42,6 +42,8 @@ class Actor:
         self.process = process
         self.name = name
         self.wake_ms = 0.0
+        #: When it moved last.
+        self.moved_ms = -1.0
         self.is_over = False
         #: What it raised, as a surprise.
         self.error: BaseException | None = None
@@ -62,6 +64,7 @@ class Actor:
 
     def go_on(self) -> None:
         """Let it move to its next stop."""
+        self.moved_ms = self.schedule.now_ms
         before = self.schedule.current
         self.schedule.current = self
         set_current_worker(self.process.worker)

@@ -77,7 +77,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
         time_to_run_seconds=TIME_TO_RUN_SECONDS,
     )
     define("unique", object_id="place", unique="queued", on_conflict="retry")
-    define("once", object_id="place", once_for_seconds=30, on_conflict="retry")
+    define("once", object_id="place", once_for_seconds=5, on_conflict="retry")
     define("light", dead_letter=False)
     define("plain", base=Task, acks_late=True)
     app.finalize()
