@@ -47,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="let no two steps be one, as if ledger, queues and results were apart",
     )
+    parser.addoption(
+        "--worlds",
+        type=int,
+        default=1000,
+        help="how many random worlds of tests/ledger/driver are run",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -26,7 +26,8 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Or a set of the package would be in another order each time.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        os.execve(sys.executable, [sys.executable, "-m", "tests.ledger.driver", *sys.argv[1:]], environment)
+        again = [sys.executable, "-m", "tests.ledger.driver", *sys.argv[1:]]
+        os.execve(sys.executable, again, environment)
     from tests.ledger.driver.stage import Stage
 
     with tempfile.TemporaryDirectory() as directory, Stage(Path(directory)) as stage:

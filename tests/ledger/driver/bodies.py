@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.ledger.driver import tasks
@@ -9,36 +10,61 @@ from tests.ledger.driver.facts import Body, Call
 
 #: After so many runs a body that does not end otherwise comes to its end.
 _MOST_RUNS = 3
+_ENDLESS = ("retry", "send_back")
 
 
 def run_body(world: Any, task: Any, call: Call, body: Body) -> Any:
     """Take time, and end as planned."""
-    choice, schedule = world.choice, world.schedule
-    plan = "ok" if len(call.bodies) > _MOST_RUNS and call.plan in _LOOPS else call.plan
-    for _ in range(choice.choice((0, 1, 3))):
-        schedule.sleep(choice.choice((0.01, 0.1, 1.0)))
-    if plan == "long":
-        schedule.sleep(choice.choice((3.0, 12.0, 30.0)))
-    elif plan == "touch":
-        for _ in range(3):
-            schedule.sleep(3.0)
-            if not task.touch():
-                break
-    elif plan in ("poison", "poison_child"):
-        world.events.kill_of_body(body, is_whole=plan == "poison")
-        schedule.sleep(0.001)
-    elif plan == "fail":
-        raise tasks.Broken(call.nonce)
-    elif plan == "retry":
-        tasks.begin_anew(task, call.nonce)
-    elif plan == "replace":
-        nonces = [f"{call.nonce}.{len(call.bodies)}.{n}" for n in range(choice.choice((1, 2)))]
-        for nonce in nonces:
-            world.observer.planned(nonce, call.task_id, call.name, call.place, call)
-        tasks.become(task, nonces)
-    elif plan == "send_back":
-        tasks.send_back()
+    is_enough = len(call.bodies) > _MOST_RUNS and call.plan in _ENDLESS
+    for _ in range(world.choice.choice((0, 1, 3))):
+        world.schedule.sleep(world.choice.choice((0.01, 0.1, 1.0)))
+    if not is_enough and call.plan in _PLANS:
+        _PLANS[call.plan](world, task, call, body)
     return call.nonce
 
 
-_LOOPS = ("retry", "send_back")
+def _long(world: Any, task: Any, call: Call, body: Body) -> None:
+    world.schedule.sleep(world.choice.choice((3.0, 12.0, 30.0)))
+
+
+def _touch(world: Any, task: Any, call: Call, body: Body) -> None:
+    for _ in range(3):
+        world.schedule.sleep(3.0)
+        if not task.touch():
+            return
+
+
+def _poison(world: Any, task: Any, call: Call, body: Body) -> None:
+    world.events.kill_of_body(body, is_whole=call.plan == "poison")
+    world.schedule.sleep(0.001)
+
+
+def _fail(world: Any, task: Any, call: Call, body: Body) -> None:
+    raise tasks.Broken(call.nonce)
+
+
+def _retry(world: Any, task: Any, call: Call, body: Body) -> None:
+    tasks.begin_anew(task, call.nonce)
+
+
+def _replace(world: Any, task: Any, call: Call, body: Body) -> None:
+    nonces = [f"{call.nonce}.{len(call.bodies)}.{n}" for n in range(world.choice.choice((1, 2)))]
+    for nonce in nonces:
+        world.observer.planned(nonce, call.task_id, call.name, call.place, call)
+    tasks.become(task, nonces)
+
+
+def _send_back(world: Any, task: Any, call: Call, body: Body) -> None:
+    tasks.send_back()
+
+
+_PLANS: dict[str, Callable[[Any, Any, Call, Body], None]] = {
+    "long": _long,
+    "touch": _touch,
+    "poison": _poison,
+    "poison_child": _poison,
+    "fail": _fail,
+    "retry": _retry,
+    "replace": _replace,
+    "send_back": _send_back,
+}

@@ -175,7 +175,12 @@ def installed(
     _Moment.host_time = host_time
     given = {"time": (time, host_time), "os": (os, host_os), "datetime": (datetime, _Moment)}
     changed = []
-    modules = [m for n, m in list(sys.modules.items()) if n.startswith("celery_reliable")]
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        # There each process has connections of its own; these may be shared.
+        if name.startswith("celery_reliable") and name != "celery_reliable.application"
+    ]
     for module in (*modules, *others):
         for name, (real, ours) in given.items():
             if getattr(module, name, None) is real:

@@ -89,7 +89,8 @@ class Indexes:
         raw = self._stage.ask("EVALSHA", self._stage.look, 0, self.prefix)
         if raw != self._raw:
             self._raw = raw
-            faults, *pairs = ([x for x in one.split("\n") if x] for one in raw.decode().split("\n\n"))
+            parts = raw.decode().split("\n\n")
+            faults, *pairs = ([line for line in part.split("\n") if line] for part in parts)
             states, workers = (dict(zip(one[::2], one[1::2], strict=True)) for one in pairs)
             self.sight = Sight(faults, states, workers)
         return self.sight

@@ -21,7 +21,7 @@ _DEADLY = frozenset(
     | {"rollback", "cut", "lost", "late", "long"}
 )
 _GUILTY = ("poison", "poison_child", "send_back")
-_LONGEST_BODY = ("long", "touch")
+_LONG = ("long", "touch")
 
 
 class Fault(AssertionError):
@@ -179,25 +179,23 @@ class Observer:
             return
         if sight.faults:
             raise Fault(f"indexes: {sight.faults}")
-        for task_id in before.states.keys() - sight.states.keys():
+        self._note_ends(before.states.keys() - sight.states.keys())
+        for name, state in sight.workers.items():
+            if state == "dead" and before.workers.get(name) == "alive":
+                self._check_death(name)
+        for task_id, state in sight.states.items():
+            if state == "dead" and before.states.get(task_id) != "dead":
+                self._check_burial(task_id)
+
+    def _note_ends(self, gone: set[str]) -> None:
+        """Note whose records have *gone*."""
+        for task_id in gone:
             self._attempts.pop(task_id, None)
         for call in self.calls.values():
             if call.is_under_way and not self._is_alive(call.task_id):
                 call.is_second = False
-            if (
-                call.task_id not in sight.states
-                and call.task_id in before.states
-                and call.closed_ms is None
-                and (call.is_accepted or call.bodies)
-            ):
-                call.closed_ms = self.now_ms
-        for name, state in sight.workers.items():
-            if state == "dead" and before.workers.get(name) == "alive":
-                self._check_death(name)
-        if self.world.climate.kinds.isdisjoint(_DEADLY):
-            for task_id, state in sight.states.items():
-                if state == "dead" and before.states.get(task_id) != "dead":
-                    self._check_burial(task_id)
+            if call.task_id in gone and (call.is_accepted or call.bodies):
+                call.closed_ms = call.closed_ms or self.now_ms
 
     def _check_death(self, name: str) -> None:
         for host in self.world.hosts:
@@ -210,15 +208,15 @@ class Observer:
                     raise Fault(f"{name} is declared dead, and surely holds its lease")
 
     def _check_burial(self, task_id: str) -> None:
+        """Who ran beside a poison is not buried for it."""
+        if not self.world.climate.kinds.isdisjoint(_DEADLY):
+            return
         record = self.indexes.record(task_id)
-        if record["reason"] != "lost":
-            return
         calls = [one for one in self.calls.values() if one.task_id == task_id]
-        if any(call.plan in _GUILTY for call in calls):
-            return
-        if any(call.plan in _LONGEST_BODY and "brief" in call.name for call in calls):
-            return
-        if self.world.climate.kinds.isdisjoint(_DEADLY):
+        is_guilty = any(
+            call.plan in _GUILTY or (call.plan in _LONG and "brief" in call.name) for call in calls
+        )
+        if record["reason"] == "lost" and not is_guilty:
             raise Fault(f"{task_id} is dead of {record.get('history')}, and is innocent")
 
     # What is promised in the end.

@@ -105,4 +105,3 @@ class People:
         """Close what they opened."""
         for sweeper in self._sweepers:
             sweeper.close()
-

@@ -131,4 +131,3 @@ def shown(data: bytes, names_by_sha: dict[bytes, str]) -> str:
     for index, word in enumerate(words):
         words[index] = names_by_sha.get(word.encode(), word)
     return " ".join(words)[:300]
-

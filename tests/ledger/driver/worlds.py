@@ -202,4 +202,3 @@ class World:
         state.reset_state()
         set_current_worker(None)
         self.stage.forget(self.app)
-
