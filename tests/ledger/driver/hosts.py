@@ -129,7 +129,9 @@ class _Passes(Passes):
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         if wait_seconds:
-            self._host.schedule.sleep(wait_seconds)
+            # At rest one of them is enough, and takes less of the real time.
+            is_idle = self._host.world.is_resting and not self._host.is_first
+            self._host.schedule.sleep(wait_seconds * 4 if is_idle else wait_seconds)
         return self._is_asked
 
 
@@ -229,6 +231,11 @@ class Host:
         return self.main.is_alive and not self.has_ended
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is the first of those that are up."""
+        return next((one for one in self.world.hosts if one.is_up), None) is self
+
+    @property
     def now(self) -> float:
         return float(self.world.host_time.monotonic())
 
@@ -251,7 +258,8 @@ class Host:
             except self.world.connection_errors:
                 # Celery connects anew after it has given up what was delivered before.
                 self._reconnect()
-            self.schedule.sleep(self.world.choice.choice((0.2, 1.0, 1.0)))
+            pauses = (2.0,) if self.world.is_resting else (0.2, 1.0, 1.0)
+            self.schedule.sleep(self.world.choice.choice(pauses))
         self._leave()
         self.has_ended = True
 

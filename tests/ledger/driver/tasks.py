@@ -12,8 +12,8 @@ from celery_reliable import ReliableTask
 
 NAMESPACE = "world"
 LEASE_SECONDS = 10.0
-SWEEP_SECONDS = 2.0
-QUEUED_SECONDS = 16.0
+SWEEP_SECONDS = 2.5
+QUEUED_SECONDS = 17.5
 MAX_LOSSES = 3
 TIME_TO_RUN_SECONDS = 5.0
 QUEUE = "celery"
@@ -47,7 +47,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
     app.conf.update(
         result_expires=0,
         # For how long plain tasks stay with who may still run them.
-        broker_transport_options={"visibility_timeout": 40},
+        broker_transport_options={"visibility_timeout": 30},
         broker_pool_limit=50,
         task_publish_retry_policy={"max_retries": 2, "interval_start": 0.1},
         worker_prefetch_multiplier=2,

@@ -122,14 +122,17 @@ class World:
             raise Fault(f"{name} raised {error!r}") from error
         ready = schedule.ready()
         if ready and (self.is_resting or self.choice.random() > self.climate.idleness):
+            n_before = self.wire.n_commands
             self.choice.choice(ready).go_on()
-            self.observer.look()
+            if self.wire.n_commands != n_before:
+                self.observer.look()
             return
         wake_ms = schedule.next_wake_ms()
         if wake_ms is None:
             self.pass_time(500)
         else:
             more_ms = self.choice.choice((5, 50, 500, self.climate.longest_pause_ms))
+            more_ms = 1000 if self.is_resting else more_ms
             self.pass_time(max(wake_ms - schedule.now_ms, 0) + self.choice.random() * more_ms)
 
     def n_queued(self) -> int:
@@ -145,13 +148,17 @@ class World:
         self.note("all faults stop")
         self.is_resting = True
         self.events.stop()
-        for _ in range(_LOOKS):
+        for n in range(_LOOKS):
             before_ms = self.schedule.now_ms
             while self.schedule.now_ms - before_ms < _LOOK_SECONDS * 1000:
                 self.move()
             if self.observer.is_at_rest():
                 return
             self._skip_waiting()
+            if n == _LOOKS // 2 and "waiting" in self.observer.indexes.sight.states.values():
+                # A canvas whose members were purged is waited for for so long.
+                self.note("a day goes by")
+                self.pass_time(90_000_000)
         raise Fault(f"it does not come to rest: {self.observer.what_is_left()}")
 
     def _skip_waiting(self) -> None:
