@@ -16,6 +16,7 @@ from celery_reliable.ledger import caller, scripts
 from celery_reliable.ledger.scripts import Script
 from celery_reliable.rooms import room
 from tests.ledger.driver import clock, indexes, quiet, tasks
+from tests.ledger.driver.asking import Asking
 from tests.support.redis_server import RedisServer
 
 if TYPE_CHECKING:
@@ -39,18 +40,18 @@ class Stage:
             # Nobody waits for results here.
             app.backend.on_task_call = lambda *_: None
         self.client: Any = self._server.client()
-        self._line = self.client.connection_pool.make_connection()
+        asking, there = Asking(self.port), Asking(self.port, db=1)
+        #: Asks the server something for the driver, in no time.
+        self.ask = asking.ask
+        self._ask_broker = {False: asking.ask, True: there.ask}
         self._own_texts: list[str] = []
         self.pass_time = self.script(clock.PASS)
         self.look = self.script(indexes.LOOK)
         self.brokers: dict[bool, Any] = {False: self.client, True: self._server.client(db=1)}
-        self._broker_line = self.brokers[True].connection_pool.make_connection()
         #: What the server knows of scripts is not what it knew at first.
         self.has_forgotten = True
-        self._broker_line.send_command("CLIENT", "ID")
-        self._line.is_drivers = self._broker_line.is_drivers = True
-        own = self.client.client_id(), self.ask("CLIENT", "ID"), self._broker_line.read_response()
-        self._own_ids = {str(one) for one in (*own, self.brokers[True].client_id())}
+        clients = (str(one.client_id()) for one in self.brokers.values())
+        self._own_ids = {asking.id, there.id, *clients}
 
     def __enter__(self) -> Self:
         return self
@@ -74,17 +75,9 @@ class Stage:
             self._texts.append(text)
             self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
 
-    def ask(self, *command: Any) -> Any:
-        """Ask the server something for the driver, in no time."""
-        self._line.send_command(*command)
-        return self._line.read_response()
-
     def n_queued(self, is_apart: bool) -> int:
         """How many messages wait at a broker."""
-        if not is_apart:
-            return int(self.ask("LLEN", tasks.QUEUE))
-        self._broker_line.send_command("LLEN", tasks.QUEUE)
-        return int(self._broker_line.read_response())
+        return int(self._ask_broker[is_apart]("LLEN", tasks.QUEUE))
 
     def script(self, text: str) -> str:
         """Let the server learn a script of the driver's own, and return its digest."""

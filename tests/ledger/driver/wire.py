@@ -109,12 +109,11 @@ class Wire:
             # It is no step of an actor's.
             if self.is_away and self.schedule.current is not None:
                 raise redis.ConnectionError("driver: the server is away")
-            was_drivers = getattr(connection, "is_drivers", False)
             connection.is_drivers, connection.driver_info = True, None
             try:
                 connect(connection, *args, **kwargs)
             finally:
-                connection.is_drivers = was_drivers
+                connection.is_drivers = False
 
         AbstractConnection.send_packed_command = sent  # type: ignore[method-assign]
         AbstractConnection.connect = connected  # type: ignore[method-assign]
