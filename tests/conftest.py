@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--worlds",
         type=int,
-        default=1000,
+        default=240,
         help="how many random worlds of tests/ledger/driver are run",
     )
 

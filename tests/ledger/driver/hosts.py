@@ -15,12 +15,10 @@ from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
-from celery_reliable.application import reliable_of
 from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.process import WorkerProcess
 from celery_reliable.rooms import ROOM_PREFIX, room
 from celery_reliable.transport import transport_for
-from celery_reliable.unprocessable import Unprocessable
 from celery_reliable.worker import ConsumerStep, WorkerStep
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
@@ -95,22 +93,13 @@ class _Step(WorkerStep):
     """The package's own, without Celery's worker."""
 
     def __init__(self, host: Host) -> None:
-        self.app = host.app
-        self.reliable = reliable_of(host.app)
-        self.process = host.identity
-        self.room_name = f"{ROOM_PREFIX}{self.process.base}"
-        self.unprocessable = Unprocessable(self.reliable)
-        self.pool_name = host.pool_name
-        self._pool = None
-        self._pool_stop = None
-        self.early_claims = None
-        self.heartbeat = None
-        self.passes = None
-        self.turned_at = host.now
-        self.is_connecting = True
-        self.is_leaving = False
-        self._is_finished = False
         self._host = host
+        super().__init__(host)
+        host.identity = host.main.worker = self.process
+        self.pool_name = host.pool_name
+
+    def _choose_transport(self) -> None:
+        self.room_name = f"{ROOM_PREFIX}{self.process.base}"
 
     def runs(self, claim: Any) -> bool:
         return super().runs(claim) or claim.task_id in self._host.jobs_by_id()
@@ -204,6 +193,7 @@ class Host:
     """One worker from its start to its end; `main` is its main process."""
 
     max_tasks_per_child = max_memory_per_child = None
+    task_events = False
     state = state
 
     def __init__(self, world: Any, name: str, *, pool_name: str, n_slots: int) -> None:
@@ -211,6 +201,7 @@ class Host:
         self.app = world.app
         self.schedule = world.schedule
         self.name = name
+        self.hostname = f"celery@{name}"
         self.pool_name = pool_name
         self.n_slots = n_slots
         self.main: Process = world.process(name)
@@ -264,7 +255,6 @@ class Host:
         self.has_ended = True
 
     def _start(self) -> None:
-        self.identity = self.main.worker = WorkerProcess(f"celery@{self.name}")
         self.step = self.reliable = _Step(self)
         self.step.heartbeat = Heartbeat(self.step)
         self.step.heartbeat.register()

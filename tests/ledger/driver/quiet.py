@@ -15,6 +15,7 @@ from celery.app.trace import build_tracer
 from redis.connection import AbstractConnection
 
 import celery_reliable.heartbeat
+import celery_reliable.worker
 from celery_reliable.ledger import caller
 from celery_reliable.threads import wait_readable
 from tests.ledger.driver import clock
@@ -62,6 +63,10 @@ def patches(world: Any) -> Iterator[Any]:
     for module in (celery_reliable.heartbeat, caller):
         if hasattr(module, "fork_gate"):
             yield mock.patch.object(module, "fork_gate", gate)
+    # What a worker asks the server before it starts.
+    for name in ("when_there", "missing_rights", "raise_for", "_check_start_method"):
+        if hasattr(celery_reliable.worker, name):
+            yield mock.patch.object(celery_reliable.worker, name, return_value=[])
     yield mock.patch.object(kombu_functional, "sleep", schedule.sleep)
 
 
