@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--worlds",
         type=int,
-        default=240,
+        default=120,
         help="how many random worlds of tests/ledger/driver are run",
     )
 

@@ -121,7 +121,8 @@ class Events:
         if name in ("unique", "plain") or choice.random() < 0.3:
             task_id = f"{task_id}{choice.randrange(1000)}"
         countdown = choice.choice((0.0,) * 8 + (2.0, 5.0))
-        if "long" in climate.kinds and choice.random() < 0.2:
+        # Plain tasks wait in their worker, for however long that is.
+        if "long" in climate.kinds and name != "plain" and choice.random() < 0.2:
             countdown = choice.choice((100.0, 90_100.0))
         world.people.publish(name, task_id, choice.choice(("x", "x", "y")), countdown)
 

@@ -19,7 +19,7 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = t
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms')
+    'buried_ms', 'stopped')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
@@ -34,7 +34,7 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   elseif state == 'dead' then
     if buried ~= row[7] then wrong(id .. ': dead, but not in its index') end
     if row[6] and not due[id] then wrong(id .. ': owed, but not due') end
-    if due[id] and not row[6] then wrong(id .. ': due, but dead and not owed') end
+    if due[id] and not (row[6] or row[8]) then wrong(id .. ': due, but dead and not owed') end
   elseif not due[id] then
     wrong(id .. ': ' .. state .. ', but not due')
   end
@@ -127,6 +127,11 @@ class Indexes:
                     continue
                 found.append(f"record of {rest}: {record.get('state')}")
                 continue
+            if kind == "lock":
+                holder = (self._client.get(key) or b"").decode().partition(":")[2]
+                # What a lock outlives is anybody's: it keeps nobody out.
+                if not self.record(holder):
+                    continue
             if self._client.pttl(key) < 0:
                 found.append(name)
         found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]

@@ -57,6 +57,9 @@ class Actor:
         except Killed:
             # As the process is gone.
             pass
+        except KeyboardInterrupt:
+            # Who ends the driver ends all of it: the hub raises it.
+            raise
         except BaseException as exc:
             self.error = exc
         finally:
