@@ -129,8 +129,8 @@ class Indexes:
                 continue
             if kind == "lock":
                 holder = (self._client.get(key) or b"").decode().partition(":")[2]
-                # What a lock outlives is anybody's: it keeps nobody out.
-                if not self.record(holder):
+                # What a lock outlives, or a dead letter holds, is anybody's: it keeps nobody out.
+                if self.record(holder).get("state", "dead") == "dead":
                     continue
             if self._client.pttl(key) < 0:
                 found.append(name)
