@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--worlds",
         type=int,
-        default=120,
+        default=40,
         help="how many random worlds of tests/ledger/driver are run",
     )
 
