@@ -85,21 +85,24 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     assert done.get(timeout=10) == "worked"
     running = project.send("gate", "gate")
     run_of(effects, running.id)
+    lost = [running]
     if dying != "solo":
-        also = project.send("gate", "gate")
-        run_of(effects, also.id)
+        lost.append(project.send("gate", "gate"))
+        run_of(effects, lost[1].id)
     fetched = [project.send("work", 0.01) for _ in range(3)]
     unfetched = UNFETCHED.get(dying, 0)
     wait_for(lambda: client.llen("celery") == unfetched, 10, "what it fetches")
     two = start("two", living)
     one.kill_group()
     killed_at = effects.now()
-    again = run_of(effects, running.id, 2)
+    # Of several that ran in a dead worker, one at a time runs again.
+    wait_for(lambda: any(len(effects.runs(r.id)) == 2 for r in lost), 20, "one of them runs again")
+    took = max(run.started_at for r in lost for run in effects.runs(r.id)) - killed_at
     # Else a solo survivor would have no turn for the others.
     effects.open_gate("gate")
     for result in fetched:
         result.get(timeout=15)
-    took = again.started_at - killed_at
+    again = run_of(effects, running.id, 2)
     took_fetched = max(effects.starts(r.id)[0] for r in fetched) - killed_at
     print(f"{dying} -> {living}: {took:.2f} s, fetched {took_fetched:.2f} s")
     assert max(took, took_fetched) <= 8
