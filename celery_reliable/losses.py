@@ -62,6 +62,7 @@ class Losses:
         has_message: bool,
         due_ms: str = "",
         is_counted: bool = True,
+        is_death: bool = False,
         is_suspect: bool = False,
         detail: str = "",
     ) -> int:
@@ -90,6 +91,7 @@ class Losses:
             # two messages one changes nothing.
             is_unsent=not has_message,
             is_counted=is_counted,
+            is_death=is_death,
             is_suspect=is_suspect,
             detail=detail,
         )

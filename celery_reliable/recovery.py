@@ -80,7 +80,8 @@ class Recovery:
                 report,
                 has_message=has_message,
                 is_counted=is_counted,
-                is_suspect=not lease.died_opening,
+                is_death=not lease.died_opening,
+                is_suspect=lease.verdict == "suspect",
                 detail=how_it_died(lease) + ("" if is_counted else f"; {_not_counted(lease)}"),
             )
         except (LedgerRefused, LedgerUnavailable):

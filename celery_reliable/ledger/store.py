@@ -313,6 +313,7 @@ class Ledger(Burials):
         due_ms: str = "",
         is_unsent: bool = False,
         is_counted: bool = True,
+        is_death: bool = False,
         is_suspect: bool = False,
         detail: str = "",
         patience_seconds: float | None = None,
@@ -321,8 +322,9 @@ class Ledger(Burials):
 
         *due_ms*: only if that is still when it is due.  *is_unsent*: no message of it comes back to
         its queue.  *is_counted*: False where its worker's death is not put down to it; then it is
-        queued in any case.  *is_suspect*: from now on it runs in a worker that runs no other such
-        task.  *detail*: of the cause, for people.
+        queued in any case.  *is_death*: it was lost with its worker; after the second such death
+        it is a suspect, which runs in a worker that runs no other one.  *is_suspect*: at once.
+        *detail*: of the cause, for people.
         """
         return self._caller.call(
             "lose",
@@ -344,7 +346,7 @@ class Ledger(Burials):
                 due_ms,
                 int(is_unsent),
                 "1" if is_counted else "",
-                "1" if is_suspect else "",
+                ("2" if is_suspect else "1") if is_death else "",
                 detail,
             ],
             patience_seconds,

@@ -170,6 +170,7 @@ class Scene:
         is_taken: bool = False,
         is_unsent: bool = False,
         is_counted: bool = True,
+        is_death: bool = False,
         is_suspect: bool = False,
     ) -> Answer:
         return self.ledger.lose(
@@ -180,6 +181,7 @@ class Scene:
             is_taken=is_taken,
             is_unsent=is_unsent,
             is_counted=is_counted,
+            is_death=is_death,
             is_suspect=is_suspect,
         )
 

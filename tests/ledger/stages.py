@@ -60,12 +60,13 @@ def lost(scene: Scene) -> Stage:
 
 
 def suspected(scene: Scene) -> Stage:
-    """Lost with another in a worker that died; I run the other."""
-    scene.start_worker("victim")
+    """Lost with another in two workers that died; I run the other."""
     message, another = scene.publish(), scene.publish("another")
-    mine = scene.claim(message, "victim")
-    scene.lose(mine, is_suspect=True)
-    scene.lose(scene.claim(another, "victim"), is_suspect=True)
+    for worker in ("victim", "other victim"):
+        scene.start_worker(worker)
+        mine = scene.claim(message, worker)
+        scene.lose(mine, is_counted=False, is_death=True)
+        scene.lose(scene.claim(another, worker), is_counted=False, is_death=True)
     scene.claim(another)
     return Stage(message, mine)
 

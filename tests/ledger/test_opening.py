@@ -127,7 +127,7 @@ def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scen
         # Its message says that it came back.
         assert (answer.reply, bool(answer.text(2))) == (Reply.SEND, True)
     die(scene)
-    assert losses(scene, "a", "b", "fetched") == [1, 0, 0]
+    assert losses(scene, "a", "b", "fetched") == [2, 0, 0]
 
 
 def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Scene) -> None:

@@ -89,6 +89,8 @@ class World(RuleBasedStateMachine):
         self.settled: set[Claim] = set()
         #: What ran in a worker that died, and has not ended or been published anew since.
         self.suspects: set[str] = set()
+        #: How many deaths of their workers were charged to nobody, of each task.
+        self.spared: Counter[str] = Counter()
         #: The claim that was made last.
         self.last_token: dict[str, str] = {}
         #: Publications that were answered, whatever the answer, and claims that were had.
@@ -236,7 +238,14 @@ class World(RuleBasedStateMachine):
             assert self._is_current(claim)
             is_counted = lease.charges(claim.task_id)
             assert is_counted is (claim.task_id in guilty)
-            self._lose(claim, times=2, is_taken=True, is_counted=is_counted, is_suspect=True)
+            self._lose(
+                claim,
+                times=2,
+                is_taken=True,
+                is_counted=is_counted,
+                is_death=True,
+                is_suspect=bool(guilty & self.suspects),
+            )
         assert self.ledger.workers.deregister(worker, in_room=0)
         self.workers.append(f"worker {next(self.numbers)}")
         self.scene.start_worker(self.workers[-1])
@@ -302,7 +311,7 @@ class World(RuleBasedStateMachine):
         self.messages.append(message)
         self.called_off.discard(task_id)
         self.states[task_id] = state.value
-        self.suspects.discard(task_id)
+        self._trust(task_id)
 
     def _deliver(self, message: Published, worker: str, times: int) -> None:
         task_id = message.task.id
@@ -468,6 +477,7 @@ class World(RuleBasedStateMachine):
         times: int,
         is_taken: bool,
         is_counted: bool = True,
+        is_death: bool = False,
         is_suspect: bool = False,
     ) -> None:
         is_current = self._is_current(claim)
@@ -479,12 +489,18 @@ class World(RuleBasedStateMachine):
                 max_losses=MAX_LOSSES,
                 is_taken=is_taken,
                 is_counted=is_counted,
+                is_death=is_death,
                 is_suspect=is_suspect,
             ),
         )
         if is_current:
-            self.losses[claim.task_id] += is_counted
-            self.suspects |= {claim.task_id} if is_suspect else set()
+            task_id, spared = claim.task_id, self.spared[claim.task_id]
+            if is_counted:
+                self.losses[task_id] += max(1, spared) if is_death else 1
+            if is_death:
+                self.spared[task_id] = min(spared, 1) if is_counted else min(spared + 1, 2)
+                if is_suspect or self.spared[task_id] + self.losses[task_id] >= 2:
+                    self.suspects.add(task_id)
             is_spent = self.losses[claim.task_id] > MAX_LOSSES
             assert (self.states[claim.task_id] == "dead") is is_spent
 
@@ -520,12 +536,16 @@ class World(RuleBasedStateMachine):
         if answer.reply is Reply.SETTLED:
             self._end(claim.task_id)
         elif answer.reply is Reply.WAITING:
-            self.suspects.discard(claim.task_id)
+            self._trust(claim.task_id)
+
+    def _trust(self, task_id: str) -> None:
+        self.suspects.discard(task_id)
+        del self.spared[task_id]
 
     def _end(self, task_id: str) -> None:
         """The record is gone: whoever publishes the id again begins anew."""
         self.states[task_id] = ABSENT
-        self.suspects.discard(task_id)
+        self._trust(task_id)
         self.losses[task_id] = 0
         if task_id in self.stopping:
             # What still runs of it has its number.

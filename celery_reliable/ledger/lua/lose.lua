@@ -19,7 +19,10 @@ ARGV[7]   is_taken     "1": the worker may still run it and has to be told; take
 ARGV[8]   due_ms       that was seen, when that is why it is lost; else ""
 ARGV[9]   is_unsent    "1": no message of it comes back to its queue; it has to be sent from the record
 ARGV[10]  is_counted   "": its worker's death is charged to another task, or to nobody
-ARGV[11]  is_suspect   "1": it ran in a worker that died
+ARGV[11]  is_death     "1": it ran in a worker that died.  The first such death that is charged to nobody has no
+                       consequence, as it may well be the machine's; after the second the task is a suspect, and
+                       who is charged then is charged with all but the first.  "2": a suspect ran there too, and
+                       is charged; whoever was beside it is a suspect at once, as it may be wronged
 ARGV[12]  detail       of the cause, for people; "" for none
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
           a task that was revoked as it ran is queued, not to run but to be called off
@@ -28,7 +31,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent')
+  'history', 'owner', 'token', 'revoked', 'spent', 'spared')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -48,7 +51,11 @@ if ARGV[8] ~= '' and redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[8] then
   return {'changed'}
 end
 local cause = ARGV[12] == '' and ARGV[3] or ARGV[3] .. ': ' .. ARGV[12]
-local losses = tonumber(found[4] or 0) + (ARGV[10] == '' and 0 or 1)
+local is_death, spared = ARGV[11] ~= '', tonumber(found[11] or 0)
+local losses, max_losses = tonumber(found[4] or 0), tonumber(found[5] or ARGV[4])
+if ARGV[10] ~= '' then
+  losses = losses + (is_death and math.max(1, spared) or 1)
+end
 local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
   attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
@@ -64,10 +71,15 @@ if ARGV[7] == '1' then
     redis.call('HSET', KEYS[1], 'stopping', ARGV[2] .. ' ' .. ARGV[6], 'stopping_on', found[7])
   end
 end
-if ARGV[11] == '1' then
-  redis.call('HSET', KEYS[1], 'suspect', 'ran')
+if is_death then
+  spared = ARGV[10] == '' and math.min(spared + 1, 2) or math.min(spared, 1)
+  redis.call('HSET', KEYS[1], 'spared', spared)
+  -- Where no loss is allowed, the next death has to name the guilty.
+  if ARGV[11] == '2' or spared + losses >= math.min(2, max_losses + 1) then
+    redis.call('HSET', KEYS[1], 'suspect', 'ran')
+  end
 end
-if ARGV[10] ~= '' and not found[9] and losses > tonumber(found[5] or ARGV[4]) then
+if ARGV[10] ~= '' and not found[9] and losses > max_losses then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
   redis.call('ZADD', KEYS[5], now_ms, ARGV[1])
   redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
