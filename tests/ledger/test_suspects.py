@@ -21,9 +21,7 @@ def die(scene: Scene, worker: str = "me") -> WorkerLease:
     return lease
 
 
-def lose(
-    scene: Scene, lease: WorkerLease, claim: Claim, max_losses: int = MAX_LOSSES
-) -> Answer:
+def lose(scene: Scene, lease: WorkerLease, claim: Claim, max_losses: int = MAX_LOSSES) -> Answer:
     return scene.ledger.lose(
         claim,
         Cause.WORKER_LOST,

@@ -498,7 +498,8 @@ class World(RuleBasedStateMachine):
             if is_counted:
                 self.losses[task_id] += max(1, spared) if is_death else 1
             if is_death:
-                self.spared[task_id] = min(spared, 1) if is_counted else min(spared + 1, 2)
+                is_spared = not is_counted and not is_suspect
+                self.spared[task_id] = min(spared, 1) if is_counted else spared + is_spared
                 if is_suspect or self.spared[task_id] + self.losses[task_id] >= 2:
                     self.suspects.add(task_id)
             is_spent = self.losses[claim.task_id] > MAX_LOSSES

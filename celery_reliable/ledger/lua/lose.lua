@@ -72,7 +72,11 @@ if ARGV[7] == '1' then
   end
 end
 if is_death then
-  spared = ARGV[10] == '' and math.min(spared + 1, 2) or math.min(spared, 1)
+  if ARGV[10] ~= '' then
+    spared = math.min(spared, 1)
+  elseif ARGV[11] == '1' then
+    spared = spared + 1
+  end
   redis.call('HSET', KEYS[1], 'spared', spared)
   -- Where no loss is allowed, the next death has to name the guilty.
   if ARGV[11] == '2' or spared + losses >= math.min(2, max_losses + 1) then
