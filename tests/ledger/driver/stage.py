@@ -79,6 +79,11 @@ class Stage:
         """How many messages wait at a broker."""
         return int(self._ask_broker[is_apart]("LLEN", tasks.QUEUE))
 
+    def longest_kept_ms(self) -> float:
+        """For how long the object that is kept longest is still kept."""
+        left = [self.client.pttl(key) for key in self.client.keys("*:lock:*")]
+        return float(max([0, *left]) / clock.STRETCH)
+
     def script(self, text: str) -> str:
         """Let the server learn a script of the driver's own, and return its digest."""
         self._own_texts.append(text)

@@ -165,6 +165,8 @@ class World:
         """Go on to when somebody must look, where that is far away."""
         due_ms = self.observer.indexes.next_due_ms()
         ahead_ms = due_ms - self.server.now_ms if due_ms else 0
+        # What is kept for a time is kept longer by a clock that was set back.
+        ahead_ms = max(ahead_ms, self.stage.longest_kept_ms())
         if ahead_ms > 600_000:
             self.note("nobody moves for a long time")
             self.pass_time(ahead_ms)
