@@ -160,16 +160,30 @@ def test_who_starts_in_an_outage_waits(
     assert alive.process.surely_holds(alive.process.id)
 
 
-def test_a_full_redis_is_told_of_rarely(
+def test_a_full_redis_takes_beats(alive: Alive, redis_server: RedisServer) -> None:
+    alive.start()
+    client: Any = redis_server.client()
+    client.config_set("maxmemory", 1)
+    worker = alive.sweeper.ledger.keys.worker(alive.process.id)
+    before = int(client.hget(worker, "renewals"))
+    wait_for(lambda: int(client.hget(worker, "renewals")) >= before + 3, 10, "three beats")
+    client.config_set("maxmemory", 0)
+
+    assert alive.process.surely_holds(alive.process.id)
+
+
+def test_a_refused_beat_is_told_of_rarely(
     alive: Alive, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     alive.start()
     client: Any = redis_server.client()
+    workers = alive.sweeper.ledger.keys.workers
     with caplog.at_level(logging.WARNING, "celery_reliable.heartbeat"):
-        client.config_set("maxmemory", 1)
+        client.rename(workers, "aside")
+        client.set(workers, "of another type, which the server refuses")
         asked = calls(client)
-        wait_for(lambda: calls(client) >= asked + 10, 10, "ten beats are refused")
-        client.config_set("maxmemory", 0)
+        wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
+        client.rename("aside", workers)
 
     told = [one for one in caplog.records if one.name == "celery_reliable.heartbeat"]
     assert len(told) == 1
