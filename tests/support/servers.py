@@ -13,13 +13,17 @@ __all__ = ["SERVERS", "why_not"]
 
 
 def _installed(name: str, least: int) -> Path | None:
-    """The installed server of this name, if its major version is at least *least*."""
-    found = shutil.which(name)
-    if found is None:
-        return None
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    version = re.search(r"v=(\d+)", said.stdout)
-    return Path(found) if version and int(version[1]) >= least else None
+    """The first installed server of this name whose major version is at least *least*: an
+    environment of Python's may have one of its own before it.
+    """
+    for directory in os.get_exec_path():
+        found = shutil.which(name, path=directory)
+        if found is not None:
+            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+            version = re.search(r"v=(\d+)", said.stdout)
+            if version and int(version[1]) >= least:
+                return Path(found)
+    return None
 
 
 def _packaged() -> Path | None:
