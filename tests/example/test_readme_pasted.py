@@ -14,6 +14,7 @@ import pytest
 
 from tests.example.pasted import PastedProject, block_with, blocks
 from tests.support.processes import REPOSITORY
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -81,6 +82,7 @@ def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> Non
     wait_for(lambda: len(project.pids("a killed worker")) == 3, 20, "the second call")
 
 
+@promise("late-changes-nothing", "attempts-of-one-id")
 def test_rows_and_tasks_go_together_whatever_is_killed(start: Start) -> None:
     project = start(ROWS, MODEL)
     project.start_worker("one")
@@ -110,6 +112,7 @@ def test_rows_and_tasks_go_together_whatever_is_killed(start: Start) -> None:
     assert len(project.pids("asked twice")) == 2
 
 
+@promise("commit-and-publish")
 def test_what_was_not_published_is_missed_and_made_good(start: Start) -> None:
     project = start(ROWS, MODEL)
     project.start_worker("one")

@@ -12,6 +12,7 @@ from celery import chain, chord, group
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -89,6 +90,7 @@ def test_a_child_that_dies_within_milliseconds_is_noticed_within_two_seconds(
     assert max(waited) <= 2
 
 
+@promise("poison-stops")
 def test_poison_stops_after_max_losses_and_one_runs(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -105,6 +107,7 @@ def test_poison_stops_after_max_losses_and_one_runs(
     assert all(len(effects.runs(r.id)) == 1 for r in good)
 
 
+@promise("poison-stops")
 def test_losses_and_retries_are_separate_budgets(
     project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -115,6 +118,7 @@ def test_losses_and_retries_are_separate_budgets(
     nothing_left(redis_server)
 
 
+@promise("never-two")
 def test_retries_at_once_run_in_order_and_never_twice(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -191,6 +195,7 @@ def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
     nothing_left(redis_server)
 
 
+@promise("never-two")
 def test_the_same_message_twice_runs_once(
     project: Project,
     start_worker: Callable[..., Worker],

@@ -10,6 +10,7 @@ from celery import VERSION as CELERY_VERSION
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -48,6 +49,7 @@ def fetched(project: Project, effects: Effects, redis_server: RedisServer) -> li
     return [result.id for result in running + waiting]
 
 
+@promise("nothing-lost", "never-two")
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_redis_restarts_under_a_busy_worker(
     how: str, project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
@@ -66,6 +68,7 @@ def test_redis_restarts_under_a_busy_worker(
     assert [len(effects.runs(task_id)) for task_id in ids] == [1, 1, 1, 1]
 
 
+@promise("never-two", "plain-tasks-5-6")
 @pytest.mark.parametrize("kind", ["normal", "pubsub"])
 def test_connections_are_cut_under_a_busy_worker(
     kind: str, project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
@@ -90,6 +93,7 @@ def test_connections_are_cut_under_a_busy_worker(
     assert client.zcard("{reliable:0}:workers") == 1
 
 
+@promise("never-two")
 def test_a_half_open_network_is_survived(
     project: Project,
     proxy: RedisProxy,
@@ -120,6 +124,7 @@ def test_a_half_open_network_is_survived(
     assert not effects.overlaps()
 
 
+@promise("ledger-away")
 @pytest.mark.parametrize("fails_open", [False, True])
 def test_the_ledger_is_away_and_the_broker_is_up(
     fails_open: bool,

@@ -18,6 +18,7 @@ from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
@@ -91,6 +92,7 @@ def assert_each_settled_once(storm: Storm, effects: Effects, results: list[Any])
 class TestStorm:
     """Worker groups are killed at random moments and started again under the same name."""
 
+    @promise("nothing-lost", "never-two")
     def test_canvases_of_every_shape(
         self,
         task: Task,
@@ -208,6 +210,7 @@ def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
     assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
 
 
+@promise("effects-at-least-once")
 def test_a_chain_whose_member_is_killed_when_it_has_sent_the_next(
     task: Task, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -15,6 +15,7 @@ from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.load import Load
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
@@ -68,6 +69,7 @@ def assert_nothing_lost_or_doubled(
     )
 
 
+@promise("nothing-lost", "never-two")
 def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
     project: Project, brew: Brew, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -86,6 +88,7 @@ def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
     assert_nothing_lost_or_doubled(effects, redis_server, storm, task_ids)
 
 
+@promise("nothing-lost", "never-two")
 def test_a_storm_over_short_tasks(
     project: Project,
     brew: Brew,

@@ -17,6 +17,7 @@ from tests.integration.conftest import APP, Project
 from tests.integration.test_dead_letters import QUICK, put
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -221,6 +222,7 @@ def test_workers_and_passes(
     result.get(timeout=10)
 
 
+@promise("purge-is-undone")
 def test_what_is_purged_is_not_sent_again(
     project: Project,
     start_worker: Callable[..., Worker],
@@ -245,6 +247,19 @@ def test_what_is_purged_is_not_sent_again(
     start_worker("one", project=hasty, options=(*QUICK, "-Q", "celery,kept"))
     assert kept.get(timeout=10) == "worked"
     assert not any(effects.runs(result.id) for result in gone)
+
+
+@promise("purge-is-undone")
+def test_what_celery_purges_is_sent_again(
+    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+) -> None:
+    soon = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    hasty = project.with_settings(reliable=soon)
+    result = hasty.send("work", 0)
+    assert hasty.app.control.purge() == 1
+    assert redis_server.client().llen("celery") == 0
+    start_worker("one", project=hasty, options=QUICK)
+    assert result.get(timeout=30) == "worked"
 
 
 def test_help_names_every_command(run: Callable[..., Ran]) -> None:

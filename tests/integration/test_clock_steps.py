@@ -13,6 +13,7 @@ from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.faketime import SteppingServer, faketime_library
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
@@ -52,6 +53,7 @@ def hasty(project: Project, witness_seconds: float) -> Project:
     return found
 
 
+@promise("clock-of-redis", "waiting-is-safe")
 @pytest.mark.parametrize(
     ("step", "witness_seconds"), [*((step, 1.0) for step in STEPS), ("forward", 0.0), ("back", 0.0)]
 )
@@ -107,6 +109,7 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     assert any(one.worker == stays and not one.is_dead for one in workers.leases())
 
 
+@promise("clock-of-redis")
 @pytest.mark.parametrize("witness_seconds", [1.0])
 @pytest.mark.parametrize("offset", [HOUR, -HOUR])
 def test_what_has_time_to_run_keeps_it(

@@ -17,6 +17,7 @@ from tests.integration.conftest import Project
 from tests.integration.project.deadly import add_starving
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -149,6 +150,7 @@ def test_a_letter_says_that_memory_ran_out(
     assert (letter.exception, letter.history[0].cause) == (told, told)
 
 
+@promise("poison-stops")
 def test_poison_is_dead_lettered_after_its_losses(
     project: Project,
     start_worker: Callable[..., Worker],

@@ -18,6 +18,7 @@ from tests.integration.figures import leases, passes_finish
 from tests.integration.project.ends import add_tasks
 from tests.support.effects import Run
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -149,6 +150,7 @@ def assert_none_comes_back(
     assert {task_id: end_of(project, task_id) for task_id in ends} == ends
 
 
+@promise("nothing-lost")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_each_end_is_the_right_one_and_the_last(
     ending: Project, start: Start, redis_server: RedisServer, pool: str
@@ -222,6 +224,7 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
     return {r.id: End(GONE, "REVOKED", int(place in have_run)) for place, r in results.items()}
 
 
+@promise("revocations")
 @pytest.mark.parametrize("is_terminated", [False, True])
 def test_what_is_revoked_never_runs_though_nobody_remembers_it(
     ending: Project, start: Start, redis_server: RedisServer, is_terminated: bool
@@ -241,6 +244,7 @@ def test_what_is_revoked_never_runs_though_nobody_remembers_it(
     assert_none_comes_back(ending, start, worker, redis_server, ends)
 
 
+@promise("revocations")
 def test_what_is_revoked_by_a_stamp_never_runs(
     ending: Project, start: Start, redis_server: RedisServer
 ) -> None:
@@ -276,6 +280,7 @@ def test_what_has_expired_never_runs_wherever_it_waited(
     assert_none_comes_back(ending, start, worker, redis_server, ends)
 
 
+@promise("revocations")
 @pytest.mark.parametrize(
     ("pool", "how"),
     [
@@ -342,6 +347,7 @@ def results(start_redis: Callable[..., RedisServer]) -> RedisServer:
     return start_redis()
 
 
+@promise("results-best-effort")
 def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
 ) -> None:

@@ -23,6 +23,7 @@ from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.load import Load
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -64,6 +65,7 @@ def states(redis_server: RedisServer, task_ids: list[str]) -> list[bytes | None]
         return list(pipeline.execute())
 
 
+@promise("waiting-is-safe")
 def test_a_visibility_timeout_of_five_seconds_makes_nothing_late_or_twice(
     project: Project,
     start_worker: Start,

@@ -11,6 +11,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import META, RECORD, passes_finish, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
@@ -74,6 +75,7 @@ def go_on(
     )
 
 
+@promise("as-durable-as-redis")
 @pytest.mark.parametrize("how", ["restarted from an older snapshot", "flushed"])
 def test_a_ledger_that_forgets(
     apart: Project,
@@ -158,6 +160,7 @@ class TestLaggingReplica:
         times = {**TIMES, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
         return project.with_settings(reliable=times)
 
+    @promise("as-durable-as-redis", "never-two")
     @pytest.mark.parametrize("before", ["nothing", "the master restarted"])
     def test_nothing_is_dropped_and_nothing_runs_beside_itself(
         self,

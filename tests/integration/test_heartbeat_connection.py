@@ -21,6 +21,7 @@ from celery_reliable.model import WorkerLease
 from celery_reliable.process import WorkerProcess
 from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -89,6 +90,7 @@ def alive(project: Project, proxy: RedisProxy, redis_server: RedisServer) -> Ite
     found.close()
 
 
+@promise("frozen-not-dead")
 def test_whose_answers_are_lost_is_declared_dead_when_the_lease_runs_out(
     alive: Alive, proxy: RedisProxy
 ) -> None:

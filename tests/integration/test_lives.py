@@ -20,6 +20,7 @@ from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -126,6 +127,7 @@ def test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock(
     assert lose(sweeper, claim) is None
 
 
+@promise("late-changes-nothing")
 def test_a_zombies_success_settles_no_later_attempt(project: Project, sweeper: Sweeper) -> None:
     ledger, zombie = begin(project, ROW)
     record = ledger.find(ROW)

@@ -14,6 +14,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -32,6 +33,7 @@ def soon(project: Project) -> Iterator[Project]:
     derived.close()
 
 
+@promise("nothing-lost")
 def test_a_worker_killed_between_the_pop_and_the_filing(
     soon: Project,
     start_worker: Callable[..., Worker],
@@ -63,6 +65,7 @@ def test_a_worker_killed_between_the_pop_and_the_filing(
     wait_until_settled(redis_server, 15)
 
 
+@promise("nothing-lost")
 def test_the_brokers_database_is_flushed(
     project: Project,
     start_redis: Callable[..., RedisServer],
@@ -94,6 +97,7 @@ def test_the_brokers_database_is_flushed(
     assert all(worker.is_running for worker in workers)
 
 
+@promise("nothing-lost")
 def test_a_publisher_is_killed(
     soon: Project,
     start_worker: Callable[..., Worker],
@@ -154,6 +158,7 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
     wait_until_settled(redis_server, 15)
 
 
+@promise("nothing-lost")
 def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
     soon: Project,
     start_worker: Callable[..., Worker],

@@ -10,6 +10,7 @@ from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -17,6 +18,7 @@ from tests.support.waiting import wait_for
 QUICK = ("--without-mingle", "--without-gossip")
 
 
+@promise("never-two")
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 @pytest.mark.parametrize("step", ["claim", "settle"])
 def test_a_lost_step_of_an_attempt_is_repeated_at_once(
@@ -92,6 +94,7 @@ def test_a_record_that_was_lost_on_the_way_is_made_once(
     assert len(effects.runs(result.id)) == 1
 
 
+@promise("one-object")
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 @pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
 def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(

@@ -9,12 +9,14 @@ from tests.integration.figures import passes_finish
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
 
 
+@promise("one-namespace")
 def test_what_only_the_other_app_knows_is_left_to_it(
     project: Project,
     start_worker: Callable[..., Worker],

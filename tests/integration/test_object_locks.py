@@ -15,6 +15,7 @@ from celery_reliable import ObjectBusy, ObjectIdError
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -37,6 +38,7 @@ def settled(redis_server: RedisServer) -> None:
     assert not client.keys("{reliable:0}:lock:*")
 
 
+@promise("one-object")
 def test_fifty_publications_of_one_object_never_overlap(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -49,6 +51,7 @@ def test_fifty_publications_of_one_object_never_overlap(
     assert all(len(effects.runs(r.id)) == 1 for r in ran)
 
 
+@promise("one-object")
 def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -84,6 +87,7 @@ def test_a_killed_child_walks_back_into_its_lock(
     settled(redis_server)
 
 
+@promise("one-object")
 def test_on_conflict_retry_runs_all_one_after_the_other(
     project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
 ) -> None:

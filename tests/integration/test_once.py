@@ -16,6 +16,7 @@ from tests.integration.project.parents import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -30,6 +31,7 @@ def settled(redis_server: RedisServer, task_id: str) -> None:
     wait_for(lambda: not client.exists(RECORD + task_id), 20, f"{task_id} settled")
 
 
+@promise("one-object")
 def test_a_success_is_the_answer_until_its_time_is_up(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_success_whose_process_died_is_kept(
     assert len(effects.runs()) == 1
 
 
+@promise("effects-at-least-once")
 @pytest.mark.parametrize("has_result", [True, False])
 def test_who_died_after_it_was_kept_and_before_it_was_settled(
     project: Project,

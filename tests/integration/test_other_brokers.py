@@ -12,6 +12,7 @@ import pytest
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -39,6 +40,7 @@ def on_files(project: Project, redis_server: RedisServer, tmp_path: Path) -> Pro
     )
 
 
+@promise("other-brokers")
 def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     on_files: Project,
     start_worker: Callable[..., Worker],

@@ -13,6 +13,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -53,6 +54,7 @@ def make(project: Project, ledger: RedisServer, start_redis: Callable[..., Redis
     return one
 
 
+@promise("nothing-lost")
 def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
     make: Make,
     ledger: RedisServer,
@@ -108,6 +110,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
     assert {run.task_id for run in effects.runs()} == {later.id}
 
 
+@promise("ledger-away")
 def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     make: Make,
     ledger: RedisServer,
@@ -136,6 +139,7 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     assert len(effects.runs("unknown")) == 1
 
 
+@promise("ledger-away")
 def test_while_the_ledger_is_away_nothing_is_sent(
     make: Make, ledger: RedisServer, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -18,6 +18,7 @@ from tests.integration.conftest import Project
 from tests.integration.project.parents import add_tasks
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -154,6 +155,7 @@ def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
     wait_for(lambda: not record(redis_server, result.id), 5, "its record gone")
 
 
+@promise("poison-stops")
 def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it_is_back(
     project: Project,
     start: Start,
@@ -193,6 +195,7 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
     assert len(effects.runs(poison.id)) == 1
 
 
+@promise("one-object")
 def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -226,6 +229,7 @@ def test_a_failure_that_takes_long_to_tell_is_no_orphan(
     assert [run.attempt for run in effects.runs(result.id)] == [1]
 
 
+@promise("one-object")
 @pytest.mark.parametrize("name", ["stubborn_object", "unwinding_object"])
 def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer, name: str

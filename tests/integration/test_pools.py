@@ -14,6 +14,7 @@ from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -68,6 +69,7 @@ def nothing_left(redis_server: RedisServer) -> None:
     assert client.zcard("{reliable:0}:due") == 0
 
 
+@promise("nothing-lost", "never-two")
 @pools
 @pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
 def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
@@ -137,6 +139,7 @@ def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
     nothing_left(redis_server)
 
 
+@promise("one-object")
 @pools
 def test_an_object_is_locked_across_pools(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
@@ -152,6 +155,7 @@ def test_an_object_is_locked_across_pools(
     assert not redis_server.client().keys("{reliable:0}:lock:*")
 
 
+@promise("never-two", "late-changes-nothing")
 @pools
 def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
@@ -169,6 +173,7 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     nothing_left(redis_server)
 
 
+@promise("never-two")
 def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
     project: Project, start: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -14,6 +14,7 @@ from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -217,6 +218,7 @@ def start_in_the_window(
     return workers, queues
 
 
+@promise("nothing-lost")
 def test_a_worker_that_is_killed_between_pop_and_filing(
     project: Project,
     proxy: RedisProxy,
@@ -248,6 +250,7 @@ def test_a_worker_that_is_killed_between_pop_and_filing(
     assert max(took) <= BACK_SECONDS
 
 
+@promise("nothing-lost")
 def test_a_worker_that_lives_and_loses_the_connection_it_waits_on(
     project: Project,
     proxy: RedisProxy,

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -50,6 +51,7 @@ def nothing_left(redis_server: RedisServer) -> None:
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "settled")
 
 
+@promise("other-brokers")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
     on_rabbit: Project,
@@ -77,6 +79,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
     nothing_left(redis_server)
 
 
+@promise("other-brokers")
 @pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
 def test_what_was_acknowledged_early_comes_back_once(
     on_rabbit: Project,

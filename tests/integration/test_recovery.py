@@ -4,6 +4,7 @@ seconds.
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -46,6 +48,7 @@ def nothing_left(redis_server: RedisServer) -> None:
     assert client.zcard("{reliable:0}:due") == 0
 
 
+@promise("nothing-lost", "never-two")
 def test_a_killed_workers_task_runs_again_within_seconds(
     project: Project,
     workers: dict[str, Worker],
@@ -76,6 +79,7 @@ def test_a_killed_workers_task_runs_again_within_seconds(
     nothing_left(redis_server)
 
 
+@promise("nothing-lost")
 def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
     project: Project,
     start_worker: Callable[..., Worker],
@@ -110,6 +114,7 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
     nothing_left(redis_server)
 
 
+@promise("queued-not-running")
 def test_recovery_needs_one_free_process_of_the_survivor(
     project: Project,
     start_worker: Callable[..., Worker],
@@ -141,6 +146,29 @@ def test_recovery_needs_one_free_process_of_the_survivor(
     nothing_left(redis_server)
 
 
+@promise("queued-not-running")
+def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost_again(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("sweeps", options=(*QUICK, "-Q", "another"))
+    client = redis_server.client()
+    lost = project.send("gate", "gate").id
+    waiting = [project.send("gate", "gate").id for _ in range(3)]
+    for number, expected in ((1, [lost, *waiting]), (2, [*waiting, lost])):
+        one_each = (*QUICK, "--prefetch-multiplier", "1")
+        worker = start_worker("dies", concurrency=1, options=one_each)
+        wait_for(lambda n=number: len(effects.runs(lost)) == n, 15, "it runs")
+        worker.kill_group()
+        wait_for(lambda: client.llen("celery") == 4, 20, "it is in its queue again")
+        queued = [json.loads(one)["headers"]["id"] for one in client.lrange("celery", 0, -1)]
+        assert queued[::-1] == expected
+    assert {run.task_id for run in effects.runs()} == {lost}
+
+
+@promise("frozen-not-dead", "late-changes-nothing")
 def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -161,6 +189,7 @@ def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     nothing_left(redis_server)
 
 
+@promise("nothing-lost", "never-two")
 def test_an_outage_of_redis_kills_nobody(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -12,6 +12,7 @@ from tests.integration.conftest import Project
 from tests.integration.project.defined import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 QUICK = ("--without-mingle", "--without-gossip")
@@ -23,6 +24,7 @@ def _tasks(project: Project) -> None:
     add_tasks(project.app)
 
 
+@promise("requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_a_task_that_rejects_itself_once_ends(
     pool: str, project: Project, start_worker: Callable[..., Worker], effects: Effects
@@ -35,6 +37,7 @@ def test_a_task_that_rejects_itself_once_ends(
     assert [run.redelivered for run in effects.runs(result.id)] == [False, True]
 
 
+@promise("requeue-is-a-loss")
 def test_every_way_back_says_so_and_no_retry_does(
     project: Project, start_worker: Callable[..., Worker], effects: Effects
 ) -> None:

@@ -10,6 +10,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -59,6 +60,7 @@ def wait_until_recovered(ledger: RedisServer, redis_server: RedisServer) -> None
         wait_for(lambda: not client.keys("unacked:*"), 20, "nothing in the rooms")
 
 
+@promise("as-durable-as-redis", "revocations")
 def test_what_was_revoked_as_it_waited_does_not_come_back(
     placed: Project,
     ledger: RedisServer,
@@ -84,6 +86,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
     assert [effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
 
 
+@promise("as-durable-as-redis")
 def test_what_was_settled_at_a_power_cut_does_not_run_again(
     placed: Project,
     ledger: RedisServer,
@@ -115,6 +118,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
     assert {len(effects.runs(task_id)) for task_id in ended} == {1}
 
 
+@promise("as-durable-as-redis", "late-changes-nothing")
 def test_numbers_of_attempts_do_not_fall(
     placed: Project,
     ledger: RedisServer,

@@ -10,6 +10,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -30,6 +31,7 @@ def apart(project: Project, results: RedisServer) -> Iterator[Project]:
     derived.close()
 
 
+@promise("results-best-effort")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_an_outcome_waits_until_it_can_be_stored(
     apart: Project,
@@ -61,6 +63,7 @@ def test_an_outcome_waits_until_it_can_be_stored(
     assert [len(effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 
+@promise("late-changes-nothing")
 def test_who_lost_the_task_meanwhile_stores_nothing(
     apart: Project,
     results: RedisServer,

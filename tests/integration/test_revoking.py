@@ -14,6 +14,7 @@ from celery_reliable.revoking import RecordingControl, install
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -27,6 +28,7 @@ def record(project: Project, task_id: str) -> Any:
     return reliable_of(project.app).ledger.find(task_id)
 
 
+@promise("revocations")
 @pytest.mark.parametrize("how", ["control", "result", "several"])
 @pytest.mark.parametrize("countdown", [0, 3600])
 def test_what_waits_is_gone_though_no_worker_hears_it(
@@ -52,6 +54,7 @@ def test_what_waits_is_gone_though_no_worker_hears_it(
     assert not effects.runs(result.id)
 
 
+@promise("revocations")
 def test_only_some_workers_are_told(project: Project) -> None:
     result = project.send("work", 0)
     project.app.control.revoke(result.id, destination=["one@host"])
@@ -73,6 +76,7 @@ def test_a_chord_of_what_nobody_will_run_goes_on(
         body.get(timeout=20)
 
 
+@promise("revocations")
 @pytest.mark.parametrize("who", ["a worker that does not run it", "nobody"])
 def test_what_runs_on_a_dead_worker_does_not_come_back(
     project: Project,
@@ -107,6 +111,7 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(
     assert reliable_of(project.app).ledger.count_dead() == 0
 
 
+@promise("revocations")
 def test_what_runs_and_is_not_terminated_has_its_outcome(
     project: Project, start_worker: Callable[..., Worker], effects: Effects
 ) -> None:

@@ -14,6 +14,7 @@ from celery_reliable.exceptions import ReliableError
 from tests.integration.conftest import Project
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
 from tests.support.waiting import wait_for
@@ -42,6 +43,7 @@ def is_master(client: redis.Redis) -> bool:
         return False
 
 
+@promise("one-server")
 def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     project: Project,
     replica: RedisServer,
@@ -129,6 +131,7 @@ def _has_blocked_client(client: redis.Redis) -> bool:
         return False
 
 
+@promise("failover-loses")
 def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
     project: Project,
     replica: RedisServer,

@@ -15,6 +15,7 @@ from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -298,6 +299,7 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
     nothing_left(redis_server)
 
 
+@promise("nothing-lost")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
 def test_a_rolling_restart_under_load(
     project: Project,

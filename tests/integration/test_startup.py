@@ -12,6 +12,7 @@ import pytest
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
 from tests.integration.conftest import Project
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -47,6 +48,7 @@ def test_wrong_settings(
     assert all(word in said for word in words), said
 
 
+@promise("as-durable-as-redis")
 def test_a_redis_that_evicts(
     project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
 ) -> None:
@@ -91,6 +93,7 @@ def paused(server: RedisServer) -> Callable[[], None]:
     return lambda: None
 
 
+@promise("ledger-away")
 @pytest.mark.parametrize("be", [away, silent, paused])
 def test_a_redis_that_comes_later_is_waited_for(
     project: Project,
@@ -135,6 +138,14 @@ def test_a_broker_that_cannot_hold_the_ledger(
     assert "secret" not in said
 
 
+@promise("prefork-forks")
+def test_a_pool_that_does_not_fork(project: Project, start_worker: Callable[..., Worker]) -> None:
+    spawning = project.with_settings(celery={"worker_pool_start_method": "spawn"})
+    said = refusal(start_worker, spawning)
+    assert "worker_pool_start_method" in said
+    assert "spawn" in said
+
+
 def start_node(start_redis: Callable[..., RedisServer]) -> RedisServer:
     """Start a node of a cluster: a port that is 10 000 higher has to be free as well."""
     for _ in range(20):
@@ -161,6 +172,7 @@ def cluster(start_redis: Callable[..., RedisServer]) -> tuple[RedisServer, Redis
     return owner, other
 
 
+@promise("one-server")
 @pytest.mark.parametrize("node", ["owner", "other"])
 def test_a_redis_cluster(
     project: Project,
@@ -182,6 +194,7 @@ def test_a_publication_to_a_redis_cluster(
         clustered.send("work", 0)
 
 
+@promise("one-server")
 def test_a_list_of_brokers(
     project: Project,
     start_worker: Callable[..., Worker],

@@ -14,6 +14,7 @@ from tests.integration.figures import passes_finish
 from tests.integration.project.timed import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -23,6 +24,7 @@ SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 LEFT = "{reliable:0}:"
 
 
+@promise("never-two", "one-object")
 @pytest.mark.parametrize("how", ["buried", "discarded", "revoked"])
 def test_neither_its_object_nor_its_id_runs_beside_it(
     project: Project,

@@ -14,6 +14,7 @@ from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.load import Load
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -70,6 +71,7 @@ def test_hooks_without_super_do_not_switch_the_protection_off(
     ]
 
 
+@promise("poison-stops")
 def test_autoretry_spends_retries_only(
     awkward: Project, worker: Worker, effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
     wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
 
 
+@promise("never-two")
 def test_one_id_is_one_task_while_it_lives(
     project: Project,
     start_worker: Callable[..., Worker],
@@ -277,6 +280,7 @@ def test_a_retry_waits_until_its_body_has_unwound(
     gone(redis_server, result.id)
 
 
+@promise("requeue-is-a-loss")
 def test_who_rejects_itself_into_its_queue_does_not_do_so_for_ever(
     awkward: Project, worker: Worker, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -12,6 +12,7 @@ from tests.integration.conftest import Project
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -59,6 +60,7 @@ def gone(redis_server: RedisServer, task_id: str) -> None:
     assert client.zscore("{reliable:0}:due", task_id) is None
 
 
+@promise("waiting-is-safe")
 def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
     hasty: Project,
     start: Callable[[str], Worker],
@@ -118,6 +120,7 @@ def test_a_parked_task_that_expires_is_revoked(
     assert not effects.runs(result.id)
 
 
+@promise("waiting-is-safe")
 def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
     hasty: Project,
     start: Callable[[str], Worker],

@@ -25,6 +25,7 @@ from tests.integration.project import timed
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -83,6 +84,7 @@ def running(effects: Effects, task_id: str, number: int = 1) -> None:
     wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
 
 
+@promise("one-object")
 def test_one_of_fifty_calls_runs_and_all_have_its_result(
     project: Project,
     start_worker: Start,
@@ -245,6 +247,7 @@ def test_a_caller_is_killed_before_it_has_sent(
     assert [run.task_id for run in effects.runs()] == [first.id]
 
 
+@promise("one-object")
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_lost_task_has_its_object_until_it_has_run_again(
     soon: Project,

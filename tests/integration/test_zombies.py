@@ -10,6 +10,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import is_alive
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -43,6 +44,7 @@ def is_over(run: Run) -> bool:
     return run.ended_at is not None or not is_alive(run.pid)
 
 
+@promise("late-changes-nothing")
 def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "everything settled")
 
 
+@promise("late-changes-nothing")
 def test_a_zombies_success_is_not_its_successors(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -84,6 +87,7 @@ def test_a_zombies_success_is_not_its_successors(
     wait_for(lambda: not redis_server.client().keys("{reliable:0}:task:*"), 10, "settled")
 
 
+@promise("late-changes-nothing")
 def test_a_zombie_does_not_free_its_successors_lock(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
@@ -101,6 +105,7 @@ def test_a_zombie_does_not_free_its_successors_lock(
     wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "the lock is free")
 
 
+@promise("late-changes-nothing")
 def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
     project: Project,
     proxy: RedisProxy,

@@ -6,9 +6,11 @@ import pytest
 
 from celery_reliable.model import Reply, State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
 
+@promise("attempts-of-one-id")
 def test_attempts_are_numbered_through_losses_retries_and_replays(scene: Scene) -> None:
     message = scene.publish()
     first = scene.claim(message)
@@ -58,6 +60,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
     assert [(entry.what, entry.attempt) for entry in letter.history] == [("lost", 1), ("failed", 2)]
 
 
+@promise("late-changes-nothing")
 def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene) -> None:
     zombie = scene.claim(scene.publish())
     scene.lose(zombie, is_taken=True)

@@ -9,6 +9,7 @@ import pytest
 from celery_reliable.ledger.caller import Answer
 from celery_reliable.model import Reply, State
 from tests.ledger.scene import LEASE_MS, Scene
+from tests.support.promises import promise
 
 HOUR_MS = 3_600_000
 SWEEP_MS = 2000
@@ -105,6 +106,7 @@ def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
     assert declare(scene) is Reply.ALIVE
 
 
+@promise("clock-of-redis")
 @pytest.mark.parametrize("off_ms", [HOUR_MS, -HOUR_MS])
 @pytest.mark.parametrize("cause", ["lapsed", "connection"])
 def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(

@@ -10,6 +10,7 @@ import pytest
 from celery_reliable.ledger.caller import Answer
 from celery_reliable.model import Cause, DeadLetter, Reason, Reply, State
 from tests.ledger.scene import ABSENT, LOOK_MS, MAX_LOSSES, Published, Scene
+from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
@@ -70,6 +71,7 @@ def test_a_failure_is_kept_with_all_that_is_known(scene: Scene) -> None:
     ]
 
 
+@promise("poison-stops")
 @pytest.mark.parametrize("max_losses", [None, 0, 5])
 def test_a_poison_pill_is_buried_after_its_losses_and_one(
     scene: Scene, max_losses: int | None

@@ -12,6 +12,7 @@ import pytest
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply, State
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
+from tests.support.promises import promise
 
 THREADS = 8
 KEEP_MS = 60_000
@@ -58,6 +59,7 @@ def cancel(scene: Scene, claim: Claim) -> None:
 Happening = Callable[[Scene, Claim], None]
 
 
+@promise("one-object")
 @pytest.mark.parametrize("happening", [go_on, queue_again, park, replace])
 def test_a_task_that_lives_holds_its_object(
     scene: Scene, locks: ObjectLocks, happening: Happening
@@ -115,6 +117,7 @@ def test_taking_it_twice_is_taking_it_once(scene: Scene, locks: ObjectLocks) -> 
     assert scene.snapshot() == before
 
 
+@promise("late-changes-nothing")
 def test_a_newer_attempt_walks_back_in_and_the_older_one_stays_out(
     scene: Scene, locks: ObjectLocks
 ) -> None:
@@ -133,6 +136,7 @@ def test_a_newer_attempt_walks_back_in_and_the_older_one_stays_out(
     assert locks.free("object", second)
 
 
+@promise("one-object")
 def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(
     scene: Scene, locks: ObjectLocks
 ) -> None:

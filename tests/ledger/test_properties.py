@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from celery_reliable.ledger import Ledger
 from tests.ledger.scene import LOOK_MS, open_ledger
 from tests.ledger.world import STEPS, World
+from tests.support.promises import promise
 
 
 class Walk:
@@ -51,6 +52,7 @@ def ledger(ledger_url: str) -> Iterator[Ledger]:
     found.close()
 
 
+@promise("never-two", "late-changes-nothing")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_long_walk_keeps_the_promises(
     shared_redis: redis.Redis, ledger: Ledger, seed: int
@@ -64,6 +66,7 @@ def test_a_long_walk_keeps_the_promises(
     assert len(walk.world.settled) > 3
 
 
+@promise("never-two", "late-changes-nothing")
 def test_any_interleaving_keeps_the_promises(shared_redis: redis.Redis, ledger: Ledger) -> None:
     run_state_machine_as_test(
         # It calls what it is given, and says that it has to be a class.

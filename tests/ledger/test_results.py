@@ -13,6 +13,7 @@ from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reply, State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.ledger.stages import STAGES
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 
@@ -26,6 +27,7 @@ def kept(scene: Scene, db: int) -> redis.Redis:
     return redis.Redis(host=where["host"], port=where["port"], db=db, decode_responses=True)
 
 
+@promise("results-best-effort")
 @pytest.mark.parametrize("db", [0, 3])
 @pytest.mark.parametrize("expires_seconds", [0, 60])
 def test_it_is_stored_and_told_in_whichever_database(

@@ -12,6 +12,7 @@ import pytest
 from celery_reliable.ledger.senders import Senders, sender_of
 from celery_reliable.model import Reply, State, TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 
 QUEUE = "celery"
@@ -34,6 +35,7 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     return messages
 
 
+@promise("as-durable-as-redis")
 def test_what_ended_has_ended_after_a_restart_that_lost_nothing(
     restartable: Scene, redis_server: RedisServer
 ) -> None:
@@ -97,6 +99,7 @@ class TestLoss:
         ledger.close()
         client.close()
 
+    @promise("as-durable-as-redis")
     @pytest.mark.parametrize("how", ["an older snapshot", "nothing", "flushed"])
     def test_what_was_lost_runs_and_what_was_kept_has_ended(
         self, scene: Scene, server: RedisServer, how: str
@@ -191,6 +194,7 @@ def test_two_copies_of_one_process_take_nothing_from_each_other(
     clone.ledger.close()
 
 
+@promise("as-durable-as-redis")
 def test_a_sender_is_remembered_for_an_hour_for_each_publication_and_a_day_at_most(
     scene: Scene,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.model import Claim, Reply
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, attempt_zero
+from tests.support.promises import promise
 
 
 def taken(scene: Scene, *, max_losses: int = 3) -> tuple[Published, Claim]:
@@ -24,6 +25,7 @@ def stop(scene: Scene, worker: str = "me") -> None:
         assert scene.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
 
 
+@promise("never-two")
 def test_another_copy_of_its_message_does_not_run_beside_it(scene: Scene) -> None:
     message, _ = taken(scene)
 

@@ -13,6 +13,7 @@ from celery_reliable.guard import (
     check_server,
     raise_for,
 )
+from tests.support.promises import promise
 
 GOOD_SERVER = ServerFacts(
     version="6.2.14",
@@ -82,6 +83,7 @@ def test_what_is_found_on_a_server(changed, found):
     assert names(check_server(replaced(GOOD_SERVER, changed))) == found
 
 
+@promise("as-durable-as-redis", "failover-loses")
 @pytest.mark.parametrize(
     ("changed", "found"),
     [
@@ -242,6 +244,7 @@ def replaced(facts: ServerFacts, changed: dict[str, object]) -> ServerFacts:
     return dataclasses.replace(facts, **changed)  # type: ignore[arg-type]
 
 
+@promise("one-namespace")
 def test_another_app_in_the_namespace_is_named():
     own = ("shop", "redis://a:6379/0")
     others = [own, ("", ""), ("stock", "redis://b:6379/5"), ("shop", "redis://alias:6379/0")]
