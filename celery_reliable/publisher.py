@@ -116,13 +116,18 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         # Whoever calls without the argument that names the object hears it here.
         key = key_of(task, message.body[0], message.body[1])
         recording = _RecordingProducer(producer, reliable, task, message.headers, key)
-        return send(recording, name, message, **options)
+        sent = send(recording, name, message, **options)
+        recording.raise_unless_seen()
+        return sent
 
     return send_task_message
 
 
 class _RecordingProducer:
-    """Stands before a producer for one publication; what is not that publication passes through."""
+    """Stands before a producer for one publication; what is not that publication passes through.
+
+    The publication is known by the task's id: who instruments Celery may copy the headers.
+    """
 
     def __init__(
         self,
@@ -135,7 +140,10 @@ class _RecordingProducer:
         self._producer = producer
         self._reliable = reliable
         self._ref = task_ref(task, str(headers["id"]))
+        #: Those that are sent, with which the stamp goes.
         self._headers = headers
+        #: The publication came by; the ledger has answered whether it is recorded.
+        self._is_seen = self._is_answered = False
         attempt = running.get()
         is_own = (
             attempt is not None and attempt.claim.task_id == self._ref.id and not attempt.is_settled
@@ -158,8 +166,10 @@ class _RecordingProducer:
     def publish(self, body: Any, **options: Any) -> Any:
         """Record the publication, then send it."""
         # The same producer also carries Celery's task-sent event.
-        if options.get("headers") is not self._headers:
+        if not self._is_ours(options.get("headers")):
             return self._producer.publish(body, **options)
+        self._is_seen = True
+        self._headers = options["headers"]
         self._retries = retry_seconds(options)
         state, look_seconds = self._plan()
         # Who is to have the object to himself sends when he has it.
@@ -191,6 +201,23 @@ class _RecordingProducer:
                 raise
             return None
 
+    def raise_unless_seen(self) -> None:
+        """Raise PublishUnknown when the publication did not come by, once its sender has returned:
+        whatever was sent then has no record.
+        """
+        if not self._is_seen:
+            raise self._unrecorded("Whoever sends for this app does not use the given producer")
+
+    def _unrecorded(self, why: str) -> Exception:
+        return unknown(
+            f"Task {self._ref.name}[{self._ref.id}] was not recorded. {why}, or without the task's "
+            "id among the headers. It may run or not.",
+            task_id=self._ref.id,
+        )
+
+    def _is_ours(self, headers: Any) -> bool:
+        return bool(headers) and str(headers.get("id")) == self._ref.id
+
     def _plan(self) -> tuple[State, float]:
         """Return how the task begins, and after how many seconds somebody must look at it."""
         config = self._reliable.config
@@ -216,8 +243,9 @@ class _RecordingProducer:
         """Let kombu make the message, and record it with the sending."""
 
         def send(queue: str, message: dict[str, Any]) -> bool:
-            if message.get("headers") is not self._headers:
+            if not self._is_ours(message.get("headers")):
                 return False
+            self._headers = message["headers"]
             answer = self._record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
             self._may_send(answer)
             return True
@@ -225,8 +253,11 @@ class _RecordingProducer:
         # As kombu finds out for itself, by a copy of each, which takes it longer than the sending.
         known = self._producer.connection.declared_entities
         options["declare"] = [e for e in options.get("declare") or () if hash(e) not in known]
+        self._is_answered = False
         with sending_with(send):
             self._producer.publish(body, **options)
+        if not self._is_answered:
+            raise self._unrecorded("Its producer does not send through its own connection")
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
@@ -264,6 +295,7 @@ class _RecordingProducer:
                 self._epoch = ledger.senders.new_epoch(number)
                 continue
             ledger.senders.answered(self._epoch)
+            self._is_answered = True
             if (
                 claim is not None
                 and self._attempt is not None

@@ -1,0 +1,145 @@
+"""What instruments Celery (as Sentry and OpenTelemetry do) copies the headers of a publication and
+adds its own.  That is recorded all the same; and who publishes hears of it where nothing is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import kombu
+import pytest
+from celery.app.amqp import AMQP
+
+from celery_reliable import PublishUnknown
+from celery_reliable.application import reliable_of
+from tests.integration.conftest import Project
+from tests.integration.figures import RECORD
+from tests.support.redis_server import RedisServer
+
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
+Publish = Callable[..., Any]
+
+
+def _copied(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "headers": {**(options.get("headers") or {}), **TRACE}}
+
+
+@pytest.fixture
+def copied_by_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kombu's own producer gives on a copy."""
+    own: Publish = kombu.Producer.publish
+
+    def publish(self: Any, body: Any, **options: Any) -> Any:
+        return own(self, body, **_copied(options))
+
+    monkeypatch.setattr(kombu.Producer, "publish", publish)
+
+
+@pytest.fixture
+def copied_by_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Celery publishes with is given a copy."""
+
+    class Copying:
+        def __init__(self, producer: Any) -> None:
+            self.producer = producer
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.producer, name)
+
+        def publish(self, body: Any, **options: Any) -> Any:
+            return self.producer.publish(body, **_copied(options))
+
+    own: Publish = AMQP._create_task_sender
+
+    def create(self: Any) -> Publish:
+        send = own(self)
+        return lambda producer, *args, **options: send(Copying(producer), *args, **options)
+
+    monkeypatch.setattr(AMQP, "_create_task_sender", create)
+
+
+@pytest.fixture(params=["copied_by_the_producer", "copied_by_the_sender"])
+def copying(request: pytest.FixtureRequest) -> None:
+    """Somebody copies the headers on their way."""
+    request.getfixturevalue(request.param)
+
+
+def _headers(project: Project, server: RedisServer, task_id: str) -> dict[str, Any]:
+    """Return the headers of the task's message in the queue."""
+    with server.client() as client:
+        waiting = [json.loads(raw) for raw in client.lrange("celery", 0, -1)]
+    found = [one["headers"] for one in waiting if one["headers"]["id"] == task_id]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def test_a_copy_of_the_headers_is_recorded_and_stamped(
+    copying: None, project: Project, redis_server: RedisServer
+) -> None:
+    result = project.send("work", 0.01)
+    ledger = reliable_of(project.app).ledger
+    record = ledger.find(result.id)
+    assert record is not None
+    assert record.state.value == "queued"
+    headers = _headers(project, redis_server, result.id)
+    assert headers["traceparent"] == TRACE["traceparent"]
+    # It is the message of that record, by the publication that it names.
+    assert headers["reliable"].endswith(f":{record.epoch}")
+    assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
+
+
+def test_a_copy_is_parked_with_its_stamp(
+    copying: None, project: Project, redis_server: RedisServer
+) -> None:
+    result = project.send("work", 0.01, countdown=3600)
+    record = reliable_of(project.app).ledger.find(result.id)
+    assert record is not None
+    assert record.state.value == "parked"
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+
+
+def test_several_are_recorded_by_one_producer(
+    copying: None, project: Project, redis_server: RedisServer
+) -> None:
+    results = [project.send("work", 0.01) for _ in range(3)]
+    with redis_server.client() as client:
+        assert all(client.exists(RECORD + result.id) for result in results)
+        assert client.llen("celery") == 3
+
+
+def test_what_is_sent_without_its_id_is_not_taken_for_published(
+    monkeypatch: pytest.MonkeyPatch, project: Project
+) -> None:
+    own: Publish = kombu.Producer.publish
+
+    def publish(self: Any, body: Any, **options: Any) -> Any:
+        return own(self, body, **{**options, "headers": dict(TRACE)})
+
+    monkeypatch.setattr(kombu.Producer, "publish", publish)
+    if reliable_of(project.app).queues_at:
+        # Otherwise the record is made first, and has the message.
+        with pytest.raises(PublishUnknown):
+            project.send("work", 0.01)
+
+
+def test_a_sender_that_goes_another_way_is_not_taken_for_published(
+    monkeypatch: pytest.MonkeyPatch, project: Project
+) -> None:
+    own: Publish = AMQP._create_task_sender
+
+    def create(self: Any) -> Publish:
+        send = own(self)
+
+        def send_past(producer: Any, *args: Any, **options: Any) -> Any:
+            with project.app.connection_for_write() as connection:
+                return send(kombu.Producer(connection), *args, **options)
+
+        return send_past
+
+    monkeypatch.setattr(AMQP, "_create_task_sender", create)
+    with pytest.raises(PublishUnknown):
+        project.send("work", 0.01)
