@@ -116,7 +116,9 @@ class Losses:
         return n_losses
 
     def blame(self, lease: WorkerLease, report: SweepReport) -> None:
-        """Count the death of a worker for the task whose message it was opening."""
+        """Count the death of a worker for the task whose message it was opening, or note it where
+        that may have been the death of something that it ran.
+        """
         record = self.ledger.find(lease.opening_id) if lease.opening_id else None
         if record is None:
             # Its message counts, or nobody does.
@@ -127,6 +129,7 @@ class Losses:
             f"{cause} ({how_it_died(lease)})",
             max_losses=self.config.max_losses,
             due_in_ms=self.config.queued_ms,
+            is_counted=lease.died_opening,
         )
         if answer.reply not in (Reply.QUEUED, Reply.BURIED):
             return
@@ -137,7 +140,7 @@ class Losses:
             Claim(record.task_id, record.attempt, lease.worker, ""),
             losses=int(answer.values[0]),
             cause=Cause.OPENING.value,
-            is_counted=True,
+            is_counted=lease.died_opening,
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1

@@ -274,6 +274,11 @@ class WorkerLease:
         return self.verdict == "opening"
 
     @property
+    def may_have_died_opening(self) -> bool:
+        """Whether it was opening a message that had come back when it died."""
+        return self.verdict in ("opening", "ambiguous")
+
+    @property
     def room(self) -> str:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
         return str(self.facts.get("room", "") or "")

@@ -1,8 +1,9 @@
 """Messages that came back from a dead worker: whoever opens one of them may die of it.
 
 A body is decompressed and decoded in the worker's main process, before anybody has claimed its
-task. So the ledger is told before that which message it is, and after it that the worker lives: the
-death of one that does not is put down to that message.  What never came back costs nothing of this.
+task.  So the ledger is told before that which message it is, and after it that the worker lives.
+The death of one that does not is put down to that message, unless something ran there that may have
+caused it.  What never came back costs nothing of this.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ class Openings:
         epoch = Stamp.of(headers).epoch
         try:
             answer = workers.open(
-                worker, delivery, task_id, epoch, patience_seconds=_PATIENCE_SECONDS
+                worker,
+                delivery,
+                task_id,
+                epoch,
+                max_losses=self._reliable.config.max_losses,
+                patience_seconds=_PATIENCE_SECONDS,
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
             # Should it die now, nobody knows of what, as before.

@@ -45,7 +45,7 @@ class Recovery:
         room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
         entries = room.entries(batch * 4) if room is not None else []
         in_room = {entry.task_id for entry in entries}
-        if lease.died_opening:
+        if lease.may_have_died_opening:
             self.losses.blame(lease, report)
         if lease.verdict == "only" and self._has_unopened(entries, lease.charged):
             # It may have died of what it was opening.
@@ -167,7 +167,7 @@ class Recovery:
             room.discard(entry.tag)
             report.dropped += 1
             return True
-        is_named = lease is not None and lease.died_opening and entry.tag == lease.opening
+        is_named = lease is not None and lease.may_have_died_opening and entry.tag == lease.opening
         # Whoever opens it from now on says so first.
         is_last, returns = is_named or entry.task_id in last, max(entry.returns, 1)
         if record is None and entry.payload is not None:
@@ -249,6 +249,8 @@ def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
 def _not_counted(lease: WorkerLease) -> str:
     if lease.died_opening:
         return "it was opening a message that came back"
+    if lease.may_have_died_opening:
+        return "it was opening a message that came back, or died of what it ran"
     if lease.verdict == "only":
         return "it held others that were not opened"
     return f"counted for {lease.charged}" if lease.charged else "it ran several"

@@ -118,9 +118,11 @@ class Burials(Reads):
         *,
         max_losses: int,
         due_in_ms: int,
+        is_counted: bool = True,
     ) -> Answer:
         """Count a loss of the task whose message a dead worker was opening: still queued, or
-        buried when the budget is spent.
+        buried when the budget is spent.  *is_counted* False: it may have died of something that it
+        ran, so that the next death which is clear makes up for this one.
         """
         return self._caller.call(
             "blame",
@@ -137,6 +139,7 @@ class Burials(Reads):
                 max_losses,
                 due_in_ms,
                 cause,
+                "1" if is_counted else "",
             ],
         )
 

@@ -114,7 +114,14 @@ class Workers:
         )
 
     def open(
-        self, worker: str, delivery: str, task_id: str, epoch: str, *, patience_seconds: float
+        self,
+        worker: str,
+        delivery: str,
+        task_id: str,
+        epoch: str,
+        *,
+        max_losses: int,
+        patience_seconds: float,
     ) -> Answer:
         """Note that *worker* is about to open a message that came back from a dead one, or hear
         that it is not to.
@@ -127,7 +134,7 @@ class Workers:
                 self._keys.worker(worker),
                 self._keys.claims(worker),
             ],
-            [task_id, epoch, delivery, _BEGUN_MS, ALONE_MS],
+            [task_id, epoch, delivery, _BEGUN_MS, ALONE_MS, max_losses],
             patience_seconds,
         )
 

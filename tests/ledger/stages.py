@@ -195,7 +195,7 @@ class Steps:
     def open(self) -> Answer:
         """I am about to open the first message, which came back."""
         return self._scene.workers.open(
-            "me", "came back", "task", self._message.epoch, patience_seconds=1
+            "me", "came back", "task", self._message.epoch, max_losses=9, patience_seconds=1
         )
 
     def blame(self) -> Answer:

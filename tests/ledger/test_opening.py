@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import pytest
+
 from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Reply, WorkerLease
+from celery_reliable.model import Reply, State, WorkerLease
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
-from tests.ledger.test_suspects import die, losses, message_of, run_together
+from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 
 
-def opens(scene: Scene, message: Published, worker: str = "me", delivery: str = "tag") -> Reply:
+def opens(
+    scene: Scene,
+    message: Published,
+    worker: str = "me",
+    delivery: str = "tag",
+    max_losses: int = MAX_LOSSES,
+) -> Reply:
     answer = scene.workers.open(
-        worker, delivery, message.task.id, message.epoch, patience_seconds=1
+        worker,
+        delivery,
+        message.task.id,
+        message.epoch,
+        max_losses=max_losses,
+        patience_seconds=1,
     )
     return answer.reply
 
@@ -20,7 +33,13 @@ def opened(scene: Scene, worker: str = "me", delivery: str = "tag") -> Reply:
 
 
 def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> Answer:
-    return scene.ledger.blame(lease, "opening", max_losses=max_losses, due_in_ms=LOOK_MS)
+    return scene.ledger.blame(
+        lease,
+        "opening",
+        max_losses=max_losses,
+        due_in_ms=LOOK_MS,
+        is_counted=lease.died_opening,
+    )
 
 
 def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerLease:
@@ -29,19 +48,139 @@ def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerL
     return scene.lease(worker)
 
 
+def recover(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> None:
+    """Lose what a dead worker ran and opened, as recovery does, and forget it."""
+    for claim, _ in scene.workers.claims(lease.worker).values():
+        lose(scene, lease, claim, max_losses)
+    blame(scene, lease, max_losses=max_losses)
+    assert scene.workers.deregister(lease.worker, in_room=0)
+
+
+def send_again(scene: Scene, task_id: str) -> Published:
+    scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
+    return message_of(scene, task_id)
+
+
 def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> None:
-    scene.claim(scene.publish("running"), "me")
     suspicious = scene.publish("suspicious")
 
     lease = die_opening(scene, suspicious)
 
-    assert (lease.died_opening, lease.charges("running")) == (True, False)
+    assert lease.died_opening
     assert (lease.opening, lease.opening_id) == ("tag", "suspicious")
     first = blame(scene, lease)
     assert (first.reply, first.values[0]) == (Reply.QUEUED, 1)
     assert blame(scene, lease) == first
     assert losses(scene, "suspicious") == [1]
     assert scene.lease("me").opening == ""
+
+
+def test_of_what_runs_and_what_is_opened_nobody_is_charged_at_first(scene: Scene) -> None:
+    scene.claim(scene.publish("running"), "me")
+    fetched = scene.publish("fetched")
+
+    lease = die_opening(scene, fetched)
+
+    assert (lease.died_opening, lease.charges("running")) == (False, False)
+    first = blame(scene, lease)
+    assert (first.reply, first.values[0]) == (Reply.QUEUED, 0)
+    # The sweeper that comes after one that was killed does the same once more.
+    assert blame(scene, lease) == first
+    recover(scene, lease)
+    assert losses(scene, "running", "fetched") == [0, 0]
+
+
+def test_it_is_opened_again_only_where_nothing_runs_that_was_in_a_death(scene: Scene) -> None:
+    scene.claim(scene.publish("running"), "me")
+    recover(scene, die_opening(scene, scene.publish("fetched")))
+    running = scene.claim(message_of(scene, "running"), "other")
+    for worker in ("other", "it"):
+        scene.start_worker(worker)
+        scene.claim(scene.publish(f"fresh in {worker}"), worker)
+
+    assert opens(scene, message_of(scene, "fetched"), "other") is Reply.ALONE
+    # It is sent again, and not lost.
+    fetched = send_again(scene, "fetched")
+    lease = die_opening(scene, fetched, "it")
+
+    assert lease.died_opening
+    # The death before, which was charged to nobody, is made up for.
+    recover(scene, lease)
+    assert losses(scene, "fetched", "fresh in it", "running") == [2, 0, 0]
+    scene.ledger.settle(running)
+    assert opens(scene, message_of(scene, "fetched"), "other") is Reply.OPENING
+
+
+def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene) -> None:
+    scene.claim(scene.publish("running"), "me")
+    recover(scene, die_opening(scene, scene.publish("fetched")))
+    scene.start_worker("it")
+    assert opens(scene, message_of(scene, "fetched"), "it") is Reply.OPENING
+    scene.claim(message_of(scene, "running"), "it")
+    scene.kill_worker("it")
+
+    recover(scene, scene.lease("it"))
+
+    assert losses(scene, "running", "fetched") == [0, 0]
+
+
+@pytest.mark.parametrize("max_losses", [0, 1, MAX_LOSSES])
+@pytest.mark.parametrize("innocents", [0, 1, 7])
+def test_what_kills_who_opens_it_is_buried_in_time_and_alone(
+    scene: Scene, max_losses: int, innocents: int
+) -> None:
+    """All came back from the first death.  The others are there before it, in the same worker."""
+    names = [f"innocent {n}" for n in range(innocents)]
+    run_together(scene, *names, "bystander", deaths=1)
+    deaths, bomb = 1, scene.publish("bomb")
+    while scene.state("bomb") != State.DEAD.value:
+        it = f"it {deaths}"
+        scene.start_worker(it)
+        for name in names:
+            if scene.ledger.find(name) is None:
+                continue
+            message = message_of(scene, name)
+            # Some are not, as there is one by now that may kill it.
+            if opens(scene, message, it, max_losses=max_losses) is Reply.OPENING:
+                scene.ask(message, it)
+                opened(scene, it)
+        if opens(scene, bomb, it, max_losses=max_losses) is Reply.ALONE:
+            # It waits until what runs there has ended.
+            for claim, _ in scene.workers.claims(it).values():
+                scene.ledger.settle(claim)
+            assert opens(scene, bomb, it, "tag 2", max_losses=max_losses) is Reply.OPENING
+        scene.kill_worker(it)
+        recover(scene, scene.lease(it), max_losses=max_losses)
+        deaths += 1
+        assert deaths <= max_losses + 2
+    assert {scene.state(name) for name in names} <= {State.QUEUED.value, "absent"}
+    assert not any(losses(scene, *[name for name in names if scene.ledger.find(name)]))
+
+
+@pytest.mark.parametrize("others_opened", [1, 2])
+def test_what_kills_its_workers_as_others_are_opened_is_buried_in_time_and_alone(
+    scene: Scene, others_opened: int
+) -> None:
+    """Its death meets the opening of another message that came back."""
+    names = [f"innocent {n}" for n in range(4)]
+    run_together(scene, "poison", *names, deaths=1)
+    deaths, met = 1, 0
+    while scene.state("poison") != State.DEAD.value:
+        it = f"it {deaths}"
+        scene.start_worker(it)
+        assert scene.ask(message_of(scene, "poison"), it).reply is Reply.CLAIMED
+        for name in names:
+            if met == others_opened:
+                break
+            if opens(scene, message_of(scene, name), it) is Reply.OPENING:
+                met += 1
+                break
+        scene.kill_worker(it)
+        recover(scene, scene.lease(it))
+        deaths += 1
+    assert met
+    assert deaths <= MAX_LOSSES + 2
+    assert not any(losses(scene, *names))
 
 
 def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:

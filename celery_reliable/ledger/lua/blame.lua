@@ -1,6 +1,9 @@
 --[[
 blame: a worker died while it opened a message that came back from a dead worker; nobody has begun its task.
 
+Where that may have been the death of something that ran, it is charged to nobody, and made up for by the next one
+that is clear.
+
 Moves     queued -> queued   (losses + 1 <= max_losses)
           queued -> dead     (the budget is spent)
 KEYS[1]   record   HASH
@@ -13,13 +16,14 @@ ARGV[3]   worker       id; it dies once
 ARGV[4]   max_losses   when the task names none
 ARGV[5]   due_in_ms    when somebody must look that it is back in its queue
 ARGV[6]   cause        for people
+ARGV[7]   is_counted   "": the death is charged to nobody
 Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"}
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'losses', 'max_losses', 'history', 'attempt',
-  'blamed', 'suspect', 'revoked')
+  'blamed', 'suspect', 'revoked', 'openings')
 if not found[1] then
   return {'gone'}
 end
@@ -31,14 +35,17 @@ end
 if found[1] ~= 'queued' or found[2] ~= ARGV[2] or found[9] then
   return {'fenced', found[1]}
 end
-local losses = tonumber(found[3] or 0) + 1
+local losses, openings = tonumber(found[3] or 0), tonumber(found[10] or 0) + 1
+if ARGV[7] ~= '' then
+  losses, openings = losses + openings, 0
+end
 local history = cjson.decode(found[5] or '[]')
-history[#history + 1] = {at_ms = now_ms, what = 'lost', attempt = tonumber(found[6] or 0),
+history[#history + 1] = {at_ms = now_ms, what = ARGV[7] == '' and 'spared' or 'lost', attempt = tonumber(found[6] or 0),
   cause = ARGV[6], owner = ARGV[3]}
 while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'losses', losses, 'cause', ARGV[6], 'blamed', ARGV[3],
-  'suspect', found[8] or 'opened', 'history', cjson.encode(history))
-redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch')
+  'suspect', found[8] or 'opened', 'openings', openings, 'history', cjson.encode(history))
+redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 if losses > tonumber(found[4] or ARGV[4]) then
   -- Whoever reads its message again may die of it too.
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1',

@@ -43,6 +43,6 @@ end
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
 redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',
-  'suspect', 'spared', 'waits', 'alone', 'revoked')
+  'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked')
 redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
 return {'cancelled'}

@@ -32,7 +32,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent')
+  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared')
 local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV[5] then
@@ -43,7 +43,7 @@ end
 if state == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id')
+local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id', 'spared')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
@@ -118,15 +118,24 @@ redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARG
 local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]
 redis.call('HSET', KEYS[5], ARGV[1], claim)
 if worker[2] == ARGV[1] then
-  redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch')
+  redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 end
 if found[8] == 'ran' then
-  redis.call('HDEL', KEYS[1], 'waits', 'alone')
+  redis.call('HDEL', KEYS[1], 'waits', 'alone', 'openings')
   if ARGV[11] ~= '' then
     redis.call('HSET', KEYS[4], 'suspect', ARGV[1], 'suspect_claim', claim, 'suspect_ms', now_ms)
   end
 elseif found[8] then
-  redis.call('HDEL', KEYS[1], 'waits', 'alone', 'suspect')
+  redis.call('HDEL', KEYS[1], 'waits', 'alone', 'suspect', 'openings')
+end
+if tonumber(found[12] or 0) > 0 then
+  -- It may be what killed a worker, so that a death beside it is not clear.
+  local running = {[ARGV[1]] = claim}
+  for id, other in pairs(cjson.decode(worker[3] or '{}')) do
+    if redis.call('HGET', KEYS[5], id) == other then running[id] = other end
+  end
+  redis.call('HDEL', KEYS[4], 'opening_alone')
+  redis.call('HSET', KEYS[4], 'spared', cjson.encode(running))
 end
 if tonumber(ARGV[7]) > 0 then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])

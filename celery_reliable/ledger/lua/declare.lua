@@ -1,8 +1,9 @@
 --[[
 declare: declare one worker dead, comparing what was seen, and decide once which of its claims is charged with that.
 
-Its death is charged to the message that it was opening, if it was opening one that came back from a dead worker;
-else to its only claim; else to the suspect among its claims (there is one at most); else to nobody.
+If it was opening a message that came back from a dead worker, its death is charged to that message where it ran
+nothing that may have killed it, and else to nobody.  Otherwise it is charged to its only claim; else to the suspect
+among its claims (there is one at most); else to nobody.
 
 Moves     alive -> dead   (a worker)
 KEYS[1]   worker    HASH
@@ -65,11 +66,12 @@ else
     return {'grace', grace_ms}
   end
 end
-local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim')
+local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim', 'opening_alone')
 local verdict, charged = 'nobody', ''
+local claims = redis.call('HLEN', KEYS[4])
 if noted[1] then
-  verdict = 'opening'
-elseif redis.call('HLEN', KEYS[4]) == 1 then
+  verdict = (claims == 0 or noted[4]) and 'opening' or 'ambiguous'
+elseif claims == 1 then
   verdict, charged = 'only', redis.call('HGETALL', KEYS[4])[1]
 elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
   verdict, charged = 'suspect', noted[2]

@@ -30,6 +30,6 @@ end
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
 redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',
-  'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'waits', 'alone')
+  'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'openings', 'waits', 'alone')
 redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
 return {'discarded'}

@@ -1,8 +1,9 @@
 --[[
 open: a worker is about to open a message that came back from a dead worker, and may die of it.
 
-The note of it says whose its death would be. That is clear only while no suspect has just begun in the worker,
-which may be about to kill it: then the message waits.
+The note of it says whose its death would be. That is not clear while a suspect has just begun in the worker, which
+may be about to kill it: then the message waits. Nor is it clear beside anything else that runs; so a message waits,
+too, when a worker has died before while it opened it, until nothing runs beside it that was in a death.
 
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
@@ -13,25 +14,34 @@ ARGV[2]   epoch      of the message; "" when it carries none
 ARGV[3]   delivery   names this delivery of the message
 ARGV[4]   begun_ms   so long ago a suspect has just begun
 ARGV[5]   alone_ms   when a message that waits is sent again, at first
+ARGV[6]   max_losses   when the task names none; where no loss is allowed, the first death has to be clear
 Returns   {"opening"} | {"alone"} | {"dead"} | {"no_lease"}
           "alone": it is not to be opened, as it is sent again from its record; "no_lease": nothing was noted
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'suspect', 'alone')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'suspect', 'alone', 'openings', 'max_losses')
 if found[1] == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS[3], 'state', 'suspect', 'suspect_claim', 'suspect_ms')
+local worker = redis.call('HMGET', KEYS[3], 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
-if worker[2] and redis.call('HGET', KEYS[4], worker[2]) == worker[3] then
+local is_queued = found[1] == 'queued' and found[2] == ARGV[2]
+local has_to_be_clear = is_queued and (found[5] or tonumber(found[6] or ARGV[6]) == 0)
+local runs_suspect = worker[2] and redis.call('HGET', KEYS[4], worker[2]) == worker[3]
+local runs_spared = false
+if has_to_be_clear and worker[5] then
+  for id, claim in pairs(cjson.decode(worker[5])) do
+    runs_spared = runs_spared or redis.call('HGET', KEYS[4], id) == claim
+  end
+end
+if runs_suspect or runs_spared then
   local age_ms = now_ms - (worker[4] or 0)
-  local has_just_begun = age_ms >= 0 and age_ms < tonumber(ARGV[4])
-  local is_queued = found[1] == 'queued' and found[2] == ARGV[2]
-  if is_queued and (has_just_begun or found[3] == 'ran') then
+  local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV[4])
+  if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
     if found[4] ~= ARGV[3] then
       local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
       -- As in claim.
@@ -47,5 +57,9 @@ if worker[2] and redis.call('HGET', KEYS[4], worker[2]) == worker[3] then
     return {'opening'}
   end
 end
+redis.call('HDEL', KEYS[3], 'opening_alone')
 redis.call('HSET', KEYS[3], 'opening', ARGV[3], 'opening_id', ARGV[1], 'opening_epoch', ARGV[2])
+if has_to_be_clear then
+  redis.call('HSET', KEYS[3], 'opening_alone', '1')
+end
 return {'opening'}

@@ -9,5 +9,5 @@ Cost      O(1)
 if redis.call('HGET', KEYS[1], 'opening') ~= ARGV[1] then
   return {'changed'}
 end
-redis.call('HDEL', KEYS[1], 'opening', 'opening_id', 'opening_epoch')
+redis.call('HDEL', KEYS[1], 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 return {'opened'}

@@ -115,7 +115,7 @@ elseif state then
 end
 local when = 'published_ms'
 if state then
-  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'waits', 'alone', 'sealed', 'read_by')
+  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by')
   -- A task that goes on was published when it was published first.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end

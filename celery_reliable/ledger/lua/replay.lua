@@ -43,7 +43,7 @@ history[#history + 1] = {at_ms = now_ms, what = 'replayed', attempt = tonumber(f
 redis.call('HSET', KEYS[1], 'state', 'queued', 'epoch', ARGV[2], 'message', ARGV[4], 'losses', 0,
   'sent_ms', now_ms, 'history', cjson.encode(history), 'used', '1')
 redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-  'unsent', 'stored', 'stopped', 'suspect', 'spared', 'waits', 'alone', 'revoked',
+  'unsent', 'stored', 'stopped', 'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked',
   'sealed', 'read_by')
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
