@@ -20,6 +20,8 @@ from tests.support.redis_server import RedisServer
 
 T = TypeVar("T")
 
+StartRedis = Callable[..., RedisServer]
+
 LOG_LINES = 60
 
 PROCESSES: pytest.StashKey[list[CeleryProcess]] = pytest.StashKey()
@@ -83,7 +85,7 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 
 
 @pytest.fixture
-def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RedisServer]]:
+def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRedis]:
     """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`; *binary*
     is that of another server than the tests' own.
     """
@@ -103,7 +105,7 @@ def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
 
 
 @pytest.fixture
-def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def redis_server(start_redis: StartRedis) -> RedisServer:
     """A server of this test's own, with an append-only file, that it may stop or kill."""
     return start_redis()
 

@@ -18,7 +18,8 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.exceptions import ReliableError
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.support.acl import granted
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -27,14 +28,12 @@ from tests.support.sentinel import Sentinel, start_replica
 from tests.support.servers import SERVERS, why_not
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip", "-E")
+WATCHED = ("-E",)
 N_QUICK = 30
 LONG_SECONDS = 5.0
 #: Short, so that a countdown is parked that a test can wait for.
 SETTINGS = {"ETA_HORIZON_SECONDS": 4, "MAX_LOSSES": 1}
 PARKED_SECONDS = 12.0
-
-Start = Callable[..., Worker]
 
 
 class Scenario:
@@ -48,7 +47,7 @@ class Scenario:
         self._results: list[Any] = []
 
     def start(self, name: str) -> Worker:
-        return self._start(name, project=self.project, pool=self.pool, options=QUICK)
+        return self._start(name, project=self.project, pool=self.pool, options=WATCHED)
 
     def run(self) -> None:
         """Run all of it, and look that every promise was kept."""
@@ -116,9 +115,7 @@ def test_redis_6_2(scenario: Callable[..., Scenario]) -> None:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server(
-    name: str, scenario: Callable[..., Scenario], start_redis: Callable[..., RedisServer]
-) -> None:
+def test_a_server(name: str, scenario: Callable[..., Scenario], start_redis: StartRedis) -> None:
     if reason := why_not(name):
         pytest.skip(reason)
     server = start_redis(binary=SERVERS[name])
@@ -127,7 +124,7 @@ def test_a_server(
 
 @pytest.mark.parametrize("name", ["Redis 6.2", *SERVERS])
 def test_a_user_with_few_rights(
-    name: str, scenario: Callable[..., Scenario], start_redis: Callable[..., RedisServer]
+    name: str, scenario: Callable[..., Scenario], start_redis: StartRedis
 ) -> None:
     """By the very rule that the README prints; nothing is asked for in vain."""
     binary = None
@@ -164,7 +161,7 @@ def test_rabbitmq(
 
 @pytest.fixture
 def sentinel(
-    redis_server: RedisServer, start_redis: Callable[..., RedisServer], tmp_path: Path
+    redis_server: RedisServer, start_redis: StartRedis, tmp_path: Path
 ) -> Iterator[Sentinel]:
     """A Sentinel that watches three servers, of which each needs one more to write."""
     replicas = [start_replica(redis_server, start_redis) for _ in range(2)]
@@ -179,7 +176,7 @@ def sentinel(
 def test_sentinel_and_a_planned_failover(
     scenario: Callable[..., Scenario],
     sentinel: Sentinel,
-    start_redis: Callable[..., RedisServer],
+    start_redis: StartRedis,
     redis_server: RedisServer,
     effects: Effects,
 ) -> None:

@@ -24,6 +24,14 @@ from tests.support.redis_server import RedisServer
 
 APP = "tests.integration.project.app"
 
+#: What no test needs and each worker takes a second for.
+QUICK = ("--without-mingle", "--without-gossip")
+
+#: The least times that the other settings allow.
+SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+
+Start = Callable[..., Worker]
+
 SWEEP_SCHEDULE = {"sweep": {"task": "celery_reliable.sweep", "schedule": 2.0}}
 
 
@@ -129,12 +137,12 @@ def processes(request: pytest.FixtureRequest) -> Iterator[list[CeleryProcess]]:
 @pytest.fixture
 def start_worker(
     request: pytest.FixtureRequest, processes: list[CeleryProcess], log_directory: Path
-) -> Callable[..., Worker]:
+) -> Start:
     """Start a worker of `project` and wait until it is ready.
 
     With `wait=False` several start side by side; call `wait_until_ready` on each. `project`
     names another Project, `app` another module, `environ` adds to the environment, and
-    `options` to the command line.
+    `options` to the command line. Only who is `chatty` speaks to other workers at its start.
     """
 
     def start(
@@ -147,6 +155,7 @@ def start_worker(
         options: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         wait: bool = True,
+        chatty: bool = False,
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
         ready_key = f"ready:{uuid4()}"
@@ -158,7 +167,7 @@ def start_worker(
             is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
             concurrency=concurrency,
             pool=pool,
-            options=options,
+            options=options if chatty else (*QUICK, *options),
         )
         processes.append(worker)
         if wait:

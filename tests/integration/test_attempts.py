@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 
 import pytest
 from celery import chain, chord, group
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def worker(start_worker: Callable[..., Worker]) -> Worker:
+def worker(start_worker: Start) -> Worker:
     """One prefork worker of concurrency 2."""
-    return start_worker("one", options=QUICK)
+    return start_worker("one")
 
 
 @pytest.fixture
-def workers(start_worker: Callable[..., Worker]) -> list[Worker]:
+def workers(start_worker: Start) -> list[Worker]:
     """Two of them."""
-    pair = [start_worker(name, options=QUICK, wait=False) for name in ("one", "two")]
+    pair = [start_worker(name, wait=False) for name in ("one", "two")]
     for one in pair:
         one.wait_until_ready()
     return pair
@@ -133,15 +130,12 @@ def test_retries_at_once_run_in_order_and_never_twice(
 
 
 def test_an_old_publication_redelivered_after_a_retry_is_dropped(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
     result = project.send("flaky", 1, 3600)
     old = client.lindex("celery", 0)
-    start_worker("one", options=QUICK)
+    start_worker("one")
     wait_for(lambda: result.state == "RETRY", 15, "the retry")
     before = record(redis_server, result.id)
     client.lpush("celery", old)
@@ -197,10 +191,7 @@ def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
 
 @promise("never-two")
 def test_the_same_message_twice_runs_once(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
     result = project.send("work", 0.2)
@@ -208,7 +199,7 @@ def test_the_same_message_twice_runs_once(
     for _ in range(4):
         client.lpush("celery", copy)
     for name in ("one", "two"):
-        start_worker(name, options=QUICK)
+        start_worker(name)
     assert result.get(timeout=15) == "worked"
     wait_for(lambda: client.llen("celery") == 0, 10, "the copies are dropped")
     later = project.send("work", 0.01)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from celery import VERSION as CELERY_VERSION
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -15,16 +14,14 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def worker(start_worker: Callable[..., Worker]) -> Worker:
+def worker(start_worker: Start) -> Worker:
     """One prefork worker of concurrency 2, which fetches though both its processes are busy.
 
     After a lost connection Celery may fetch less until the processes are free again.
     """
-    return start_worker("one", options=(*QUICK, "--prefetch-multiplier", "8"))
+    return start_worker("one", options=("--prefetch-multiplier", "8"))
 
 
 def nothing_left(redis_server: RedisServer) -> None:
@@ -97,18 +94,18 @@ def test_connections_are_cut_under_a_busy_worker(
 def test_a_half_open_network_is_survived(
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     behind = project.with_settings(
         broker_url=proxy.url(),
-        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8},
+        reliable=SOON,
         celery={
             "broker_transport_options": {"socket_timeout": 2, "health_check_interval": 1},
         },
     )
-    worker = start_worker("one", project=behind, options=QUICK)
+    worker = start_worker("one", project=behind)
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
     proxy.stall()
@@ -129,8 +126,8 @@ def test_a_half_open_network_is_survived(
 def test_the_ledger_is_away_and_the_broker_is_up(
     fails_open: bool,
     project: Project,
-    start_redis: Callable[..., RedisServer],
-    start_worker: Callable[..., Worker],
+    start_redis: StartRedis,
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
@@ -143,7 +140,7 @@ def test_the_ledger_is_away_and_the_broker_is_up(
         "QUEUED_SECONDS": 8,
     }
     apart = project.with_settings(reliable=reliable)
-    worker = start_worker("one", project=apart, options=QUICK)
+    worker = start_worker("one", project=apart)
     running = apart.send("gate", "gate")
     wait_for(lambda: effects.runs(running.id), 10, "it runs")
     # Recorded, and claimed by nobody yet: the pool's other process is busy.

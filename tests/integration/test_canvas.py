@@ -12,7 +12,7 @@ from celery.canvas import StampingVisitor
 from celery.result import GroupResult
 
 from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
@@ -23,20 +23,17 @@ from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 APP = "tests.integration.project.canvases"
 NAMES = ("one", "two")
 
-Start = Callable[..., Worker]
 Task = Callable[[str], Any]
 
 
 @pytest.fixture
 def project_settings(project_settings: Settings) -> Settings:
     """Messages that a worker popped when it was killed are missed soon."""
-    times = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
     # Many are killed, and some of them often: that is no poison.
-    return replace(project_settings, reliable={**times, "MAX_LOSSES": 50})
+    return replace(project_settings, reliable={**SOON, "MAX_LOSSES": 50})
 
 
 @pytest.fixture
@@ -51,9 +48,7 @@ def start(task: Task, start_worker: Start) -> Start:
     """Start a worker that knows them; in a storm, without waiting for it."""
 
     def one(name: str, *, wait: bool = True, concurrency: int = 2, **environ: str) -> Worker:
-        return start_worker(
-            name, app=APP, options=QUICK, concurrency=concurrency, wait=wait, environ=environ
-        )
+        return start_worker(name, app=APP, concurrency=concurrency, wait=wait, environ=environ)
 
     return one
 

@@ -12,16 +12,13 @@ from celery.exceptions import ChordError
 
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.exceptions import UnknownDeadLetter
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 # Poison is lost as often as it may be; the other fails for good at once. Both name the gate that
 # makes them good.
@@ -37,10 +34,10 @@ def project_settings(project_settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def task(project: Project, start_worker: Callable[..., Worker]) -> Task:
+def task(project: Project, start_worker: Start) -> Task:
     """The project's tasks by name, with a worker that runs them."""
     add_tasks(project.app)
-    start_worker("one", app="tests.integration.project.canvases", options=QUICK)
+    start_worker("one", app="tests.integration.project.canvases")
     return project.task
 
 
@@ -165,11 +162,7 @@ def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
 
 
 def test_a_chord_whose_member_is_replayed_before_the_others_are_done_fails_all_the_same(
-    project: Project,
-    task: Task,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
+    project: Project, task: Task, effects: Effects, letters: DeadLetters, redis_server: RedisServer
 ) -> None:
     header = [task("at_flag").si("failing", 5), task("gate").si("others")]
     result = chord(header, task("gather").s()).apply_async()
@@ -188,11 +181,7 @@ def test_a_chord_whose_member_is_replayed_before_the_others_are_done_fails_all_t
 
 
 def test_a_body_that_is_a_dead_letter_is_replayed_with_what_the_chord_has_gathered(
-    project: Project,
-    task: Task,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
+    project: Project, task: Task, effects: Effects, letters: DeadLetters, redis_server: RedisServer
 ) -> None:
     header = [task("step").s(1, 1), task("step").s(2, 2)]
     result = chord(header, task("gather_at_flag").s("failing")).apply_async()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -20,7 +20,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.storm import Storm
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 NAMES = ("one", "two")
 # 3 000 in the minute of the full scale.
 PER_SECOND = 50
@@ -37,16 +36,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def project_settings(project_settings: Settings, scale: Scale) -> Settings:
     """The defaults; at small scale what a killed worker had popped is missed sooner."""
-    times = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-    return replace(project_settings, reliable=scale.of(full={}, small=times))
+    return replace(project_settings, reliable=scale.of(full={}, small=SOON))
 
 
 @pytest.fixture
-def brew(project: Project, start_worker: Callable[..., Worker], effects: Effects) -> Brew:
+def brew(project: Project, start_worker: Start, effects: Effects) -> Brew:
     """Make a storm over two workers, from a seed."""
 
     def start(name: str) -> Worker:
-        return start_worker(name, options=QUICK, wait=False)
+        return start_worker(name, wait=False)
 
     return lambda seed: Storm(start, NAMES, effects, seed)
 

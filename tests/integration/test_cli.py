@@ -13,10 +13,9 @@ import pytest
 from celery_reliable.application import reliable_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, Project
-from tests.integration.test_dead_letters import QUICK, put
+from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.test_dead_letters import put
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -39,12 +38,9 @@ def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
 
 
 def test_the_whole_round_of_a_failed_task(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    run: Callable[..., Ran],
+    project: Project, start_worker: Start, effects: Effects, run: Callable[..., Ran]
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("follow", ["fail", "fail", "finish"])
     # The list says so by itself when the letter is there.
     listed = wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the dead letter")
@@ -192,7 +188,7 @@ def test_tables_without_rich_say_what_to_install(
 
 def test_workers_and_passes(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     run: Callable[..., Ran],
     redis_server: RedisServer,
@@ -201,7 +197,7 @@ def test_workers_and_passes(
     first = run("sweep", "--json").json
     assert first["ran"] is True
     assert first["report"]["declared"] == 0
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("gate", "door")
     wait_for(lambda: effects.runs(result.id), 20, "the task runs")
 
@@ -225,13 +221,12 @@ def test_workers_and_passes(
 @promise("purge-is-undone")
 def test_what_is_purged_is_not_sent_again(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     run: Callable[..., Ran],
     redis_server: RedisServer,
 ) -> None:
-    soon = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-    hasty = project.with_settings(reliable=soon)
+    hasty = project.with_settings(reliable=SOON)
     kept = hasty.send("work", 0, queue="kept")
     gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
     client = redis_server.client()
@@ -244,21 +239,20 @@ def test_what_is_purged_is_not_sent_again(
     assert client.keys("{reliable:0}:task:*") == [b"{reliable:0}:task:" + kept.id.encode()]
     again = run("purge", "--force", "-Q", "celery", project=hasty)
     assert again.out == "0 messages removed, 0 tasks cancelled\n"
-    start_worker("one", project=hasty, options=(*QUICK, "-Q", "celery,kept"))
+    start_worker("one", project=hasty, options=("-Q", "celery,kept"))
     assert kept.get(timeout=10) == "worked"
     assert not any(effects.runs(result.id) for result in gone)
 
 
 @promise("purge-is-undone")
 def test_what_celery_purges_is_sent_again(
-    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+    project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
-    soon = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-    hasty = project.with_settings(reliable=soon)
+    hasty = project.with_settings(reliable=SOON)
     result = hasty.send("work", 0)
     assert hasty.app.control.purge() == 1
     assert redis_server.client().llen("celery") == 0
-    start_worker("one", project=hasty, options=QUICK)
+    start_worker("one", project=hasty)
     assert result.get(timeout=30) == "worked"
 
 

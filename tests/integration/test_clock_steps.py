@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from celery_reliable.application import reliable_of
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.faketime import SteppingServer, faketime_library
@@ -16,7 +16,6 @@ from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 HOUR = 3600
 LIBRARY = faketime_library()
 
@@ -60,7 +59,7 @@ def hasty(project: Project, witness_seconds: float) -> Project:
 def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
     hasty: Project,
     redis_server: SteppingServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     step: str,
     witness_seconds: float,
@@ -70,7 +69,7 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
             name,
             app="tests.integration.project.awkward",
             project=hasty,
-            options=(*QUICK, "-Q", queue),
+            options=("-Q", queue),
         )
 
     workers = reliable_of(hasty.app).ledger.workers
@@ -113,13 +112,9 @@ def test_recovery_goes_on_the_living_live_and_waiting_ends_in_time(
 @pytest.mark.parametrize("witness_seconds", [1.0])
 @pytest.mark.parametrize("offset", [HOUR, -HOUR])
 def test_what_has_time_to_run_keeps_it(
-    hasty: Project,
-    redis_server: SteppingServer,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    offset: int,
+    hasty: Project, redis_server: SteppingServer, start_worker: Start, effects: Effects, offset: int
 ) -> None:
-    start_worker("one", app="tests.integration.project.awkward", project=hasty, options=QUICK)
+    start_worker("one", app="tests.integration.project.awkward", project=hasty)
     result = hasty.send("hurried", 6.0)
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
     redis_server.set_off(offset)

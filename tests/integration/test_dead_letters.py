@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,15 +12,13 @@ from celery_reliable.deadletters import REDACTED, CannotReplay, DeadLetters, ful
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reason
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.project.deadly import add_starving
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 @pytest.fixture
@@ -65,12 +62,12 @@ def put(project: Project, task_id: str, **headers: object) -> None:
 
 def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     letters: DeadLetters,
     redis_server: RedisServer,
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("follow", ["fail", "finish"])
     with pytest.raises(Exception, match="in run 1"):
         result.get(timeout=20)
@@ -103,9 +100,9 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
 
 
 def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
-    project: Project, start_worker: Callable[..., Worker], letters: DeadLetters
+    project: Project, start_worker: Start, letters: DeadLetters
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("flaky", 9, 0, 1)
     first = buried(letters, result.id)
     assert first.attempts == 2
@@ -126,11 +123,7 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
 
 
 def test_a_letter_says_that_memory_ran_out(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    letters: DeadLetters,
-    tmp_path: Path,
+    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters, tmp_path: Path
 ) -> None:
     add_starving(project.app)
     events = tmp_path / "memory.events"
@@ -138,7 +131,6 @@ def test_a_letter_says_that_memory_ran_out(
     start_worker(
         "one",
         app="tests.integration.project.deadly",
-        options=QUICK,
         environ={"MEMORY_EVENTS": str(events)},
     )
     result = project.send("starving")
@@ -152,12 +144,9 @@ def test_a_letter_says_that_memory_ran_out(
 
 @promise("poison-stops")
 def test_poison_is_dead_lettered_after_its_losses(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    letters: DeadLetters,
+    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("poison")
 
     letter = buried(letters, result.id, 60)
@@ -223,7 +212,7 @@ def test_a_replayed_message_starts_anew_and_keeps_the_rest(
 
 
 def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
-    project: Project, start_redis: Callable[..., RedisServer]
+    project: Project, start_redis: StartRedis
 ) -> None:
     ledger_server = start_redis()
     split = project.with_settings(
@@ -257,12 +246,9 @@ def test_a_replay_learns_the_servers_generation(project: Project, letters: DeadL
 
 
 def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    letters: DeadLetters,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, letters: DeadLetters, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     redis_server.client().lpush("celery", b"no JSON \xff\x1b[31m")
 
     letter = wait_for(lambda: next(iter(letters.list()), None), 20, "the unreadable message")

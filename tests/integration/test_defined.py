@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from celery_reliable import ObjectIdError
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.defined import KINDS, SPECS, add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def worker(project: Project, start_worker: Callable[..., Worker]) -> Worker:
+def worker(project: Project, start_worker: Start) -> Worker:
     """One worker that knows the tasks."""
     add_tasks(project.app)
-    return start_worker("one", app="tests.integration.project.defined", options=QUICK)
+    return start_worker("one", app="tests.integration.project.defined")
 
 
 def is_gone(redis_server: RedisServer, task_id: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -14,7 +13,7 @@ import pytest
 from celery.exceptions import TaskRevokedError
 
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import is_alive
 from tests.integration.project.awkward import add_tasks as add_awkward
 from tests.integration.project.ends import add_tasks
@@ -29,11 +28,8 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
 )
 
-QUICK = ("--without-mingle", "--without-gossip")
 ENDS = "tests.integration.project.ends"
 SLOW = "tests.integration.project.slow"
-
-Start = Callable[..., Worker]
 
 
 def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
@@ -83,7 +79,7 @@ def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
     redis_server: RedisServer,
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url())
-    one = start_worker("one", project=behind, options=QUICK, pool=pool)
+    one = start_worker("one", project=behind, pool=pool)
     warm_up(project, redis_server)
     claims = proxy.watch(script=script("claim").sha)
     result = project.send("gate", "open")
@@ -101,7 +97,7 @@ def test_with_the_ledger_elsewhere_its_own_process_claims(
     # Another name is another server, as far as can be told.
     url = redis_server.url().replace("127.0.0.1", "localhost")
     apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
-    one = start_worker("one", project=apart, options=QUICK)
+    one = start_worker("one", project=apart)
     warm_up(apart, redis_server)
     result = apart.send("gate", "open")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
@@ -118,7 +114,7 @@ def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
     redis_server: RedisServer,
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url())
-    one = start_worker("one", project=behind, options=QUICK, concurrency=1)
+    one = start_worker("one", project=behind, concurrency=1)
     warm_up(project, redis_server)
     child = frozen_child(one)
     claims = proxy.watch(script=script("claim").sha)
@@ -134,7 +130,7 @@ def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
 def test_a_process_that_has_outlived_its_worker_does_not_begin(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=QUICK, concurrency=1)
+    one = start_worker("one", concurrency=1)
     warm_up(project, redis_server)
     orphan = frozen_child(one)
     result = project.send("gate", "open")
@@ -145,7 +141,7 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(
         os.kill(orphan, signal.SIGCONT)
     wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
     assert not effects.runs(result.id)
-    start_worker("two", options=QUICK, concurrency=1)
+    start_worker("two", concurrency=1)
     wait_for(lambda: effects.runs(result.id), 20, "its successor")
     effects.open_gate("open")
     assert result.get(timeout=10) == "open"
@@ -156,7 +152,7 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(
 def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=QUICK, concurrency=1)
+    one = start_worker("one", concurrency=1)
     warm_up(project, redis_server)
     child = frozen_child(one)
     result = project.send("work", 0)
@@ -173,12 +169,12 @@ def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable=rare)
-    one = start_worker("one", project=project, options=QUICK, concurrency=1)
+    one = start_worker("one", project=project, concurrency=1)
     warm_up(project, redis_server)
     child = frozen_child(one)
     result = project.send("work", 0)
     claimed(redis_server, result.id)
-    start_worker("two", project=project, options=QUICK)
+    start_worker("two", project=project)
     one.signal_main(signal.SIGQUIT)
     # A process that is frozen cannot be ended in good order.
     os.kill(child, signal.SIGKILL)
@@ -191,7 +187,7 @@ def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
 def test_what_waits_for_another_task_is_not_claimed(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK, concurrency=1)
+    start_worker("one", concurrency=1)
     warm_up(project, redis_server)
     first, second = project.send("gate", "open"), project.send("work", 0)
     client = redis_server.client()
@@ -211,7 +207,7 @@ def test_what_waits_in_the_worker_is_not_claimed(
     name: str, project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
     add_tasks(project.app)
-    one = start_worker("one", app=ENDS, options=QUICK)
+    one = start_worker("one", app=ENDS)
     if name == "rare":
         # It is the one of this hour.
         project.send("rare").get(timeout=10)
@@ -231,7 +227,7 @@ def test_what_waits_in_the_worker_is_not_claimed(
 def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=QUICK)
+    one = start_worker("one")
     warm_up(project, redis_server)
     task_id = str(uuid4())
     project.app.control.revoke(task_id)
@@ -257,7 +253,7 @@ def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
 def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=QUICK)
+    one = start_worker("one")
     warm_up(project, redis_server)
     result = project.send("work", 0, expires=-1)
     with pytest.raises(TaskRevokedError):
@@ -277,7 +273,7 @@ def test_what_is_received_slowly_is_nobody_elses_meanwhile(
 ) -> None:
     # Many looks fit between its claim and the request that stands behind it.
     quick = project.with_settings(reliable={"SWEEP_SECONDS": 0.1})
-    start_worker("one", project=quick, app=SLOW, options=QUICK, environ={"RECEIVE_SECONDS": "0.45"})
+    start_worker("one", project=quick, app=SLOW, environ={"RECEIVE_SECONDS": "0.45"})
     warm_up(quick, redis_server)
     for _ in range(5):
         result = quick.send("work", 0.5)
@@ -292,7 +288,7 @@ def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
         "one",
         app=SLOW,
         concurrency=1,
-        options=(*QUICK, "--max-tasks-per-child", "1"),
+        options=("--max-tasks-per-child", "1"),
         environ={"BOOT_SECONDS": "2"},
     )
     warm_up(project, redis_server)
@@ -310,7 +306,7 @@ def test_what_has_a_time_to_run_is_claimed_when_it_begins(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     add_awkward(project.app)
-    one = start_worker("one", app="tests.integration.project.awkward", options=QUICK)
+    one = start_worker("one", app="tests.integration.project.awkward")
     warm_up(project, redis_server)
     result = project.send("touching", 0.5)
     assert int(claimed(redis_server, result.id)["pid"]) in one.children()
@@ -321,7 +317,7 @@ def test_one_connection_for_each_channel_will_do(
     project: Project, start_worker: Start, effects: Effects
 ) -> None:
     few = project.with_settings(celery={"broker_transport_options": {"max_connections": 1}})
-    start_worker("one", project=few, options=QUICK)
+    start_worker("one", project=few)
     for _ in range(3):
         assert project.send("work", 0).get(timeout=10) == "worked"
 
@@ -346,7 +342,7 @@ def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    one = start_worker("one", options=QUICK)
+    one = start_worker("one")
     warm_up(project, redis_server)
     client = redis_server.client()
     result = project.send("work", 0, queue="elsewhere")
@@ -377,7 +373,7 @@ def test_replies_that_are_lost_time_and_again_cost_no_task(
     redis_server: RedisServer,
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url(), reliable={"MAX_LOSSES": 0})
-    start_worker("one", project=behind, options=QUICK)
+    start_worker("one", project=behind)
     warm_up(project, redis_server)
     task_id = str(uuid4())
     # Of what files it, of what claims it, and of what files it once more.

@@ -5,32 +5,30 @@ once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from celery_reliable.rooms import server_seen
 from celery_reliable.sweeper import Sweeper
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 #: QUEUED_SECONDS is 60.
 SOON_SECONDS = 15
 
 
 @pytest.fixture
-def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def redis_server(start_redis: StartRedis) -> RedisServer:
     """A broker that keeps nothing."""
     return start_redis({"appendonly": "no", "save": ""})
 
 
 @pytest.fixture
-def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def ledger(start_redis: StartRedis) -> RedisServer:
     return start_redis()
 
 
@@ -44,11 +42,11 @@ def test_what_was_queued_runs_at_once(
     apart: Project,
     ledger: RedisServer,
     redis_server: RedisServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     how: str,
 ) -> None:
-    start_worker(project=apart, options=QUICK)
+    start_worker(project=apart)
     gates = [apart.send("gate", "gate").id for _ in range(2)]
     for task_id in gates:
         wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,8 @@ from celery.result import AsyncResult
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import Reason, State
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import leases, passes_finish
 from tests.integration.project.ends import add_tasks
 from tests.support.effects import Run
@@ -22,10 +22,7 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 LEDGER = "{reliable:0}:"
-
-Start = Callable[..., Worker]
 
 
 @pytest.fixture
@@ -41,7 +38,7 @@ def start(ending: Project, start_worker: Start) -> Start:
     """Start a worker that knows the tasks of this module's project."""
 
     def one(name: str = "one", **options: Any) -> Worker:
-        options = {"project": ending, "options": QUICK, **options}
+        options = {"project": ending, **options}
         return start_worker(name, app="tests.integration.project.ends", **options)
 
     return one
@@ -292,7 +289,7 @@ def test_what_has_expired_never_runs_wherever_it_waited(
 def test_what_is_revoked_while_it_runs_does_not_run_again(
     ending: Project, start: Start, redis_server: RedisServer, pool: str, how: str
 ) -> None:
-    worker = start(concurrency=1, pool=pool, options=(*QUICK, "--prefetch-multiplier", "1"))
+    worker = start(concurrency=1, pool=pool, options=("--prefetch-multiplier", "1"))
     result = ending.send("follow", ["retry:gate", "finish"], 600)
     run = run_begins(ending, result)
     # What is lost goes behind this one.
@@ -335,14 +332,13 @@ def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
 @pytest.fixture
 def apart(ending: Project, results: RedisServer) -> Project:
     """The project with its results on a Redis of their own, and early looks."""
-    reliable = {"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
-    project = ending.with_settings(result_url=results.url(), reliable=reliable)
+    project = ending.with_settings(result_url=results.url(), reliable=SOON)
     add_tasks(project.app)
     return project
 
 
 @pytest.fixture
-def results(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def results(start_redis: StartRedis) -> RedisServer:
     """A Redis for results alone."""
     return start_redis()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,29 +11,22 @@ from celery_reliable.application import reliable_of
 from celery_reliable.model import SweepReport
 from celery_reliable.releasing import release
 from celery_reliable.sweeper import Sweeper
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import leases
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
-TIMES = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
 
 @pytest.fixture
 def quick(project: Project) -> Project:
-    return project.with_settings(reliable=TIMES, celery={"task_acks_late": True})
+    return project.with_settings(reliable=SOON, celery={"task_acks_late": True})
 
 
 def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
-    quick: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    quick: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one, two = (start_worker(name, project=quick, options=QUICK) for name in ("one", "two"))
+    one, two = (start_worker(name, project=quick) for name in ("one", "two"))
     former = {lease for lease in leases(redis_server) if lease.startswith("one@")}
     one.freeze()
     wait_for(lambda: not former & leases(redis_server), 40, "it is forgotten")
@@ -73,10 +66,7 @@ def sweeper(quick: Project) -> Iterator[Sweeper]:
 
 
 def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
-    quick: Project,
-    sweeper: Sweeper,
-    redis_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
+    quick: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = sweeper.ledger.workers
     room = sweeper.broker.room("unacked:one")

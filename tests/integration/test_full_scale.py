@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -10,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import (
     RECORD,
     assert_each_ran_once,
@@ -27,9 +26,6 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-Start = Callable[..., Worker]
-
 LATENESS_SECONDS = 1.0
 GROWTH_MB = 5.0
 SENT_SECONDS = 5.0
@@ -39,9 +35,7 @@ PUBLISHERS = 4
 
 def start_all(start_worker: Start, names: tuple[str, ...], project: Project) -> dict[str, Worker]:
     """Start workers side by side."""
-    workers = {
-        name: start_worker(name, project=project, options=QUICK, wait=False) for name in names
-    }
+    workers = {name: start_worker(name, project=project, wait=False) for name in names}
     for worker in workers.values():
         worker.wait_until_ready()
     return workers
@@ -67,11 +61,7 @@ def states(redis_server: RedisServer, task_ids: list[str]) -> list[bytes | None]
 
 @promise("waiting-is-safe")
 def test_a_visibility_timeout_of_five_seconds_makes_nothing_late_or_twice(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
     options = {
         "visibility_timeout": 5,
@@ -107,16 +97,12 @@ def test_a_visibility_timeout_of_five_seconds_makes_nothing_late_or_twice(
 
 
 def test_parked_tasks_cost_a_worker_no_memory(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
     quick = project.with_settings(
         reliable=scale.of(full={}, small={"SWEEP_SECONDS": 0.5, "LEASE_SECONDS": 5})
     )
-    worker = start_worker("one", project=quick, options=QUICK)
+    worker = start_worker("one", project=quick)
     # Steady: code is loaded, connections are open, each child has run something.
     warm = [quick.send("work", 0.02).id for _ in range(40)]
     wait_until_settled(redis_server, 20)
@@ -145,11 +131,7 @@ def test_parked_tasks_cost_a_worker_no_memory(
 
 
 def test_tasks_that_become_due_in_one_second_are_sent_at_once(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
     horizon = 3.0
     near = project.with_settings(reliable={"ETA_HORIZON_SECONDS": horizon})
@@ -210,7 +192,7 @@ class TestRollingRestart:
                 asked_at = effects.now()
                 assert workers[name].stop() == 0
                 stops.append(effects.now() - asked_at)
-                workers[name] = start_worker(name, options=QUICK)
+                workers[name] = start_worker(name)
                 restarts += 1
             wait_for(lambda: effects.now() >= until, seconds + 5, "the end of the load")
         backlog = len(load.ids) - len(effects.finished())

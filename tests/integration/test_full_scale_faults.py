@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.conftest import Scale, StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import (
     RECORD,
     assert_each_ran_once,
@@ -30,9 +30,6 @@ from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
-Start = Callable[..., Worker]
 
 # The first ones are frozen at small scale too.
 POOLS = ("prefork", "threads", "solo", "gevent")
@@ -84,10 +81,9 @@ class TestFrozen:
                 "zombie",
                 pool=frozen_pool,
                 concurrency=1 if frozen_pool == "solo" else 2,
-                options=QUICK,
             )
             frozen = _Frozen(project, effects, redis_server, zombie, turn)
-            successor = start_worker("successor", options=QUICK)
+            successor = start_worker("successor")
             took.append(frozen.hand_over(lease_seconds))
             with frozen.watched():
                 n_killed += not frozen.wake_up(is_to_end)
@@ -237,7 +233,7 @@ class TestBrokerAway:
     """The broker goes away, or its connections do, while there is work."""
 
     @pytest.fixture
-    def redis_server(self, start_redis: Callable[..., RedisServer]) -> RedisServer:
+    def redis_server(self, start_redis: StartRedis) -> RedisServer:
         """A server that answers for nothing that is not on its disk."""
         return start_redis({"appendfsync": "always"})
 
@@ -257,10 +253,8 @@ class TestBrokerAway:
         """
         project = project.with_settings(celery={"result_backend_always_retry": results_wait})
         workers = {
-            "busy": start_worker("busy", project=project, concurrency=3, options=QUICK, wait=False),
-            "idle": start_worker(
-                "idle", project=project, options=(*QUICK, "-Q", "idle"), wait=False
-            ),
+            "busy": start_worker("busy", project=project, concurrency=3, wait=False),
+            "idle": start_worker("idle", project=project, options=("-Q", "idle"), wait=False),
         }
         for worker in workers.values():
             worker.wait_until_ready()
@@ -310,7 +304,7 @@ class TestBrokerAway:
         redis_server: RedisServer,
         scale: Scale,
     ) -> None:
-        workers = [start_worker(name, options=QUICK, wait=False) for name in ("one", "two")]
+        workers = [start_worker(name, wait=False) for name in ("one", "two")]
         for worker in workers:
             worker.wait_until_ready()
         first = project.send("work", 0.01).id

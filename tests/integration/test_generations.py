@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import META, RECORD, passes_finish, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -16,17 +17,12 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-# The least that the other settings allow.
-TIMES = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 NAMES = ("one", "two")
 HORIZON_SECONDS = 2
 
-Start = Callable[..., Worker]
-
 
 @pytest.fixture
-def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def ledger(start_redis: StartRedis) -> RedisServer:
     """A Redis for the ledger alone that keeps nothing but what it is told to save."""
     return start_redis({"appendonly": "no", "save": ""})
 
@@ -34,13 +30,13 @@ def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
 @pytest.fixture
 def apart(project: Project, ledger: RedisServer) -> Project:
     """The project with its ledger on a Redis of its own."""
-    return project.with_settings(reliable={**TIMES, "REDIS_URL": ledger.url()})
+    return project.with_settings(reliable={**SOON, "REDIS_URL": ledger.url()})
 
 
 @pytest.fixture
 def workers(apart: Project, start_worker: Start) -> list[Worker]:
     """Two workers of concurrency 2."""
-    pair = [start_worker(name, project=apart, options=QUICK, wait=False) for name in NAMES]
+    pair = [start_worker(name, project=apart, wait=False) for name in NAMES]
     for one in pair:
         one.wait_until_ready()
     return pair
@@ -133,7 +129,7 @@ class TestLaggingReplica:
     """The ledger's Redis dies, and a replica that lags takes its place."""
 
     @pytest.fixture
-    def replica(self, ledger: RedisServer, start_redis: Callable[..., RedisServer]) -> RedisServer:
+    def replica(self, ledger: RedisServer, start_redis: StartRedis) -> RedisServer:
         """A replica of the ledger's Redis."""
         server = start_redis()
         with server.client() as client:
@@ -144,7 +140,7 @@ class TestLaggingReplica:
         return server
 
     @pytest.fixture
-    def ledger(self, start_redis: Callable[..., RedisServer]) -> RedisServer:
+    def ledger(self, start_redis: StartRedis) -> RedisServer:
         """A Redis for the ledger alone that can be restarted."""
         return start_redis()
 
@@ -157,7 +153,7 @@ class TestLaggingReplica:
     @pytest.fixture
     def apart(self, project: Project, address: RedisProxy) -> Project:
         """The project with its ledger there."""
-        times = {**TIMES, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
+        times = {**SOON, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
         return project.with_settings(reliable=times)
 
     @promise("as-durable-as-redis", "never-two")
@@ -174,7 +170,7 @@ class TestLaggingReplica:
         before: str,
     ) -> None:
         send = apart.send
-        one = start_worker("one", project=apart, options=QUICK, concurrency=6)
+        one = start_worker("one", project=apart, concurrency=6)
         # What the replica knows: tasks that run, wait in a queue, or wait for their time.
         running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
         settled = send("gate", "between")
@@ -195,7 +191,7 @@ class TestLaggingReplica:
             ledger.stop()
             ledger.start()
             wait_for(lambda: generation(ledger) != counted, 15, "a pass sees another server")
-        two = start_worker("two", project=apart, options=(*QUICK, "-Q", "second,third"))
+        two = start_worker("two", project=apart, options=("-Q", "second,third"))
         late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
         for task_id in (claimed, parked, *late):
             wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
@@ -212,7 +208,7 @@ class TestLaggingReplica:
             ]
         assert states == [b"running", b"queued", b"queued", b"parked", None, None]
         # So late that the sweeper looks at once at what the replica takes for queued.
-        overdue_at = effects.starts(claimed)[0] + TIMES["QUEUED_SECONDS"]
+        overdue_at = effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
         wait_for(lambda: effects.now() > overdue_at, 20, "it is overdue there")
 
         ledger.kill()

@@ -11,10 +11,10 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
-from tests.support.processes import Beat, CeleryProcess, Worker
+from tests.support.processes import Beat, CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
@@ -32,9 +32,9 @@ def gone(pids: list[int]) -> bool:
 
 
 def test_a_killed_worker_leaves_nothing(
-    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+    project: Project, effects: Effects, start_worker: Start
 ) -> None:
-    worker = start_worker("doomed")
+    worker = start_worker("doomed", chatty=True)
     sent = project.send("gate", "never")
     other = project.send("work", 0.1)
     wait_for(lambda: effects.finished(other.id), 20, "the short task")
@@ -52,9 +52,9 @@ def test_a_killed_worker_leaves_nothing(
 
 
 def test_children_frozen_killed_and_left_behind_are_all_ended(
-    project: Project, effects: Effects, start_worker: Callable[..., Worker]
+    project: Project, effects: Effects, start_worker: Start
 ) -> None:
-    worker = start_worker("battered")
+    worker = start_worker("battered", chatty=True)
     sent = project.send("gate", "door")
     (run,) = wait_for(lambda: effects.runs(sent.id), 20, "the task to start")
 
@@ -80,10 +80,8 @@ def test_a_result_that_a_test_drops_asks_nobody_until_the_end(project: Project) 
     assert kept() is not None
 
 
-def test_overlaps_are_seen(
-    project: Project, effects: Effects, start_worker: Callable[..., Worker]
-) -> None:
-    start_worker("busy", pool="threads", concurrency=3)
+def test_overlaps_are_seen(project: Project, effects: Effects, start_worker: Start) -> None:
+    start_worker("busy", chatty=True, pool="threads", concurrency=3)
     ids = [project.send("locked_gate", "thing", "door").id for _ in range(2)]
     wait_for(lambda: len(effects.runs("thing")) == 2, 20, "both runs")
     wait_for(lambda: effects.overlaps("thing"), 5, "their overlap")
@@ -93,10 +91,8 @@ def test_overlaps_are_seen(
     assert {run.task_id for run in effects.runs()} == set(ids)
 
 
-def test_steps_are_followed(
-    project: Project, effects: Effects, start_worker: Callable[..., Worker]
-) -> None:
-    worker = start_worker("obedient", concurrency=1)
+def test_steps_are_followed(project: Project, effects: Effects, start_worker: Start) -> None:
+    worker = start_worker("obedient", chatty=True, concurrency=1)
     steps = project.send("follow", ["retry", "kill", "finish"])
     assert steps.get(timeout=30) == "run 3"
     assert [run.outcome for run in effects.runs(steps.id)] == ["Retry", None, "finished"]
@@ -109,12 +105,12 @@ def test_a_worker_works_through_the_proxy_and_beat_sends(
     project: Project,
     effects: Effects,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     start_beat: Callable[..., Beat],
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
     pops = proxy.watch("BRPOP")
-    start_worker("remote", project=behind, pool="solo", concurrency=1, wait=False)
+    start_worker("remote", chatty=True, project=behind, pool="solo", concurrency=1, wait=False)
     schedule = {"often": {"task": "project.work", "schedule": 0.2, "args": [0]}}
     beat = start_beat(schedule=schedule)
     wait_for(lambda: len(effects.finished()) >= 2, 30, "two tasks sent by beat")
@@ -124,9 +120,9 @@ def test_a_worker_works_through_the_proxy_and_beat_sends(
 
 
 def test_a_worker_that_ends_before_it_is_ready_is_reported_with_its_log(
-    start_worker: Callable[..., Worker], processes: list[CeleryProcess]
+    start_worker: Start, processes: list[CeleryProcess]
 ) -> None:
     with pytest.raises(AssertionError, match="before it was ready") as caught:
-        start_worker("broken", app="tests.integration.project.nowhere")
+        start_worker("broken", chatty=True, app="tests.integration.project.nowhere")
     assert "nowhere" in str(caught.value)
     assert os.path.getsize(processes[0].log_path)

@@ -27,7 +27,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 4.0
-QUICK = {"LEASE_SECONDS": LEASE_SECONDS, "WITNESS_SECONDS": 0.3, "SWEEP_SECONDS": 0.4}
+TIMES = {"LEASE_SECONDS": LEASE_SECONDS, "WITNESS_SECONDS": 0.3, "SWEEP_SECONDS": 0.4}
 
 
 class Alive:
@@ -35,7 +35,7 @@ class Alive:
 
     def __init__(self, project: Project, proxy: RedisProxy, redis_server: RedisServer) -> None:
         self.redis_server = redis_server
-        near = project.with_settings(reliable=QUICK)
+        near = project.with_settings(reliable=TIMES)
         far = near.with_settings(broker_url=proxy.url())
         self.process = WorkerProcess("one@host")
         host: Any = SimpleNamespace(

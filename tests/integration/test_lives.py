@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,16 +15,15 @@ from celery_reliable.application import reliable_of
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, Record, SweepReport, TaskRef
 from celery_reliable.sweeper import Sweeper
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 ROW = "row-7"
 AHEAD, BEHIND = "2099-01-01T00:00:00+00:00", "2001-01-01T00:00:00+00:00"
 #: What a worker without the package stores.
@@ -32,9 +31,7 @@ STOCK = {"status": "SUCCESS", "result": "stock", "traceback": None, "children": 
 
 
 @pytest.fixture(params=["results beside the ledger", "results elsewhere"])
-def project_settings(
-    project_settings: Settings, start_redis: Callable[..., RedisServer], request: Any
-) -> Settings:
+def project_settings(project_settings: Settings, start_redis: StartRedis, request: Any) -> Settings:
     """Stored with the settlement, or before it."""
     if request.param == "results beside the ledger":
         return project_settings
@@ -62,12 +59,9 @@ def store(project: Project, task_id: str, **meta: Any) -> None:
 
 
 def test_a_worker_that_dies_in_a_later_life_of_an_id_loses_nothing_of_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=QUICK)
+    one = start_worker("one")
     project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW).get(timeout=15)
     wait_until_settled(redis_server, 10)
     # As by a worker whose clock is ahead of the ledger's.
@@ -78,7 +72,7 @@ def test_a_worker_that_dies_in_a_later_life_of_an_id_loses_nothing_of_it(
     project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW)
     wait_for(lambda: len(effects.runs(ROW)) == 2, 15, "its second life")
     one.kill_group()
-    start_worker("two", options=QUICK)
+    start_worker("two")
 
     wait_for(lambda: len(effects.runs(ROW)) == 3, 20, "its second life goes on")
     wait_for(lambda: effects.runs(ROW)[2].outcome == "finished", 10, "and ends")
@@ -226,12 +220,12 @@ def test_what_a_former_life_has_left_does_not_end_a_canvas(
 
 @pytest.mark.parametrize(("name", "state"), [("work", "SUCCESS"), ("failing", "FAILURE")])
 def test_a_result_names_the_attempt_that_stored_it_and_reads_as_ever(
-    project: Project, start_worker: Callable[..., Worker], name: str, state: str
+    project: Project, start_worker: Start, name: str, state: str
 ) -> None:
     result = project.send(name, 0)
     record = reliable_of(project.app).ledger.find(result.id)
     assert record is not None
-    start_worker("one", options=QUICK)
+    start_worker("one")
     wait_for(result.ready, 15, "its end")
 
     epoch, attempt, token = stored(project, result.id)["reliable"].split("/")

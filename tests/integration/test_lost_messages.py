@@ -5,20 +5,19 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.conftest import Scale, StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
-from tests.support.processes import REPOSITORY, Worker
+from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 QUEUED_SECONDS = 8
 # The least that the other settings allow.
 RELIABLE = {"QUEUED_SECONDS": QUEUED_SECONDS, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
@@ -35,18 +34,14 @@ def soon(project: Project) -> Iterator[Project]:
 
 @promise("nothing-lost")
 def test_a_worker_killed_between_the_pop_and_the_filing(
-    soon: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
     client = redis_server.client()
     ids, took = [], []
     # It asks for messages seldom enough to be frozen while it waits for one.
     patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
     for turn in range(scale.of(full=20, small=3)):
-        worker = start_worker(f"one-{turn}", project=patient, options=QUICK)
+        worker = start_worker(f"one-{turn}", project=patient)
         wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
         # Redis pops the next one and sends it, and nobody reads that.
         worker.freeze()
@@ -56,7 +51,7 @@ def test_a_worker_killed_between_the_pop_and_the_filing(
         worker.kill_group()
         assert not client.keys("unacked:*")
         ids.append(result.id)
-        last = start_worker(f"two-{turn}", project=soon, options=QUICK)
+        last = start_worker(f"two-{turn}", project=soon)
         wait_for(lambda i=result.id: effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
         took.append(effects.starts(result.id)[0] - sent_at)
         assert last.stop() == 0
@@ -68,8 +63,8 @@ def test_a_worker_killed_between_the_pop_and_the_filing(
 @promise("nothing-lost")
 def test_the_brokers_database_is_flushed(
     project: Project,
-    start_redis: Callable[..., RedisServer],
-    start_worker: Callable[..., Worker],
+    start_redis: StartRedis,
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     scale: Scale,
@@ -79,7 +74,7 @@ def test_the_brokers_database_is_flushed(
     apart = project.with_settings(
         reliable={**RELIABLE, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
     )
-    workers = [start_worker(n, project=apart, options=QUICK, wait=False) for n in ("one", "two")]
+    workers = [start_worker(n, project=apart, wait=False) for n in ("one", "two")]
     for worker in workers:
         worker.wait_until_ready()
     running = [apart.send("gate", "gate") for _ in range(4)]
@@ -99,13 +94,9 @@ def test_the_brokers_database_is_flushed(
 
 @promise("nothing-lost")
 def test_a_publisher_is_killed(
-    soon: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
 ) -> None:
-    start_worker("one", project=soon, options=QUICK)
+    start_worker("one", project=soon)
     dice = random.Random(11)
     for _ in range(scale.of(full=10, small=2)):
         effects.client.delete("published")
@@ -127,13 +118,10 @@ def test_a_publisher_is_killed(
 
 
 def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
-    soon: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
-    alone = (*QUICK, "--prefetch-multiplier", "1")
+    alone = ("--prefetch-multiplier", "1")
     lost = start_worker("lost", project=soon, concurrency=1, options=alone)
     result = soon.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
@@ -146,13 +134,13 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
     lost.kill_group()
     killed_at = effects.now()
     # Sweeps, and consumes from another queue: this one stands still.
-    start_worker("sweeps", project=soon, options=(*QUICK, "-Q", "third"))
+    start_worker("sweeps", project=soon, options=("-Q", "third"))
     wait_for(lambda: result.id.encode() in client.lindex("celery", 0), 20, "it is sent again")
     # Before anybody would look after what waits in a queue.
     assert effects.now() - killed_at < QUEUED_SECONDS
     assert client.llen("celery") == 11
     effects.open_gate("gate")
-    start_worker("works", project=soon, options=QUICK)
+    start_worker("works", project=soon)
     assert result.get(timeout=15) == "gate"
     assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
     wait_until_settled(redis_server, 15)
@@ -160,17 +148,14 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
 
 @promise("nothing-lost")
 def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
-    soon: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
     gone = [soon.send("work", 0, queue="gone") for _ in range(5)]
     kept = [soon.send("work", 0) for _ in range(20)]
     client.delete("gone")
     # Sweeps, and consumes from a third queue.
-    start_worker("sweeps", project=soon, options=(*QUICK, "-Q", "third"))
+    start_worker("sweeps", project=soon, options=("-Q", "third"))
     wait_for(lambda: client.llen("gone") == 5, 3 * QUEUED_SECONDS, "sent again")
     looked_at = "{reliable:0}:due"
     now = effects.now()
@@ -178,6 +163,6 @@ def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
         lambda: all(client.zscore(looked_at, r.id) / 1000 > now for r in kept), 20, "looked at"
     )
     assert client.llen("celery") == 20
-    start_worker("works", project=soon, options=(*QUICK, "-Q", "celery,gone"))
+    start_worker("works", project=soon, options=("-Q", "celery,gone"))
     wait_until_settled(redis_server, 20)
     assert_each_ran_once(effects, [result.id for result in gone + kept])

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 @promise("never-two")
@@ -26,12 +21,12 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(
     how: str,
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     behind_proxy = project.with_settings(broker_url=proxy.url())
-    start_worker("one", project=behind_proxy, options=QUICK)
+    start_worker("one", project=behind_proxy)
     warm = project.send("work", 0.01)
     warm.get(timeout=10)
     rule = getattr(proxy, how)(script=script(step).sha, times=2)
@@ -66,10 +61,10 @@ def test_every_other_step_may_be_lost_too(
     how: str,
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
 ) -> None:
-    start_worker("one", project=project.with_settings(broker_url=proxy.url()), options=QUICK)
+    start_worker("one", project=project.with_settings(broker_url=proxy.url()))
     rule = getattr(proxy, how)(script=script(step).sha)
     result = project.send(name, *arguments)
     wait_for(lambda: result.ready(), 15, f"{name} ended")
@@ -79,13 +74,9 @@ def test_every_other_step_may_be_lost_too(
 
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 def test_a_record_that_was_lost_on_the_way_is_made_once(
-    how: str,
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
+    how: str, project: Project, proxy: RedisProxy, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     publisher = project.with_settings(broker_url=proxy.url())
     rule = getattr(proxy, how)(script=script("record").sha)
     result = publisher.send("work", 0.01)
@@ -102,11 +93,11 @@ def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
     how: str,
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     publisher = project.with_settings(broker_url=proxy.url())
     rule = getattr(proxy, how)(script=script(step).sha)
     results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
@@ -123,7 +114,7 @@ def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
 def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
@@ -136,7 +127,7 @@ def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
     rule.wait()
     client = redis_server.client()
     assert client.llen("celery") == 2
-    start_worker("one", options=QUICK)
+    start_worker("one")
     assert result.get(timeout=10) == "worked"
     # What follows both in their queue.
     assert project.send("work", 0.01).get(timeout=10) == "worked"
@@ -147,14 +138,14 @@ def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
 def test_a_send_that_raised_is_withdrawn(
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     publisher = project.with_settings(
         broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
     )
-    start_worker("one", options=QUICK)
+    start_worker("one")
     proxy.sever()
     with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
         publisher.send("work", 0.01, retry=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,10 @@ from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, Reason, State, SweepReport, TaskRef
 from celery_reliable.recovery import Recovery
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, Project
+from tests.integration.conftest import APP, SOON, Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 def release(project: Project, folder: Path) -> Ran:
@@ -38,15 +34,13 @@ def release(project: Project, folder: Path) -> Ran:
 def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     project: Project,
     stock_project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    ours = project.with_settings(
-        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
-    )
-    start_worker("stock", project=stock_project, options=QUICK)
-    reliable = start_worker("reliable", project=ours, options=QUICK)
+    ours = project.with_settings(reliable=SOON)
+    start_worker("stock", project=stock_project)
+    reliable = start_worker("reliable", project=ours)
     results = [p.send("work", 0.02) for _ in range(20) for p in (ours, stock_project)]
     for result in results:
         assert result.get(timeout=20) == "worked"
@@ -57,7 +51,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     for result in more:
         assert result.get(timeout=20) == "worked"
     # What the stock worker ran, nobody settled; it is looked at, found done, and not run again.
-    start_worker("again", project=ours, options=QUICK)
+    start_worker("again", project=ours)
     client = redis_server.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
     assert all(len(effects.runs(r.id)) == 1 for r in results + more)
@@ -66,7 +60,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
 def test_release_strands_nothing_when_the_package_goes(
     project: Project,
     stock_project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     tmp_path: Path,
@@ -79,7 +73,7 @@ def test_release_strands_nothing_when_the_package_goes(
             "ETA_HORIZON_SECONDS": 2,
         }
     )
-    worker = start_worker("one", project=ours, options=QUICK)
+    worker = start_worker("one", project=ours)
     running = [ours.send("gate", "gate") for _ in range(2)]
     for result in running:
         wait_for(lambda r=result: effects.runs(r.id), 10, "it runs")
@@ -95,7 +89,7 @@ def test_release_strands_nothing_when_the_package_goes(
     assert not client.keys("unacked:*")
     assert not client.keys("{reliable:0}:worker:*")
     effects.open_gate("gate")
-    start_worker("stock", project=stock_project, options=QUICK)
+    start_worker("stock", project=stock_project)
     for result in running + fetched + [parked]:
         wait_for(lambda r=result: effects.finished(r.id), 30, "it ran at a stock worker")
     assert len(effects.finished(parked.id)) == 1
@@ -104,7 +98,7 @@ def test_release_strands_nothing_when_the_package_goes(
 def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     project: Project,
     stock_project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     tmp_path: Path,
@@ -128,7 +122,7 @@ def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     claim = Claim(lost.id, int(answer.values[0]), "gone", "token")
     ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
     assert release(project, tmp_path).json["sent"] == 1
-    start_worker("stock", project=stock_project, options=QUICK)
+    start_worker("stock", project=stock_project)
     for result in (lost, waiting):
         wait_for(lambda r=result: effects.finished(r.id), 20, "it ran at a stock worker")
 

@@ -4,12 +4,11 @@ what is filed and what is delivered, a signal while a lock is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
@@ -17,17 +16,12 @@ from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
-Start = Callable[..., Worker]
-
 
 @pytest.fixture
 def start(start_worker: Start) -> Start:
     """Start a worker that is hit when a test says so."""
 
     def one(name: str = "one", **options: Any) -> Worker:
-        options = {"options": QUICK, **options}
         return start_worker(name, app="tests.integration.project.moments", **options)
 
     return one

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import passes_finish
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @promise("one-namespace")
 def test_what_only_the_other_app_knows_is_left_to_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     settings = {"SWEEP_SECONDS": 0.5, "ETA_HORIZON_SECONDS": 1, "LEASE_SECONDS": 3}
     reliable = {"REDIS_URL": redis_server.url(), **settings, "QUEUED_SECONDS": 5}
@@ -30,8 +22,8 @@ def test_what_only_the_other_app_knows_is_left_to_it(
     pooled = "tests.integration.project.pooled"
     # A task that only one of the two apps knows.
     add_tasks(ours.app)
-    start_worker("knows", project=ours, options=QUICK, app=pooled)
-    start_worker("knows-not", project=other, options=QUICK)
+    start_worker("knows", project=ours, app=pooled)
+    start_worker("knows-not", project=other)
     client = redis_server.client()
 
     results = [ours.send("spin", 0, countdown=2 + n / 2) for n in range(6)]

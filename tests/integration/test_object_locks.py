@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -12,20 +11,18 @@ import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def workers(start_worker: Callable[..., Worker]) -> list[Worker]:
+def workers(start_worker: Start) -> list[Worker]:
     """Two prefork workers of concurrency 2."""
-    pair = [start_worker(name, options=QUICK, wait=False) for name in ("one", "two")]
+    pair = [start_worker(name, wait=False) for name in ("one", "two")]
     for one in pair:
         one.wait_until_ready()
     return pair

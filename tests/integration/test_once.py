@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 
 import pytest
 
 from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import RECORD
 from tests.integration.project.parents import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 LOCKS = "{reliable:0}:lock:*"
-Start = Callable[..., Worker]
 
 
 def settled(redis_server: RedisServer, task_id: str) -> None:
@@ -35,7 +31,7 @@ def settled(redis_server: RedisServer, task_id: str) -> None:
 def test_a_success_is_the_answer_until_its_time_is_up(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     client = redis_server.client()
     first = project.send("once", "object")
     assert first.get(timeout=10) == "run 1"
@@ -61,7 +57,7 @@ def test_a_success_is_the_answer_until_its_time_is_up(
 def test_a_failure_keeps_nothing(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     client = redis_server.client()
     # Kept for longer than this test takes.
     first = project.send("once_fail", "object", ["fail"])
@@ -73,7 +69,7 @@ def test_a_failure_keeps_nothing(
 def test_what_runs_again_too_early_meets_a_conflict(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     first = project.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
     second = project.send("once_fail", "object")
@@ -85,16 +81,11 @@ def test_what_runs_again_too_early_meets_a_conflict(
 
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_success_whose_process_died_is_kept(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    victim: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, victim: str
 ) -> None:
     add_tasks(project.app)
     workers = [
-        start_worker(name, app="tests.integration.project.parents", options=QUICK)
-        for name in ("one", "two")
+        start_worker(name, app="tests.integration.project.parents") for name in ("one", "two")
     ]
     first = project.send("once_object", "object")
     # Its process stays in a hook, and has not kept anything yet.
@@ -124,7 +115,7 @@ def test_who_died_after_it_was_kept_and_before_it_was_settled(
     has_result: bool,
 ) -> None:
     behind_proxy = project.with_settings(broker_url=proxy.url())
-    worker = start_worker("one", project=behind_proxy, options=QUICK)
+    worker = start_worker("one", project=behind_proxy)
     rule = proxy.drop_request(script=script("settle").sha, times=None)
     first = project.send("once_fail", "object", ignore_result=not has_result)
     rule.wait(timeout_seconds=20)
@@ -132,7 +123,7 @@ def test_who_died_after_it_was_kept_and_before_it_was_settled(
     (lock,) = client.keys(LOCKS)
     assert 0 < client.pttl(lock) <= 60_000
     worker.kill_group()
-    start_worker("two", options=QUICK)
+    start_worker("two")
     settled(redis_server, first.id)
     # Without a result nobody can know that it succeeded: it walks back in, and runs again.
     assert len(effects.finished(first.id)) == (1 if has_result else 2)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip", "--without-heartbeat")
+NO_HEARTBEAT = ("--without-heartbeat",)
 
 
 @pytest.fixture
@@ -42,12 +40,9 @@ def on_files(project: Project, redis_server: RedisServer, tmp_path: Path) -> Pro
 
 @promise("other-brokers")
 def test_a_worker_starts_runs_recovers_and_leaves_nothing(
-    on_files: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    on_files: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    worker = start_worker("one", project=on_files, options=QUICK)
+    worker = start_worker("one", project=on_files, options=NO_HEARTBEAT)
     assert on_files.send("work", 0.01).get(timeout=10) == "worked"
     result = on_files.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "the first run")
@@ -55,7 +50,7 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
     # The worker dies with what it held: no room gives that back, so it is sent from the record.
     worker.kill_group()
-    start_worker("two", project=on_files, options=QUICK)
+    start_worker("two", project=on_files, options=NO_HEARTBEAT)
     wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")
     effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
@@ -65,10 +60,12 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
 
 
 def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(
-    on_files: Project, start_worker: Callable[..., Worker], effects: Effects
+    on_files: Project, start_worker: Start, effects: Effects
 ) -> None:
     app, slowly = "tests.integration.project.slow", {"FORK_SECONDS": "1.5"}
-    start_worker("one", project=on_files, options=QUICK, concurrency=1, app=app, environ=slowly)
+    start_worker(
+        "one", project=on_files, options=NO_HEARTBEAT, concurrency=1, app=app, environ=slowly
+    )
     result = on_files.send("poison_times", 2)
     assert result.get(timeout=30) == "run 3"
     assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]

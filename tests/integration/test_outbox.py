@@ -9,17 +9,14 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from celery_reliable import NotPublished, PublishUnknown
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-# The least that the other settings allow.
-TIMES = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 # A publisher that gives up soon, so that its caller learns of it soon.
 HASTY = {
     "broker_transport_options": {"socket_timeout": 2, "socket_connect_timeout": 1},
@@ -27,18 +24,17 @@ HASTY = {
     "task_publish_retry": False,
 }
 
-Start = Callable[..., Worker]
 Make = Callable[[bool], Project]
 
 
 @pytest.fixture
-def ledger(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def ledger(start_redis: StartRedis) -> RedisServer:
     """A Redis for the ledger alone; `redis_server` is the broker."""
     return start_redis()
 
 
 @pytest.fixture
-def make(project: Project, ledger: RedisServer, start_redis: Callable[..., RedisServer]) -> Make:
+def make(project: Project, ledger: RedisServer, start_redis: StartRedis) -> Make:
     """Make the project, its broker, ledger and results apart from each other; with an outbox or
     not.
     """
@@ -47,7 +43,7 @@ def make(project: Project, ledger: RedisServer, start_redis: Callable[..., Redis
     def one(outbox: bool) -> Project:
         return project.with_settings(
             result_url=results.url(),
-            reliable={**TIMES, "REDIS_URL": ledger.url(), "OUTBOX": outbox},
+            reliable={**SOON, "REDIS_URL": ledger.url(), "OUTBOX": outbox},
             celery=HASTY,
         )
 
@@ -63,7 +59,7 @@ def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
     redis_server: RedisServer,
 ) -> None:
     apart = make(True)
-    worker = start_worker("one", project=apart, options=QUICK)
+    worker = start_worker("one", project=apart)
     redis_server.stop()
     began_at = effects.now()
     results = [apart.send("work", 0.01) for _ in range(2)]
@@ -101,7 +97,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
         assert not client.keys(RECORD + "*")
         assert client.zcard("{reliable:0}:due") == 0
     redis_server.start()
-    start_worker("one", project=apart, options=QUICK)
+    start_worker("one", project=apart)
     later = apart.send("work", 0.01)
     assert later.get(timeout=20) == "worked"
     wait_until_settled(ledger, 15)
@@ -133,7 +129,7 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     redis_server.thaw()
     ledger.start()
     # The record was not withdrawn, so the task is still one that may not be lost.
-    start_worker("one", project=apart, options=QUICK)
+    start_worker("one", project=apart)
     wait_for(lambda: effects.finished("unknown"), 40, "it runs")
     wait_until_settled(ledger, 15)
     assert len(effects.runs("unknown")) == 1

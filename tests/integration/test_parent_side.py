@@ -8,13 +8,13 @@ import base64
 import json
 import os
 import signal
-from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
 import redis
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.project.parents import add_tasks
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
@@ -22,12 +22,9 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-ONE_EACH = (*QUICK, "--prefetch-multiplier", "1")
+ONE_EACH = ("--prefetch-multiplier", "1")
 RECORD = "{reliable:0}:task:"
 LOCKS = "{reliable:0}:lock:*"
-
-Start = Callable[..., Worker]
 
 
 @pytest.fixture
@@ -36,7 +33,6 @@ def start(project: Project, start_worker: Start) -> Start:
     add_tasks(project.app)
 
     def one(name: str = "one", **options: object) -> Worker:
-        options = {"options": QUICK, **options}
         return start_worker(name, app="tests.integration.project.parents", **options)
 
     return one
@@ -90,11 +86,7 @@ def foreign_message(
 
 @pytest.mark.parametrize("expiration", ["60000.0", "soon", "nan"])
 def test_a_foreign_expiration_ends_no_worker(
-    project: Project,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    expiration: str,
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, expiration: str
 ) -> None:
     one = start()
     message = foreign_message("foreign", [[0.01], {}, {}], expiration=expiration)
@@ -159,7 +151,7 @@ def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
 def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it_is_back(
     project: Project,
     start: Start,
-    start_redis: Callable[..., RedisServer],
+    start_redis: StartRedis,
     effects: Effects,
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -346,11 +338,7 @@ def test_a_task_that_expires_after_its_release_leaves_no_lock(
 
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_success_whose_process_died_leaves_no_lock(
-    project: Project,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    victim: str,
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, victim: str
 ) -> None:
     workers = [start(name) for name in ("one", "two")]
     result = project.send("kept_object", "object")

@@ -5,11 +5,12 @@ once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
@@ -19,11 +20,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
-QUICK = ("--without-mingle", "--without-gossip")
 LEASE_SECONDS = 4
 RELIABLE = {"LEASE_SECONDS": LEASE_SECONDS, "SWEEP_SECONDS": 1}
-
-Start = Callable[..., Worker]
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def brief(project: Project) -> Iterator[Project]:
 
 
 @pytest.fixture
-def ledger_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def ledger_server(start_redis: StartRedis) -> RedisServer:
     """A Redis for the ledger alone."""
     return start_redis()
 
@@ -46,7 +44,7 @@ def start(start_worker: Start) -> Start:
     """Start a worker that runs one task at a time and fetches some more."""
 
     def start(name: str, project: Project) -> Worker:
-        return start_worker(name, app=AWKWARD, project=project, concurrency=1, options=QUICK)
+        return start_worker(name, app=AWKWARD, project=project, concurrency=1)
 
     return start
 
@@ -97,17 +95,13 @@ def test_what_was_given_to_others_while_its_worker_was_frozen(
 
 
 def test_what_a_solo_worker_had_taken_beside_what_it_ran(
-    brief: Project,
-    start: Start,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    brief: Project, start: Start, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     gate = brief.send("plain_gate", "busy")
     # So many that a worker takes what it may hold in one step.
     for _ in range(250):
         brief.send("plain_work", 0, ignore_result=True)
-    one = start_worker("one", app=AWKWARD, project=brief, pool="solo", options=QUICK)
+    one = start_worker("one", app=AWKWARD, project=brief, pool="solo")
     wait_for(lambda: effects.runs(gate.id), 10, "its process is busy")
     client = redis_server.client()
     (room,) = client.keys("unacked:*")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects, Run
@@ -18,7 +17,6 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 RECORD = "{reliable:0}:task:"
 LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
@@ -26,7 +24,6 @@ LEASE_SECONDS = 4
 UNFETCHED = {"solo": 3, "gevent": 2, "eventlet": 2}
 # Celery carries eventlet for old projects; it is tested where it is installed.
 POOLS = ("threads", "solo", "gevent", *(["eventlet"] if find_spec("eventlet") else []))
-Start = Callable[..., Worker]
 
 pools = pytest.mark.parametrize("pool", POOLS)
 
@@ -39,7 +36,7 @@ def project_settings(project_settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def start(project: Project, start_worker: Callable[..., Worker]) -> Start:
+def start(project: Project, start_worker: Start) -> Start:
     """Start a worker of this name in this pool."""
     add_tasks(project.app)
 
@@ -49,7 +46,7 @@ def start(project: Project, start_worker: Callable[..., Worker]) -> Start:
             app="tests.integration.project.pooled",
             pool=pool,
             concurrency=1 if pool == "solo" else 2,
-            options=(*QUICK, *options),
+            options=options,
             wait=wait,
         )
 
@@ -121,11 +118,7 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
 
 @pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
-    project: Project,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
 ) -> None:
     start("one", pool)
     start("two", "prefork")
@@ -208,11 +201,7 @@ def test_greenlets_that_have_ended_are_followed_at_once(
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])
 def test_greenlets_publish_while_passes_do(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    backend: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, backend: str
 ) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
@@ -223,7 +212,7 @@ def test_greenlets_publish_while_passes_do(
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"
-    start_worker("one", project=busy, app=app, pool="gevent", concurrency=20, options=QUICK)
+    start_worker("one", project=busy, app=app, pool="gevent", concurrency=20)
     # Passes send each of them as it falls due, and call back for what they bury.
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]

@@ -11,7 +11,7 @@ import pytest
 from celery_reliable.application import reliable_of
 from celery_reliable.sweeper import Sweeper
 from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -19,7 +19,6 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 BACK_SECONDS = 10
 QUEUED_MS = 60_000
 
@@ -100,10 +99,7 @@ def test_what_is_there_is_left_alone(
 
 
 def test_another_broker_keeps_what_it_has_delivered(
-    project: Project,
-    sweeper: Sweeper,
-    redis_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
+    project: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.send("work", 0)
     redis_server.client().rpop("celery")
@@ -196,17 +192,13 @@ def is_back(redis_server: RedisServer, effects: Effects, queue: str, task_id: st
 
 
 def start_in_the_window(
-    project: Project,
-    proxy: RedisProxy,
-    redis_server: RedisServer,
-    start_worker: Callable[..., Worker],
-    count: int,
+    project: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, count: int
 ) -> tuple[list[Worker], list[str]]:
     """Start so many workers, each of which waits on a queue of its own."""
     far = project.with_settings(broker_url=proxy.url())
     queues = [f"q{number}" for number in range(count)]
     workers = [
-        start_worker(queue, project=far, options=(*QUICK, "-Q", queue), concurrency=1, wait=False)
+        start_worker(queue, project=far, options=("-Q", queue), concurrency=1, wait=False)
         for queue in queues
     ]
     for worker in workers:
@@ -223,11 +215,11 @@ def test_a_worker_that_is_killed_between_pop_and_filing(
     project: Project,
     proxy: RedisProxy,
     redis_server: RedisServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     scale: Scale,
 ) -> None:
-    start_worker("sweeper", options=(*QUICK, "-Q", "nothing"), concurrency=1)
+    start_worker("sweeper", options=("-Q", "nothing"), concurrency=1)
     took = []
     for _ in range(scale.of(full=5, small=1)):
         workers, queues = start_in_the_window(
@@ -255,7 +247,7 @@ def test_a_worker_that_lives_and_loses_the_connection_it_waits_on(
     project: Project,
     proxy: RedisProxy,
     redis_server: RedisServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     scale: Scale,
 ) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from celery import chord
 
 from celery_reliable.deadletters import DeadLetters, full_view
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 @pytest.fixture
@@ -23,9 +18,9 @@ def first(project: Project) -> Project:
 
 
 def test_a_burial_is_told_to_errbacks_and_chords(
-    first: Project, start_worker: Callable[..., Worker], effects: Effects
+    first: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", project=first, options=QUICK)
+    start_worker("one", project=first)
     listed = first.task("listed")
     alone = first.send("poison", link_error=listed.s())
     members = [first.task("poison").si(), first.task("add").si(1, 1)]
@@ -39,9 +34,9 @@ def test_a_burial_is_told_to_errbacks_and_chords(
 
 
 def test_its_dead_letter_is_shown_and_replayed(
-    first: Project, start_worker: Callable[..., Worker], effects: Effects
+    first: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", project=first, options=QUICK)
+    start_worker("one", project=first)
     sent = first.send("poison_times", 1)
     with DeadLetters(first.app) as letters:
         wait_for(lambda: letters.count() == 1, 20, "it is buried")

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip", "--without-heartbeat")
+NO_HEARTBEAT = ("--without-heartbeat",)
 TIMEOUT_SECONDS = 6
-Start = Callable[..., Worker]
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +52,9 @@ def nothing_left(redis_server: RedisServer) -> None:
 @promise("other-brokers")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
-    on_rabbit: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
+    on_rabbit: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, pool: str
 ) -> None:
-    worker = start_worker("one", project=on_rabbit, options=QUICK, pool=pool, concurrency=1)
+    worker = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, pool=pool, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     wait_for(lambda: effects.runs(running.id), 15, "it runs")
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
@@ -82,13 +76,9 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
 @promise("other-brokers")
 @pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
 def test_what_was_acknowledged_early_comes_back_once(
-    on_rabbit: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    how: str,
+    on_rabbit: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, how: str
 ) -> None:
-    dying = start_worker("one", project=on_rabbit, options=QUICK, concurrency=1)
+    dying = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     wait_for(lambda: effects.runs(running.id), 15, "it runs")
     wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 15, "it is acknowledged")
@@ -103,7 +93,7 @@ def test_what_was_acknowledged_early_comes_back_once(
         else:
             dying.signal_main(signal.SIGQUIT)
             dying.wait_until_ended()
-        start_worker("two", project=on_rabbit, options=QUICK, concurrency=4)
+        start_worker("two", project=on_rabbit, options=NO_HEARTBEAT, concurrency=4)
     wait_for(lambda: len(effects.runs(running.id)) == 2, 15, "it runs again")
     for gate in ("gate", "elsewhere"):
         effects.open_gate(gate)

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 def started_on(effects: Effects, workers: dict[str, Worker], task_id: str, count: int) -> Any:
@@ -33,9 +30,9 @@ def worker_of(workers: dict[str, Worker], run: Any) -> str:
 
 
 @pytest.fixture
-def workers(start_worker: Callable[..., Worker]) -> dict[str, Worker]:
+def workers(start_worker: Start) -> dict[str, Worker]:
     """Two prefork workers of concurrency 2."""
-    pair = {name: start_worker(name, options=QUICK, wait=False) for name in ("one", "two")}
+    pair = {name: start_worker(name, wait=False) for name in ("one", "two")}
     for worker in pair.values():
         worker.wait_until_ready()
     return pair
@@ -52,7 +49,7 @@ def nothing_left(redis_server: RedisServer) -> None:
 def test_a_killed_workers_task_runs_again_within_seconds(
     project: Project,
     workers: dict[str, Worker],
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
@@ -71,7 +68,7 @@ def test_a_killed_workers_task_runs_again_within_seconds(
         assert result.get(timeout=10) == gate
         assert second.attempt == 2
         assert worker_of(workers, second) != name
-        workers[name] = start_worker(name, options=QUICK)
+        workers[name] = start_worker(name)
     print("seconds from the kill to the re-run:", [round(w, 2) for w in waited])
     assert not effects.overlaps()
     assert max(waited) <= 8
@@ -81,12 +78,9 @@ def test_a_killed_workers_task_runs_again_within_seconds(
 
 @promise("nothing-lost")
 def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    options = (*QUICK, "--prefetch-multiplier", "4")
+    options = ("--prefetch-multiplier", "4")
     client = redis_server.client()
     worker = start_worker("worker-0", options=options)
     waited = []
@@ -116,13 +110,10 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
 
 @promise("queued-not-running")
 def test_recovery_needs_one_free_process_of_the_survivor(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     # A worker that fetched no more than it runs leaves the third task to the other.
-    options = (*QUICK, "--prefetch-multiplier", "1")
+    options = ("--prefetch-multiplier", "1")
     workers = {name: start_worker(name, options=options) for name in ("one", "two")}
     gates = [project.send("gate", f"busy-{n}") for n in range(3)]
     runs = [started_on(effects, workers, r.id, 1) for r in gates]
@@ -148,17 +139,14 @@ def test_recovery_needs_one_free_process_of_the_survivor(
 
 @promise("queued-not-running")
 def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost_again(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("sweeps", options=(*QUICK, "-Q", "another"))
+    start_worker("sweeps", options=("-Q", "another"))
     client = redis_server.client()
     lost = project.send("gate", "gate").id
     waiting = [project.send("gate", "gate").id for _ in range(3)]
     for number, expected in ((1, [lost, *waiting]), (2, [*waiting, lost])):
-        one_each = (*QUICK, "--prefetch-multiplier", "1")
+        one_each = ("--prefetch-multiplier", "1")
         worker = start_worker("dies", concurrency=1, options=one_each)
         wait_for(lambda n=number: len(effects.runs(lost)) == n, 15, "it runs")
         worker.kill_group()

@@ -4,18 +4,14 @@ in whichever way it comes back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.defined import add_tasks
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 MODULE = "tests.integration.project.defined"
 
 
@@ -27,9 +23,9 @@ def _tasks(project: Project) -> None:
 @promise("requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_a_task_that_rejects_itself_once_ends(
-    pool: str, project: Project, start_worker: Callable[..., Worker], effects: Effects
+    pool: str, project: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", app=MODULE, pool=pool, options=QUICK)
+    start_worker("one", app=MODULE, pool=pool)
 
     result = project.send("rejecting")
 
@@ -39,9 +35,9 @@ def test_a_task_that_rejects_itself_once_ends(
 
 @promise("requeue-is-a-loss")
 def test_every_way_back_says_so_and_no_retry_does(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects
+    project: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", app=MODULE, options=QUICK)
+    start_worker("one", app=MODULE)
     killed = project.send("follow", ["kill", "kill", "finish"])
     retried = project.send("follow", ["retry", "retry", "finish"])
     both = project.send("follow", ["reject", "retry", "kill", "finish"])
@@ -62,12 +58,12 @@ def test_every_way_back_says_so_and_no_retry_does(
 
 
 def test_what_a_killed_worker_ran_says_so(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects
+    project: Project, start_worker: Start, effects: Effects
 ) -> None:
-    first = start_worker("one", app=MODULE, options=QUICK)
+    first = start_worker("one", app=MODULE)
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
-    start_worker("two", app=MODULE, options=QUICK)
+    start_worker("two", app=MODULE)
 
     first.kill_group()
     wait_for(lambda: len(effects.runs(result.id)) == 2, 15, "it runs again")

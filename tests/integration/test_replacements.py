@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 from celery_reliable.application import reliable_of
 from celery_reliable.model import Record, State
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.integration.project.replacing import SHAPES, add_tasks
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 REPLACING = "tests.integration.project.replacing"
 HOST = "row-7"
-# The least that the other settings allow.
-SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_periodic_publication_of_the_same_id_changes_nothing(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    shape: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, shape: str
 ) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
-    start_worker("one", project=project, app=REPLACING, options=QUICK)
+    start_worker("one", project=project, app=REPLACING)
     ledger = reliable_of(project.app).ledger
 
     def publish() -> None:

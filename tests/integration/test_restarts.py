@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-TIMES = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
-
-Start = Callable[..., Worker]
 
 
 @pytest.fixture
-def redis_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def redis_server(start_redis: StartRedis) -> RedisServer:
     """A server that has written what it has answered."""
     return start_redis(ALWAYS)
 
 
 @pytest.fixture(params=["one server", "ledger elsewhere"])
 def ledger(
-    request: pytest.FixtureRequest,
-    redis_server: RedisServer,
-    start_redis: Callable[..., RedisServer],
+    request: pytest.FixtureRequest, redis_server: RedisServer, start_redis: StartRedis
 ) -> RedisServer:
     """The server of the ledger."""
     return redis_server if request.param == "one server" else start_redis(ALWAYS)
@@ -41,7 +33,7 @@ def ledger(
 def placed(project: Project, ledger: RedisServer, redis_server: RedisServer) -> Project:
     """The project with its ledger there."""
     elsewhere = {} if ledger is redis_server else {"REDIS_URL": ledger.url()}
-    return project.with_settings(reliable={**TIMES, **elsewhere})
+    return project.with_settings(reliable={**SOON, **elsewhere})
 
 
 def restart(*servers: RedisServer) -> None:
@@ -68,7 +60,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
     start_worker: Start,
     effects: Effects,
 ) -> None:
-    one = start_worker("one", project=placed, options=QUICK, concurrency=1)
+    one = start_worker("one", project=placed, concurrency=1)
     blocking = placed.send("gate", "gate")
     wait_for(lambda: effects.runs(blocking.id), 15, "it runs")
     revoked = [placed.send("work", 0.01).id for _ in range(5)]
@@ -79,7 +71,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
     one.kill_group()
     restart(redis_server, ledger)
     effects.open_gate("gate")
-    start_worker("two", project=placed, options=QUICK)
+    start_worker("two", project=placed)
 
     wait_until_recovered(ledger, redis_server)
     assert blocking.get(timeout=30) == "gate"
@@ -95,7 +87,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
     effects: Effects,
 ) -> None:
     """Redis and the workers are gone at once, with messages in a room whose tasks have ended."""
-    one = start_worker("one", project=placed, options=QUICK, concurrency=4)
+    one = start_worker("one", project=placed, concurrency=4)
     ended = []
     with ledger.client() as client, redis_server.client() as broker:
         # What is acknowledged is removed with what is taken next, or within a second.
@@ -111,7 +103,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
         n_left = broker.hlen(room)
     assert n_left
     restart(redis_server, ledger)
-    start_worker("two", project=placed, options=QUICK)
+    start_worker("two", project=placed)
 
     wait_until_recovered(ledger, redis_server)
     assert placed.send("work", 0.01).get(timeout=30) == "worked"
@@ -126,12 +118,12 @@ def test_numbers_of_attempts_do_not_fall(
     start_worker: Start,
     effects: Effects,
 ) -> None:
-    one = start_worker("one", project=placed, options=QUICK, concurrency=4)
+    one = start_worker("one", project=placed, concurrency=4)
     lost = placed.send("gate", "gate").id
     wait_for(lambda: effects.runs(lost), 15, "it runs")
     one.kill_group()
     restart(redis_server, ledger)
-    two = start_worker("two", project=placed, options=QUICK, concurrency=4)
+    two = start_worker("two", project=placed, concurrency=4)
     wait_for(lambda: len(effects.runs(lost)) == 2, 30, "it runs again")
     retried = placed.send("follow", ["retry:gate", "finish"]).id
     effects.open_gate("gate")
@@ -140,7 +132,7 @@ def test_numbers_of_attempts_do_not_fall(
         wait_for(lambda: not client.exists(*keys), 30, "all are settled")
     two.kill_group()
     restart(redis_server, ledger)
-    start_worker("three", project=placed, options=QUICK, concurrency=4)
+    start_worker("three", project=placed, concurrency=4)
 
     wait_until_recovered(ledger, redis_server)
     attempts = [[run.attempt for run in effects.runs(i)] for i in (lost, retried)]

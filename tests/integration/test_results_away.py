@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def results(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def results(start_redis: StartRedis) -> RedisServer:
     """A Redis for results alone."""
     return start_redis()
 
@@ -36,12 +34,12 @@ def apart(project: Project, results: RedisServer) -> Iterator[Project]:
 def test_an_outcome_waits_until_it_can_be_stored(
     apart: Project,
     results: RedisServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     pool: str,
 ) -> None:
-    start_worker("one", project=apart, pool=pool, options=QUICK)
+    start_worker("one", project=apart, pool=pool)
     done = apart.send("gate", "gate")
     failed = apart.send("failing_gate", "gate")
     for result in (done, failed):
@@ -67,15 +65,15 @@ def test_an_outcome_waits_until_it_can_be_stored(
 def test_who_lost_the_task_meanwhile_stores_nothing(
     apart: Project,
     results: RedisServer,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = start_worker("one", project=apart, concurrency=1, options=QUICK)
+    one = start_worker("one", project=apart, concurrency=1)
     result = apart.send("follow", ["gate:a", "gate:b"])
     wait_for(lambda: effects.runs(result.id), 10, "the first run")
-    start_worker("two", project=apart, options=QUICK)
+    start_worker("two", project=apart)
     results.stop()
     effects.open_gate("a")
     wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "its body ended")

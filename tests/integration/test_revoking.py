@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,17 +10,15 @@ from celery.exceptions import TaskRevokedError
 
 from celery_reliable.application import reliable_of
 from celery_reliable.revoking import RecordingControl, install
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 # Celery's own way to store a result.
 pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 def record(project: Project, task_id: str) -> Any:
@@ -32,11 +29,7 @@ def record(project: Project, task_id: str) -> Any:
 @pytest.mark.parametrize("how", ["control", "result", "several"])
 @pytest.mark.parametrize("countdown", [0, 3600])
 def test_what_waits_is_gone_though_no_worker_hears_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    how: str,
-    countdown: int,
+    project: Project, start_worker: Start, effects: Effects, how: str, countdown: int
 ) -> None:
     result = project.send("work", 0, countdown=countdown)
     if how == "control":
@@ -49,7 +42,7 @@ def test_what_waits_is_gone_though_no_worker_hears_it(
     assert record(project, result.id) is None
     with pytest.raises(TaskRevokedError):
         result.get(timeout=5)
-    start_worker("one", options=QUICK)
+    start_worker("one")
     assert project.send("work", 0).get(timeout=10) == "worked"
     assert not effects.runs(result.id)
 
@@ -61,16 +54,14 @@ def test_only_some_workers_are_told(project: Project) -> None:
     assert record(project, result.id) is not None
 
 
-def test_a_chord_of_what_nobody_will_run_goes_on(
-    project: Project, start_worker: Callable[..., Worker]
-) -> None:
+def test_a_chord_of_what_nobody_will_run_goes_on(project: Project, start_worker: Start) -> None:
     from celery import chord
 
     work = project.task("work")
     body = chord([work.si(0), work.si(0)])(work.si(0))
     first = body.parent.results[0]
     first.revoke()
-    start_worker("one", options=QUICK)
+    start_worker("one")
 
     with pytest.raises(Exception, match="revoked"):
         body.get(timeout=20)
@@ -79,27 +70,23 @@ def test_a_chord_of_what_nobody_will_run_goes_on(
 @promise("revocations")
 @pytest.mark.parametrize("who", ["a worker that does not run it", "nobody"])
 def test_what_runs_on_a_dead_worker_does_not_come_back(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    who: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, who: str
 ) -> None:
-    one = start_worker("one", options=(*QUICK, "-Q", "celery"), concurrency=1)
+    one = start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
-    two = start_worker("two", options=(*QUICK, "-Q", "others"), concurrency=1)
+    two = start_worker("two", options=("-Q", "others"), concurrency=1)
     one.kill_group()
     if who == "nobody":
         two.kill_group()
         result.revoke()
-        start_worker("three", options=QUICK, concurrency=1)
+        start_worker("three", concurrency=1)
     else:
         (answer,) = project.app.control.revoke(result.id, reply=True, timeout=5)
         assert answer
         two.kill_group()
         # Of what the workers remember nothing is left.
-        start_worker("three", options=QUICK, concurrency=1)
+        start_worker("three", concurrency=1)
 
     wait_for(lambda: record(project, result.id) is None, 30, "it has ended")
     with pytest.raises(TaskRevokedError):
@@ -113,9 +100,9 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(
 
 @promise("revocations")
 def test_what_runs_and_is_not_terminated_has_its_outcome(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects
+    project: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
     result.revoke()
@@ -140,11 +127,11 @@ def test_an_app_keeps_its_own_control_class(project: Project) -> None:
 
 
 def test_a_revocation_is_published_though_the_ledger_is_away(
-    project: Project, start_worker: Callable[..., Worker], start_redis: Callable[..., RedisServer]
+    project: Project, start_worker: Start, start_redis: StartRedis
 ) -> None:
     away = start_redis()
     apart = project.with_settings(reliable={"REDIS_URL": away.url()})
-    start_worker("one", project=apart, options=QUICK)
+    start_worker("one", project=apart)
     away.freeze()
     try:
         (answer,) = apart.app.control.revoke("some", reply=True, timeout=8, limit=1)

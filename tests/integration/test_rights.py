@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.acl import granted
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 #: As long as a process waits for a right, at each of the steps with which it ends.
 PATIENCE_SECONDS = 10.0
 
@@ -42,12 +40,9 @@ def narrow(project: Project, redis_server: RedisServer) -> Callable[..., Project
     ],
 )
 def test_what_is_missing_is_named_at_the_start(
-    narrow: Callable[..., Project],
-    start_worker: Callable[..., Worker],
-    without: str,
-    names: list[str],
+    narrow: Callable[..., Project], start_worker: Start, without: str, names: list[str]
 ) -> None:
-    worker = start_worker("one", project=narrow(without), options=QUICK, wait=False)
+    worker = start_worker("one", project=narrow(without), wait=False)
 
     assert worker.wait_until_ended() != 0
     said = [line for line in worker.log_text().splitlines() if line.startswith("celery_reliable:")]
@@ -56,25 +51,22 @@ def test_what_is_missing_is_named_at_the_start(
 
 
 def test_what_it_can_go_without_is_no_reason_to_end(
-    narrow: Callable[..., Project], start_worker: Callable[..., Worker]
+    narrow: Callable[..., Project], start_worker: Start
 ) -> None:
     project = narrow("+info", "+client|id", "+client|list", "+config|get")
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
 
     assert project.send("work", 0).get(timeout=20) == "worked"
 
 
 def test_a_right_that_is_taken_away_loses_nothing(
-    narrow: Callable[..., Project],
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     """What has ended keeps its claim, and is settled when that is allowed again; meanwhile its
     process goes on with something else.
     """
     project, admin = narrow(), redis_server.client()
-    start_worker("one", project=project, options=QUICK, concurrency=1)
+    start_worker("one", project=project, concurrency=1)
     first = project.send("gate", "gate")
     wait_for(lambda: effects.runs(first.id), 20, "it runs")
 
@@ -93,13 +85,10 @@ def test_a_right_that_is_taken_away_loses_nothing(
 
 
 def test_a_worker_that_lacks_a_right_can_be_stopped(
-    narrow: Callable[..., Project],
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     project, admin = narrow(), redis_server.client()
-    one = start_worker("one", project=project, options=QUICK)
+    one = start_worker("one", project=project)
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 20, "it runs")
 
@@ -110,7 +99,7 @@ def test_a_worker_that_lacks_a_right_can_be_stopped(
     assert admin.exists(record(result))
 
     admin.execute_command("ACL", "SETUSER", "app", "+del")
-    start_worker("two", project=project, options=QUICK)
+    start_worker("two", project=project)
     wait_for(lambda: not admin.exists(record(result)), 30, "it is settled")
     assert result.get(timeout=5) == "gate"
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable
 
 import psutil
 import pytest
 
 from celery_reliable.envelope import Envelope
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 AWKWARD = "tests.integration.project.awkward"
 ROOMS = "celery-reliable.rooms:reliable"
 UNROUTABLE = (
@@ -27,7 +26,7 @@ UNROUTABLE = (
 
 
 @pytest.fixture
-def ledger_server(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def ledger_server(start_redis: StartRedis) -> RedisServer:
     """A Redis for the ledger alone."""
     return start_redis()
 
@@ -53,13 +52,13 @@ def runs_again(effects: Effects, task_id: str, number: int = 1) -> None:
 @pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
 def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
     apart: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     ledger_server: RedisServer,
     element: bytes,
 ) -> None:
-    worker = start_worker("one", project=apart, options=QUICK)
+    worker = start_worker("one", project=apart)
     ledger_server.stop()
     client = redis_server.client()
     client.lpush("celery", element)
@@ -78,12 +77,9 @@ def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
 
 
 def test_a_message_goes_back_to_the_queue_it_came_from(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    workers = [start_worker("one", options=QUICK)]
+    workers = [start_worker("one")]
     result = project.send("gate", "gate")
     runs_again(effects, result.id)
     client = redis_server.client()
@@ -94,7 +90,7 @@ def test_a_message_goes_back_to_the_queue_it_came_from(
     assert nowhere != value
     client.hset(room, tag, nowhere)
     workers[0].kill_group()
-    workers.append(start_worker("two", options=QUICK))
+    workers.append(start_worker("two"))
     runs_again(effects, result.id, 2)
     effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
@@ -103,13 +99,10 @@ def test_a_message_goes_back_to_the_queue_it_came_from(
 
 
 def test_a_room_that_no_lease_names_is_emptied(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = start_worker("one", project=project, concurrency=1, options=QUICK)
+    one = start_worker("one", project=project, concurrency=1)
     running = project.send("plain_gate", "gate")
     runs_again(effects, running.id)
     fetched = project.send("work", 0.01)
@@ -121,7 +114,7 @@ def test_a_room_that_no_lease_names_is_emptied(
     client.zrem("{reliable:0}:workers", lease)
     client.delete(b"{reliable:0}:worker:" + lease)
     assert client.smembers(ROOMS)
-    two = start_worker("two", project=project, options=QUICK)
+    two = start_worker("two", project=project)
     assert fetched.get(timeout=20) == "worked"
     assert two.stop() == 0
     wait_for(lambda: not client.exists(ROOMS), 10, "the room is struck off")
@@ -129,13 +122,13 @@ def test_a_room_that_no_lease_names_is_emptied(
 
 def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     apart: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     ledger_server: RedisServer,
 ) -> None:
     add_tasks(apart.app)
-    one = start_worker("one", app=AWKWARD, project=apart, options=QUICK)
+    one = start_worker("one", app=AWKWARD, project=apart)
     results = [apart.send("plain_late", gate) for gate in ("a", "b")]
     for result in results:
         runs_again(effects, result.id)
@@ -156,16 +149,13 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
 
 
 def test_a_plain_task_that_takes_its_workers_along_is_stopped(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 1})
     add_tasks(project.app)
 
     def start(name: str) -> Worker:
-        return start_worker(name, app=AWKWARD, project=project, concurrency=1, options=QUICK)
+        return start_worker(name, app=AWKWARD, project=project, concurrency=1)
 
     first = start("one")
     result = project.send("plain_late", "gate")
@@ -188,15 +178,12 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
 
 
 def test_a_worker_that_shall_not_prefetch_does_not(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     project = project.with_settings(celery={"worker_disable_prefetch": True})
     gated = [project.send("gate", "gate") for _ in range(2)]
     waiting = [project.send("work", 0) for _ in range(6)]
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
     for result in gated:
         runs_again(effects, result.id)
     client = redis_server.client()
@@ -208,10 +195,7 @@ def test_a_worker_that_shall_not_prefetch_does_not(
 
 
 def test_several_queues_and_priorities_are_drained_in_order(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     urgent, later = 0, 9
     sent = [
@@ -220,7 +204,7 @@ def test_several_queues_and_priorities_are_drained_in_order(
         for _ in range(10)
         for queue in ("a", "b")
     ]
-    worker = start_worker("one", project=project, concurrency=1, options=(*QUICK, "-Q", "a,b"))
+    worker = start_worker("one", project=project, concurrency=1, options=("-Q", "a,b"))
     for result in sent:
         result.get(timeout=20)
     order = [run.task_id for run in effects.runs()]
@@ -239,14 +223,11 @@ def test_several_queues_and_priorities_are_drained_in_order(
 
 
 def test_a_prefix_of_all_keys_may_begin_like_a_queue(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     options = {"global_keyprefix": "shop"}
     project = project.with_settings(celery={"broker_transport_options": options})
-    start_worker("one", project=project, options=(*QUICK, "-Q", "shop_mail"))
+    start_worker("one", project=project, options=("-Q", "shop_mail"))
     results = [project.send("work", 0, queue="shop_mail") for _ in range(8)]
     for result in results:
         assert result.get(timeout=10) == "worked"
@@ -255,12 +236,9 @@ def test_a_prefix_of_all_keys_may_begin_like_a_queue(
 
 
 def test_what_nobody_acknowledges_is_in_no_room(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    worker = start_worker("one", app="tests.integration.project.unacknowledged", options=QUICK)
+    worker = start_worker("one", app="tests.integration.project.unacknowledged")
     client = redis_server.client()
     # Longer than a room is looked at twice.
     waiting = [project.send(name, 0, countdown=14) for name in ("work", "plain_work")]
@@ -279,12 +257,10 @@ def consumed(project: Project) -> set[str]:
 
 
 def test_workers_come_and_go_and_leave_no_connections(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
-    stays = start_worker("stays", options=QUICK)
+    stays = start_worker("stays")
 
     def of_who_stays() -> int:
         addresses = {f":{c.laddr.port}" for c in psutil.Process(stays.pid).net_connections("tcp")}
@@ -292,7 +268,7 @@ def test_workers_come_and_go_and_leave_no_connections(
 
     counts = []
     for number in range(3):
-        worker = start_worker(f"goes-{number}", options=QUICK)
+        worker = start_worker(f"goes-{number}")
         # What is queued makes the sweeper look into all rooms.
         later = project.send("work", 0.01, countdown=2)
         client.zadd("{reliable:0}:due", {later.id: 1})
@@ -308,33 +284,30 @@ def test_workers_come_and_go_and_leave_no_connections(
 
 @pytest.mark.parametrize("options", [{"countdown": 50}, {"expires": 0.001}], ids=["eta", "expired"])
 def test_what_needs_no_process_is_fetched_without_a_pause(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
-    options: dict[str, float],
+    project: Project, start_worker: Start, redis_server: RedisServer, options: dict[str, float]
 ) -> None:
     client = redis_server.client()
     for _ in range(600):
         project.send("work", 0, ignore_result=True, **options)
-    start_worker("one", options=QUICK, concurrency=1)
+    start_worker("one", concurrency=1)
     # A pause for every four would make it half a minute.
     wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
 
 
 def test_the_loop_turns_while_plenty_is_fetched(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects
+    project: Project, start_worker: Start, effects: Effects
 ) -> None:
     chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
     for _ in range(4000):
         chosen.send("plain_work", 0, ignore_result=True)
-    start_worker("one", project=chosen, options=QUICK, concurrency=1, wait=False)
+    start_worker("one", project=chosen, concurrency=1, wait=False)
     queue = chosen.app.connection_for_read().default_channel.client
     wait_for(lambda: effects.client.exists("rows"), 20, "the first has begun")
     assert queue.llen("celery") > 0
 
 
 def test_queues_are_emptied_in_their_order_where_they_have_one(
-    project: Project, start_worker: Callable[..., Worker], effects: Effects
+    project: Project, start_worker: Start, effects: Effects
 ) -> None:
     chosen = project.with_settings(
         celery={
@@ -344,7 +317,7 @@ def test_queues_are_emptied_in_their_order_where_they_have_one(
     )
     last = [chosen.send("gate", "last", queue="a_last").id for _ in range(6)]
     first = {chosen.send("gate", "first", queue="b_first").id for _ in range(5)}
-    start_worker("one", project=chosen, options=(*QUICK, "-Q", "b_first,a_last"), concurrency=4)
+    start_worker("one", project=chosen, options=("-Q", "b_first,a_last"), concurrency=4)
     wait_for(lambda: len(effects.runs()) == 4, 20, "four have begun")
     assert {run.task_id for run in effects.runs()} < first
     effects.open_gate("first")

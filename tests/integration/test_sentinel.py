@@ -11,19 +11,17 @@ import redis
 from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import ReliableError
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def replica(redis_server: RedisServer, start_redis: Callable[..., RedisServer]) -> RedisServer:
+def replica(redis_server: RedisServer, start_redis: StartRedis) -> RedisServer:
     """A replica that has caught up with the test's server."""
     return start_replica(redis_server, start_redis)
 
@@ -49,9 +47,9 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     replica: RedisServer,
     redis_server: RedisServer,
     sentinel: Sentinel,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
-    start_redis: Callable[..., RedisServer],
+    start_redis: StartRedis,
 ) -> None:
     results = start_redis()
     behind = project.with_settings(
@@ -59,7 +57,7 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
         result_url=results.url(),
         celery={"broker_transport_options": sentinel.options},
     )
-    worker = start_worker("one", project=behind, options=QUICK)
+    worker = start_worker("one", project=behind)
     running = behind.send("gate", "gate")
     wait_for(lambda: effects.runs(running.id), 15, "it runs")
     fetched = [behind.send("work", 0.01) for _ in range(3)]
@@ -78,7 +76,7 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     assert new.zcard("{reliable:0}:workers") == 1
 
 
-def demote(server: RedisServer, start_redis: Callable[..., RedisServer]) -> Callable[[], None]:
+def demote(server: RedisServer, start_redis: StartRedis) -> Callable[[], None]:
     """Make a server the replica of its replica; what is returned makes it a master again."""
     master = start_redis()
     client = server.client()
@@ -93,7 +91,7 @@ def demote(server: RedisServer, start_redis: Callable[..., RedisServer]) -> Call
     return lambda: client.replicaof("NO", "ONE") and None
 
 
-def refuse_writes(server: RedisServer, _: Callable[..., RedisServer]) -> Callable[[], None]:
+def refuse_writes(server: RedisServer, _: StartRedis) -> Callable[[], None]:
     """Let a server miss the replicas that it needs to write; what is returned is the way back."""
     client = server.client()
     client.config_set("min-replicas-to-write", 1)
@@ -104,12 +102,12 @@ def refuse_writes(server: RedisServer, _: Callable[..., RedisServer]) -> Callabl
 def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
     project: Project,
     redis_server: RedisServer,
-    start_worker: Callable[..., Worker],
-    start_redis: Callable[..., RedisServer],
+    start_worker: Start,
+    start_redis: StartRedis,
     effects: Effects,
     refuse: Callable[..., Callable[[], None]],
 ) -> None:
-    worker = start_worker("one", project=project, options=QUICK)
+    worker = start_worker("one", project=project)
     assert project.send("work", 0.01).get(timeout=15) == "worked"
     client = redis_server.client()
     accept = refuse(redis_server, start_redis)
@@ -137,9 +135,9 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
     replica: RedisServer,
     redis_server: RedisServer,
     sentinel: Sentinel,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
-    start_redis: Callable[..., RedisServer],
+    start_redis: StartRedis,
 ) -> None:
     # With another replica the old master would go on with the one that is not promoted.
     for server in (redis_server, replica):
@@ -151,7 +149,7 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
         result_url=start_redis().url(),
         celery={"broker_transport_options": sentinel.options},
     )
-    workers = [start_worker(name, project=behind, options=QUICK) for name in ("one", "two")]
+    workers = [start_worker(name, project=behind) for name in ("one", "two")]
     running = behind.send("gate", "gate")
     wait_for(lambda: effects.runs(running.id), 15, "it runs")
 

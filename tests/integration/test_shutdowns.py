@@ -5,22 +5,19 @@ is lost, nothing runs twice to its end, and nothing is charged.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects, Run
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-ONE_EACH = (*QUICK, "--prefetch-multiplier", "1")
+ONE_EACH = ("--prefetch-multiplier", "1")
 RECORD = "{reliable:0}:task:"
 
 # Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
@@ -71,19 +68,16 @@ def remote(project: Project, *command: Any, **arguments: Any) -> None:
 
 
 def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    one = start_worker("one", options=(*QUICK, "--prefetch-multiplier", "4"))
+    one = start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "warm") for _ in range(2)]
     for result in running:
         first_run(effects, result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    start_worker("two", options=QUICK)
+    start_worker("two")
     assert left_behind(redis_server, "one")
     one.signal_main(signal.SIGTERM)
     asked_at = effects.now()
@@ -101,22 +95,19 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
 
 
 def test_a_cold_stop_hands_over_at_once(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = start_worker("one", project=project, options=(*QUICK, "--prefetch-multiplier", "4"))
+    one = start_worker("one", project=project, options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
         first_run(effects, result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    start_worker("two", project=project, options=QUICK)
+    start_worker("two", project=project)
     one.signal_main(signal.SIGQUIT)
     asked_at = effects.now()
     again = [first_run(effects, result.id, 2) for result in running]
@@ -140,7 +131,7 @@ def test_a_cold_stop_hands_over_at_once(
 @pytest.mark.parametrize("is_quick", [True, False], ids=["ends in time", "does not"])
 def test_a_soft_stop_waits_and_then_hands_over(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     is_quick: bool,
@@ -175,10 +166,7 @@ def test_a_soft_stop_waits_and_then_hands_over(
 
 
 def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     reliable = {"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}
     project = project.with_settings(celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable)
@@ -199,10 +187,7 @@ def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
 
 
 def test_sigterm_remapped_to_a_cold_stop(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     one = start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "remapped")
@@ -227,12 +212,12 @@ def test_sigterm_remapped_to_a_cold_stop(
 )
 def test_processes_that_are_replaced_lose_nothing(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     options: tuple[str, ...],
 ) -> None:
-    one = start_worker("one", options=(*QUICK, *options))
+    one = start_worker("one", options=options)
     results = [project.send("work", 0.02) for _ in range(12)]
     for result in results:
         result.get(timeout=30)
@@ -244,14 +229,11 @@ def test_processes_that_are_replaced_lose_nothing(
 
 
 def test_a_pool_that_grows_and_shrinks_loses_nothing(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     one = start_worker(
         "one",
-        options=(*QUICK, "--autoscale", "4,1"),
+        options=("--autoscale", "4,1"),
         environ={"AUTOSCALE_KEEPALIVE": "1"},
     )
     held = project.send("gate", "scaled")
@@ -270,10 +252,7 @@ def test_a_pool_that_grows_and_shrinks_loses_nothing(
 
 
 def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     project = project.with_settings(celery={"worker_pool_restarts": True})
     one = start_worker("one", project=project, options=ONE_EACH)
@@ -303,12 +282,12 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
 def test_a_rolling_restart_under_load(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     how: signal.Signals,
 ) -> None:
-    workers = {name: start_worker(name, options=QUICK, wait=False) for name in ("one", "two")}
+    workers = {name: start_worker(name, wait=False) for name in ("one", "two")}
     for worker in workers.values():
         worker.wait_until_ready()
     gated = [project.send("gate", f"gate-{n}") for n in range(2)]
@@ -323,7 +302,7 @@ def test_a_rolling_restart_under_load(
             effects.open_gate(f"gate-{1 - n}")
         workers[name].wait_until_ended()
         assert not left_behind(redis_server, name)
-        workers[name] = start_worker(name, options=QUICK)
+        workers[name] = start_worker(name)
         short += [project.send("work", 0.1) for _ in range(10)]
     for result in gated:
         assert losses(redis_server, result.id) == 0
@@ -346,16 +325,16 @@ def test_a_rolling_restart_under_load(
 @pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
 def test_a_stop_of_another_pool_charges_nothing(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     pool: str,
     how: signal.Signals,
 ) -> None:
-    one = start_worker("one", pool=pool, concurrency=1, options=QUICK)
+    one = start_worker("one", pool=pool, concurrency=1)
     running = project.send("work", 2.0)
     first_run(effects, running.id)
-    start_worker("two", options=QUICK)
+    start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
     one.signal_main(how)
     one.wait_until_ended()

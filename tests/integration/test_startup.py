@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
-from tests.integration.conftest import Project
-from tests.support.processes import Worker
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 
-
-def refusal(start_worker: Callable[..., Worker], project: Project) -> str:
+def refusal(start_worker: Start, project: Project) -> str:
     """Start a worker that must not start; return what it says of it."""
-    worker = start_worker("one", project=project, options=QUICK, wait=False)
+    worker = start_worker("one", project=project, wait=False)
     assert worker.wait_until_ended() != 0
     text = worker.log_text()
     assert "Traceback" not in text, text
@@ -39,10 +37,7 @@ def refusal(start_worker: Callable[..., Worker], project: Project) -> str:
     ],
 )
 def test_wrong_settings(
-    settings: dict[str, Any],
-    words: list[str],
-    project: Project,
-    start_worker: Callable[..., Worker],
+    settings: dict[str, Any], words: list[str], project: Project, start_worker: Start
 ) -> None:
     said = refusal(start_worker, project.with_settings(reliable=settings))
     assert all(word in said for word in words), said
@@ -50,7 +45,7 @@ def test_wrong_settings(
 
 @promise("as-durable-as-redis")
 def test_a_redis_that_evicts(
-    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+    project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
     client.config_set("maxmemory", "100mb")
@@ -61,7 +56,7 @@ def test_a_redis_that_evicts(
 
 
 def test_a_redis_that_is_not_there_and_is_not_waited_for(
-    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+    project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
     url = f"redis://:secret@127.0.0.1:{redis_server.port}/0"
     redis_server.stop()
@@ -97,12 +92,12 @@ def paused(server: RedisServer) -> Callable[[], None]:
 @pytest.mark.parametrize("be", [away, silent, paused])
 def test_a_redis_that_comes_later_is_waited_for(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     redis_server: RedisServer,
     be: Callable[[RedisServer], Callable[[], None]],
 ) -> None:
     come = be(redis_server)
-    worker = start_worker("one", project=project, options=QUICK, wait=False)
+    worker = start_worker("one", project=project, wait=False)
     # Then one that does not wait has ended.
     told = ("ledger_awaited", "worker_not_registered")
     wait_for(
@@ -118,7 +113,7 @@ def test_a_redis_that_comes_later_is_waited_for(
 
 def test_a_replica(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     redis_server: RedisServer,
     start_redis: Callable[..., Any],
 ) -> None:
@@ -128,9 +123,7 @@ def test_a_replica(
     assert "replica" in said or "master" in said
 
 
-def test_a_broker_that_cannot_hold_the_ledger(
-    project: Project, start_worker: Callable[..., Worker]
-) -> None:
+def test_a_broker_that_cannot_hold_the_ledger(project: Project, start_worker: Start) -> None:
     said = refusal(
         start_worker, project.with_settings(broker_url="amqp://user:secret@127.0.0.1:1//")
     )
@@ -139,14 +132,14 @@ def test_a_broker_that_cannot_hold_the_ledger(
 
 
 @promise("prefork-forks")
-def test_a_pool_that_does_not_fork(project: Project, start_worker: Callable[..., Worker]) -> None:
+def test_a_pool_that_does_not_fork(project: Project, start_worker: Start) -> None:
     spawning = project.with_settings(celery={"worker_pool_start_method": "spawn"})
     said = refusal(start_worker, spawning)
     assert "worker_pool_start_method" in said
     assert "spawn" in said
 
 
-def start_node(start_redis: Callable[..., RedisServer]) -> RedisServer:
+def start_node(start_redis: StartRedis) -> RedisServer:
     """Start a node of a cluster: a port that is 10 000 higher has to be free as well."""
     for _ in range(20):
         try:
@@ -157,7 +150,7 @@ def start_node(start_redis: Callable[..., RedisServer]) -> RedisServer:
 
 
 @pytest.fixture
-def cluster(start_redis: Callable[..., RedisServer]) -> tuple[RedisServer, RedisServer]:
+def cluster(start_redis: StartRedis) -> tuple[RedisServer, RedisServer]:
     """Two nodes: one has the slot of the ledger's keys, the other has not."""
     owner, other = (start_node(start_redis) for _ in range(2))
     with owner.client() as client, other.client() as far:
@@ -175,10 +168,7 @@ def cluster(start_redis: Callable[..., RedisServer]) -> tuple[RedisServer, Redis
 @promise("one-server")
 @pytest.mark.parametrize("node", ["owner", "other"])
 def test_a_redis_cluster(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    cluster: tuple[RedisServer, RedisServer],
-    node: str,
+    project: Project, start_worker: Start, cluster: tuple[RedisServer, RedisServer], node: str
 ) -> None:
     there = cluster[node == "other"]
     said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": there.url()}))
@@ -196,10 +186,7 @@ def test_a_publication_to_a_redis_cluster(
 
 @promise("one-server")
 def test_a_list_of_brokers(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
-    start_redis: Callable[..., RedisServer],
+    project: Project, start_worker: Start, redis_server: RedisServer, start_redis: StartRedis
 ) -> None:
     other = start_redis()
     urls = f"redis://:secret@127.0.0.1:{redis_server.port}/0;{other.url()}"
@@ -213,10 +200,7 @@ def test_a_list_of_brokers(
 
 
 def test_a_list_of_brokers_with_a_ledger_elsewhere(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
-    start_redis: Callable[..., RedisServer],
+    project: Project, start_worker: Start, redis_server: RedisServer, start_redis: StartRedis
 ) -> None:
     first, second = start_redis(), start_redis()
     listed = project.with_settings(
@@ -224,7 +208,7 @@ def test_a_list_of_brokers_with_a_ledger_elsewhere(
         reliable={"REDIS_URL": redis_server.url(), "ETA_HORIZON_SECONDS": 2},
     )
     first.stop()
-    worker = start_worker("one", project=listed, options=QUICK)
+    worker = start_worker("one", project=listed)
     assert listed.send("work", 0.01).get(timeout=20) == "worked"
     # What a pass sends goes to the one that is there, too.
     parked = listed.send("work", 0.01, countdown=3)

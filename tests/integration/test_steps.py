@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ from kombu import Queue
 from celery_reliable import ReliableTask
 from celery_reliable.application import reliable_of
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project
-from tests.support.processes import Worker
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, there is none to count"
 )
 
-QUICK = ("--without-mingle", "--without-gossip")
 TASKS = 20
 
 
@@ -55,7 +53,7 @@ def test_steps_are_one_where_they_can_be(
     run: dict[str, int],
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     redis_server: RedisServer,
 ) -> None:
     url = proxy.url()
@@ -70,7 +68,7 @@ def test_steps_are_one_where_they_can_be(
     results += [chosen.send("work", 0) for _ in range(TASKS)]
     assert counts(sending) == published
 
-    start_worker("one", project=chosen, options=QUICK, concurrency=1)
+    start_worker("one", project=chosen, concurrency=1)
     for result in results:
         assert result.get(timeout=20) == "worked"
     keys = redis_server.client(3 if apart == "queue" else 0)
@@ -115,7 +113,7 @@ def test_an_app_that_was_made_before_the_package_was_imported_sends_in_one_step(
 
 
 def test_a_producer_of_another_app_sends_to_its_own_broker(
-    project: Project, start_redis: Callable[..., RedisServer], redis_server: RedisServer
+    project: Project, start_redis: StartRedis, redis_server: RedisServer
 ) -> None:
     elsewhere = start_redis()
     other = project.with_settings(broker_url=elsewhere.url())
@@ -143,9 +141,9 @@ def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
 
 
 def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(
-    project: Project, start_worker: Callable[..., Worker], redis_server: RedisServer
+    project: Project, start_worker: Start, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK, concurrency=1)
+    start_worker("one", concurrency=1)
     result = project.send("gate", "open")
     wait_for(lambda: project.effects.runs(), 20, "it runs")
     told = {"status": "PROGRESS", "result": {"status": "SUCCESS"}, "task_id": result.id}

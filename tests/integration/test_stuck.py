@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import State
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import passes_finish
 from tests.integration.project.timed import add_tasks
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 TIMED = "tests.integration.project.timed"
-QUICK = ("--without-mingle", "--without-gossip")
-SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 LEFT = "{reliable:0}:"
 
 
 @promise("never-two", "one-object")
 @pytest.mark.parametrize("how", ["buried", "discarded", "revoked"])
 def test_neither_its_object_nor_its_id_runs_beside_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    how: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, how: str
 ) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
-    start_worker("one", project=project, app=TIMED, pool="threads", concurrency=4, options=QUICK)
+    start_worker("one", project=project, app=TIMED, pool="threads", concurrency=4)
     name = "stuck" if how == "revoked" else "stuck_for_good"
     project.send(name, "object", task_id="one")
     wait_for(lambda: effects.runs("one"), 10, "it runs")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from celery.exceptions import TaskRevokedError, TimeLimitExceeded
 
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import Reason
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.load import Load
@@ -17,8 +15,6 @@ from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 @pytest.fixture
@@ -32,13 +28,12 @@ def awkward(project: Project) -> Project:
 
 
 @pytest.fixture
-def worker(awkward: Project, start_worker: Callable[..., Worker]) -> Worker:
+def worker(awkward: Project, start_worker: Start) -> Worker:
     """One worker that knows them."""
     return start_worker(
         "one",
         app="tests.integration.project.awkward",
         project=awkward,
-        options=QUICK,
         # Celery refuses pickle as root, which tests in containers often run as.
         environ={"C_FORCE_ROOT": "yes"},
     )
@@ -169,17 +164,14 @@ def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
 
 @promise("never-two")
 def test_one_id_is_one_task_while_it_lives(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
     first = project.send("gate", "gate", task_id="the-id")
     again = project.send("gate", "gate", task_id="the-id")
     assert first.id == again.id == "the-id"
     assert client.llen("celery") == 1
-    start_worker("one", options=QUICK)
+    start_worker("one")
     wait_for(lambda: effects.runs("the-id"), 10, "it runs")
     project.send("gate", "gate", task_id="the-id")
     assert client.llen("celery") == 0
@@ -190,12 +182,9 @@ def test_one_id_is_one_task_while_it_lives(
 
 
 def test_revoked_and_expired_tasks_leave_nothing(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     waiting = project.send("work", 0.01, countdown=5)
     wait_for(lambda: redis_server.client().keys("unacked:*"), 10, "fetched")
     waiting.revoke()
@@ -208,12 +197,9 @@ def test_revoked_and_expired_tasks_leave_nothing(
 
 
 def test_a_terminated_task_is_settled(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("gate", "never")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
     result.revoke(terminate=True)
@@ -261,7 +247,7 @@ def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
 def test_a_retry_waits_until_its_body_has_unwound(
     awkward: Project,
     worker: Worker,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
@@ -270,6 +256,7 @@ def test_a_retry_waits_until_its_body_has_unwound(
         app="tests.integration.project.awkward",
         project=awkward,
         environ={"C_FORCE_ROOT": "1"},
+        chatty=True,
     )
     result = awkward.send("unwinding", 1.5)
     assert result.get(timeout=15) == "run 2"

@@ -13,18 +13,16 @@ from celery.events.state import State
 
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import DeadLetter
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.test_unprocessable import element
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 APP = "tests.integration.project.watching"
 #: Where that project writes what its signals tell.
 TOLD = "told"
-QUICK = ("--without-mingle", "--without-gossip")
-WATCHED = (*QUICK, "-E")
+WATCHED = ("-E",)
 FACTS = {"reason", "attempt", "losses", "exception"}
 
 
@@ -95,7 +93,7 @@ def told(effects: Effects) -> Callable[[str], dict[str, dict[str, Any]]]:
 
 def test_every_burial_is_told(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     monitor: Monitor,
@@ -163,10 +161,7 @@ def test_every_burial_is_told(
 
 
 def test_a_recovery_is_told_on_its_way(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    monitor: Monitor,
+    project: Project, start_worker: Start, effects: Effects, monitor: Monitor
 ) -> None:
     """By the worker that lost its process, and by the sweeper where a whole worker is gone."""
     one = start_worker("one", project=project, app=APP, options=WATCHED)
@@ -198,13 +193,13 @@ def test_a_recovery_is_told_on_its_way(
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_monitor_switches_events_on_and_off(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     monitor: Monitor,
     told: Callable[[str], dict[str, dict[str, Any]]],
     is_on: bool,
 ) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 0})
-    start_worker("one", project=project, app=APP, options=QUICK)
+    start_worker("one", project=project, app=APP)
     control = project.app.control
     assert control.enable_events(reply=True, timeout=10)
     if not is_on:

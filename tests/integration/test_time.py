@@ -8,15 +8,13 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery.exceptions import TaskRevokedError
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-QUICK = ("--without-mingle", "--without-gossip")
 
 
 @pytest.fixture
@@ -37,13 +35,11 @@ def hasty(project: Project) -> Project:
 
 
 @pytest.fixture
-def start(hasty: Project, start_worker: Callable[..., Worker]) -> Callable[[str], Worker]:
+def start(hasty: Project, start_worker: Start) -> Callable[[str], Worker]:
     """Start a worker of the hasty project."""
 
     def one(name: str) -> Worker:
-        return start_worker(
-            name, app="tests.integration.project.awkward", project=hasty, options=QUICK
-        )
+        return start_worker(name, app="tests.integration.project.awkward", project=hasty)
 
     return one
 
@@ -62,10 +58,7 @@ def gone(redis_server: RedisServer, task_id: str) -> None:
 
 @promise("waiting-is-safe")
 def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     first = start("one")
     eta = datetime.now(timezone.utc) + timedelta(seconds=9)
@@ -87,10 +80,7 @@ def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
 
 
 def test_revoking_a_parked_task_leaves_nothing(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     first = start("one")
     result = hasty.send("work", 0.01, countdown=8)
@@ -107,10 +97,7 @@ def test_revoking_a_parked_task_leaves_nothing(
 
 
 def test_a_parked_task_that_expires_is_revoked(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     start("one")
     result = hasty.send("work", 0.01, countdown=3600, expires=2)
@@ -122,10 +109,7 @@ def test_a_parked_task_that_expires_is_revoked(
 
 @promise("waiting-is-safe")
 def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     start("one")
     start("two")
@@ -141,10 +125,7 @@ def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
 
 
 def test_a_stuck_attempt_is_taken_from_its_worker(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     start("one")
     result = hasty.send("stuck_once")
@@ -159,10 +140,7 @@ def test_a_stuck_attempt_is_taken_from_its_worker(
 
 
 def test_touching_keeps_an_attempt_and_the_warning_comes_in_time(
-    hasty: Project,
-    start: Callable[[str], Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     start("one")
     result = hasty.send("touching", 6.0)

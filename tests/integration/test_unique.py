@@ -18,25 +18,21 @@ from celery.signals import before_task_publish
 from celery_reliable import LedgerUnavailable, ObjectBusy
 from celery_reliable.ledger.scripts import script
 from celery_reliable.purging import purge
-from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.conftest import Scale, StartRedis
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.integration.project import timed
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
-from tests.support.processes import REPOSITORY, Worker
+from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 LOCKS = "{reliable:0}:lock:*"
 RESULTS = "celery-task-meta-*"
-# The least that the other settings allow.
-SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
-Start = Callable[..., Worker]
 Caller = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -92,7 +88,7 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     callers = [
         start_caller(project, "unique", "object", threads, calls, "gate:gate")
         for threads, calls in ((4, 5), (20, 1))
@@ -118,7 +114,7 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
 def test_the_next_call_after_the_end_is_another_task(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     ids = set()
     for _ in range(3):
         result = project.send("unique", "object")
@@ -131,7 +127,7 @@ def test_the_next_call_after_the_end_is_another_task(
 def test_what_stores_no_result_frees_its_object_too(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     result = project.send("unique", "object", ignore_result=True)
     running(effects, result.id)
     is_free(redis_server)
@@ -172,7 +168,7 @@ def test_what_is_published_beside_a_unique_call_is_no_part_of_it(
 def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(
     project: Project, start_worker: Start, effects: Effects
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     first = project.send("unique", "object", ["gate:gate"])
     running(effects, first.id)
     caller = project.send("call", "unique", ["object"])
@@ -203,7 +199,7 @@ def test_a_caller_is_killed_before_it_has_the_object(
     task_id = key.decode().removeprefix(RECORD)
     assert not client.keys(LOCKS)
     second = soon.send("unique", "object", ["gate:gate"]) if is_overtaken else None
-    start_worker("one", project=soon, options=QUICK)
+    start_worker("one", project=soon)
     if second is None:
         # It is sent from its record.
         running(effects, task_id)
@@ -238,7 +234,7 @@ def test_a_caller_is_killed_before_it_has_sent(
     first = soon.send("unique", "object")
     assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
     assert client.llen("celery") == 0
-    start_worker("one", project=soon, options=QUICK)
+    start_worker("one", project=soon)
     running(effects, first.id)
     assert soon.send("unique", "object").id == first.id
     effects.open_gate("gate")
@@ -250,19 +246,15 @@ def test_a_caller_is_killed_before_it_has_sent(
 @promise("one-object")
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_lost_task_has_its_object_until_it_has_run_again(
-    soon: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    victim: str,
+    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, victim: str
 ) -> None:
-    worker = start_worker("one", project=soon, options=QUICK)
+    worker = start_worker("one", project=soon)
     first = soon.send("unique", "object", ["gate:first", "gate:second"])
     running(effects, first.id)
     if victim == "node":
         worker.kill_group()
         assert soon.send("unique", "object").id == first.id
-        start_worker("two", project=soon, options=QUICK)
+        start_worker("two", project=soon)
     else:
         os.kill(effects.runs(first.id)[0].pid, signal.SIGKILL)
     assert soon.send("unique", "object").id == first.id
@@ -276,13 +268,9 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(
 
 @pytest.mark.parametrize("step", ["retry", "reject"])
 def test_who_comes_again_keeps_its_object(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    step: str,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, step: str
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     client = redis_server.client()
     first = project.send("unique", "object", [step, "gate:gate"], 4)
 
@@ -303,13 +291,9 @@ def test_who_comes_again_keeps_its_object(
 
 @pytest.mark.parametrize("links", [1, 3])
 def test_what_replaces_itself_leaves_its_object(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    links: int,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, links: int
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     assert project.send("unique_replaced", "object", links).get(timeout=10) == links + 1
     is_free(redis_server)
 
@@ -324,7 +308,7 @@ def test_a_dead_letter_has_no_object(
     losses: int,
 ) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": losses})
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
     first = project.send("unique", "object", [step])
     client = redis_server.client()
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "buried")
@@ -351,7 +335,7 @@ def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(
 
     at = effects.now()
     wait_for(lambda: effects.now() - at > 1, 5, "its expiry")
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
     parked.revoke()
     assert purge(project.app, ["unread"]).records == 1
 
@@ -369,7 +353,7 @@ def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(
 def test_a_terminated_task_frees_its_object(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     first = project.send("unique", "object", ["gate:never"])
     running(effects, first.id)
     first.revoke(terminate=True)
@@ -382,7 +366,7 @@ def test_a_terminated_task_frees_its_object(
 def test_for_whose_id_somebody_waits_is_published_in_any_case(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     first = project.send("unique_fail", "object", ["gate:gate"])
     running(effects, first.id)
     unique, add = project.task("unique_fail"), project.task("add")
@@ -440,7 +424,7 @@ def test_a_task_that_another_call_was_answered_with_is_sent_later(
         first = sending.result(30)
     assert second.id == first.id
     assert client.llen("celery") == 0
-    start_worker("one", project=soon, options=QUICK)
+    start_worker("one", project=soon)
     assert second.get(timeout=20) == "run 1"
     is_free(redis_server)
     assert len(effects.runs()) == 1
@@ -465,7 +449,7 @@ def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_obj
     project: Project, start_worker: Start, effects: Effects, is_failing: bool
 ) -> None:
     timed.add_tasks(project.app)
-    start_worker("one", app="tests.integration.project.timed", options=QUICK)
+    start_worker("one", app="tests.integration.project.timed")
     first = project.send("ends_slowly", "object", is_failing)
     first.get(timeout=10, propagate=False)
 
@@ -480,15 +464,11 @@ def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_obj
 
 @pytest.mark.parametrize("layout", ["beside the ledger", "elsewhere"])
 def test_a_call_after_a_failure_is_never_answered_with_it(
-    project: Project,
-    start_worker: Start,
-    start_redis: Callable[..., RedisServer],
-    scale: Scale,
-    layout: str,
+    project: Project, start_worker: Start, start_redis: StartRedis, scale: Scale, layout: str
 ) -> None:
     if layout == "elsewhere":
         project = project.with_settings(result_url=start_redis().url())
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
     calls = scale.of(full=200, small=40)
     ids = set()
     for _ in range(calls):
@@ -502,7 +482,7 @@ def test_a_call_after_a_failure_is_never_answered_with_it(
 def test_a_call_after_a_time_limit_is_never_answered_with_it(
     project: Project, start_worker: Start
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     ids = set()
     for _ in range(4):
         result = project.send("unique", "object", ["gate:never"], time_limit=1)

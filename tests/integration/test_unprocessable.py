@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -13,15 +12,14 @@ import pytest
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import Claim, State, TaskRef
-from tests.integration.conftest import Project
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 AWKWARD = "tests.integration.project.awkward"
 DEAD = "{reliable:0}:dead"
 
@@ -73,12 +71,12 @@ def letters(project: Project) -> DeadLetters:
 def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
     project: Project,
     letters: DeadLetters,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     client = redis_server.client()
-    worker = start_worker("one", options=QUICK)
+    worker = start_worker("one")
     found: dict[str, Any] = {}
     for number, (what, bad) in enumerate(BAD.items(), start=1):
         client.lpush("celery", bad)
@@ -95,12 +93,9 @@ def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
 
 
 def test_wrong_arguments_are_a_failure_like_any_other(
-    project: Project,
-    letters: DeadLetters,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
+    project: Project, letters: DeadLetters, start_worker: Start, redis_server: RedisServer
 ) -> None:
-    start_worker("one", options=QUICK)
+    start_worker("one")
     redis_server.client().lpush("celery", element(b"[[], {}, {}]"))
     wait_for(letters.count, 15, "a dead letter")
     (letter,) = letters.list()
@@ -112,7 +107,7 @@ def test_wrong_arguments_are_a_failure_like_any_other(
 def test_it_runs_when_the_code_is_there(
     project: Project,
     letters: DeadLetters,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     name: str,
@@ -120,12 +115,12 @@ def test_it_runs_when_the_code_is_there(
 ) -> None:
     effects.open_gate("gate")
     add_tasks(project.app)
-    old = start_worker("old", options=QUICK)
+    old = start_worker("old")
     result = project.send(name, *arguments)
     wait_for(letters.count, 15, "a dead letter")
     assert letters.get(result.id).reason.value == "unprocessable"
     assert old.stop() == 0
-    start_worker("new", app=AWKWARD, options=QUICK, environ={"C_FORCE_ROOT": "yes"})
+    start_worker("new", app=AWKWARD, environ={"C_FORCE_ROOT": "yes"})
     letters.replay(result.id)
     wait_for(lambda: effects.finished(result.id), 15, "it ran")
     wait_until_settled(redis_server, 15)
@@ -134,14 +129,14 @@ def test_it_runs_when_the_code_is_there(
 
 def test_it_waits_for_the_ledger(
     project: Project,
-    start_redis: Callable[..., RedisServer],
-    start_worker: Callable[..., Worker],
+    start_redis: StartRedis,
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     ledger = start_redis()
     apart = project.with_settings(reliable={"REDIS_URL": ledger.url()})
-    worker = start_worker("one", project=apart, options=QUICK)
+    worker = start_worker("one", project=apart)
     ledger.stop()
     redis_server.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
     plain = apart.send("plain_work", 0)
@@ -154,11 +149,7 @@ def test_it_waits_for_the_ledger(
 
 @pytest.mark.parametrize("how", ["is retried", "has ended"])
 def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
-    project: Project,
-    letters: DeadLetters,
-    start_worker: Callable[..., Worker],
-    redis_server: RedisServer,
-    how: str,
+    project: Project, letters: DeadLetters, start_worker: Start, redis_server: RedisServer, how: str
 ) -> None:
     """Celery would tell everybody that the task has failed."""
     add_tasks(project.app)
@@ -191,7 +182,7 @@ def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
     else:
         ledger.settle(claim)
     left = ledger.find(result.id)
-    start_worker("old", options=QUICK)
+    start_worker("old")
 
     client.lpush("celery", copy)
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from tests.integration.commands import run_celery
-from tests.integration.conftest import APP, Project
+from tests.integration.conftest import APP, Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 LEASE_SECONDS = 10
 
 
@@ -43,15 +41,15 @@ def restricted(project: Project, redis_server: RedisServer) -> Project:
 
 def test_who_may_not_ask_who_is_connected_has_none(
     project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
     listed: Callable[..., Any],
 ) -> None:
-    one = start_worker("one", project=restricted(project, redis_server), options=QUICK)
+    one = start_worker("one", project=restricted(project, redis_server))
     result = project.send("gate", "gate")
     wait_for(lambda: effects.runs(result.id), 10, "it runs")
-    start_worker("two", options=QUICK)
+    start_worker("two")
 
     rows = {row["worker"].split("@")[0]: row for row in listed("--json").json}
     assert {name: row["witness"] for name, row in rows.items()} == {"one": False, "two": True}
@@ -73,13 +71,13 @@ def test_who_may_not_ask_who_is_connected_has_none(
 def test_who_does_not_own_his_connection_has_none(
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     listed: Callable[..., Any],
     is_pool: bool,
 ) -> None:
     if is_pool:
         proxy.pool()
-    start_worker("one", project=project.with_settings(broker_url=proxy.url()), options=QUICK)
+    start_worker("one", project=project.with_settings(broker_url=proxy.url()))
 
     (row,) = listed("--json").json
 
@@ -87,11 +85,9 @@ def test_who_does_not_own_his_connection_has_none(
     assert ("REDIS_URL" in row["no_witness"]) is is_pool
 
 
-def test_none_is_wanted(
-    project: Project, start_worker: Callable[..., Worker], listed: Callable[..., Any]
-) -> None:
+def test_none_is_wanted(project: Project, start_worker: Start, listed: Callable[..., Any]) -> None:
     project = project.with_settings(reliable={"WITNESS_SECONDS": 0})
-    start_worker("one", project=project, options=QUICK)
+    start_worker("one", project=project)
 
     (row,) = listed("--json").json
 

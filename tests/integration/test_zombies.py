@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import is_alive
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
@@ -15,13 +13,11 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
-
 
 @pytest.fixture
-def workers(start_worker: Callable[..., Worker]) -> dict[str, Worker]:
+def workers(start_worker: Start) -> dict[str, Worker]:
     """Two prefork workers that fetch no more than they run."""
-    options = (*QUICK, "--prefetch-multiplier", "1")
+    options = ("--prefetch-multiplier", "1")
     pair = {name: start_worker(name, options=options, wait=False) for name in ("one", "two")}
     for worker in pair.values():
         worker.wait_until_ready()
@@ -109,18 +105,18 @@ def test_a_zombie_does_not_free_its_successors_lock(
 def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
     project: Project,
     proxy: RedisProxy,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     client = redis_server.client()
     # Results go another way: it could store one.
     behind = project.with_settings(broker_url=proxy.url())
-    start_worker("one", project=behind, concurrency=1, options=QUICK)
+    start_worker("one", project=behind, concurrency=1)
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
     wait_for(lambda: effects.runs(result.id), 10, "the first run")
-    start_worker("two", options=QUICK)
+    start_worker("two")
     proxy.sever()
     wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
     effects.open_gate("a")
