@@ -19,7 +19,7 @@ from celery_reliable.application import reliable_of
 from tests.conftest import PROCESSES
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
-from tests.support.processes import Beat, CeleryProcess, Worker
+from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
 
 APP = "tests.integration.project.app"
@@ -143,6 +143,7 @@ def start_worker(
     With `wait=False` several start side by side; call `wait_until_ready` on each. `project`
     names another Project, `app` another module, `environ` adds to the environment, and
     `options` to the command line. Only who is `chatty` speaks to other workers at its start.
+    `tree` is another checkout.
     """
 
     def start(
@@ -156,6 +157,7 @@ def start_worker(
         environ: Mapping[str, str] | None = None,
         wait: bool = True,
         chatty: bool = False,
+        tree: Path = REPOSITORY,
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
         ready_key = f"ready:{uuid4()}"
@@ -168,6 +170,7 @@ def start_worker(
             concurrency=concurrency,
             pool=pool,
             options=options if chatty else (*QUICK, *options),
+            tree=tree,
         )
         processes.append(worker)
         if wait:

@@ -25,7 +25,8 @@ class CeleryProcess:
     """One `python -m celery -A APP ...` in a session and process group of its own.
 
     Its output goes to `log_path`, which is for reports of failures and never for decisions.
-    `is_ready` says whether the process has told that it is up.
+    `is_ready` says whether the process has told that it is up, and `tree` is the checkout that it
+    runs.
     """
 
     def __init__(
@@ -37,12 +38,13 @@ class CeleryProcess:
         environ: Mapping[str, str],
         log_path: Path,
         is_ready: Callable[[], bool],
+        tree: Path = REPOSITORY,
     ) -> None:
         self.name = name
         self.log_path = log_path
         self._is_ready = is_ready
         self._strays: set[psutil.Process] = set()
-        search_path = os.pathsep.join(filter(None, [str(REPOSITORY), environ.get("PYTHONPATH")]))
+        search_path = os.pathsep.join(filter(None, [str(tree), environ.get("PYTHONPATH")]))
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", app, *arguments],
@@ -203,11 +205,18 @@ class Worker(CeleryProcess):
         concurrency: int = 2,
         pool: str = "prefork",
         options: Sequence[str] = (),
+        tree: Path = REPOSITORY,
     ) -> None:
         arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency), "-P", pool]
         arguments += ["--loglevel", "INFO", *options]
         super().__init__(
-            name, arguments, app=app, environ=environ, log_path=log_path, is_ready=is_ready
+            name,
+            arguments,
+            app=app,
+            environ=environ,
+            log_path=log_path,
+            is_ready=is_ready,
+            tree=tree,
         )
 
 

@@ -1,0 +1,177 @@
+"""The package is installed over an older one while workers of that one still run: both consume the
+same queues, and keep every promise to each other.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.result import AsyncResult
+
+from tests.integration.conftest import Project, Start
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY, Worker
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+#: The package as it was before.  Each release puts the one before it here.
+OLD_COMMIT = "f57cdf7"
+SHORT = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
+
+PUBLISH = """
+import os, sys
+from tests.integration.project.factory import Settings, create_app
+app = create_app(Settings.from_environ(os.environ))
+for _ in range(int(sys.argv[2])):
+    print(app.tasks["project." + sys.argv[1]].apply_async(eval(sys.argv[3])).id, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the older package, with the project of its own tests."""
+    archive = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "archive", OLD_COMMIT], capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.skip(f"{OLD_COMMIT} is not in this checkout: {archive.stderr.decode().strip()}")
+    folder = tmp_path_factory.mktemp("old")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def brief(project: Project) -> Project:
+    return project.with_settings(reliable=SHORT)
+
+
+@pytest.fixture
+def start(start_worker: Start, brief: Project, old_tree: Path) -> Start:
+    """Start a worker of the old package, or of this one; it is named after that."""
+
+    def start(which: str, **options: Any) -> Worker:
+        tree = old_tree if which == "old" else REPOSITORY
+        return start_worker(which, project=brief, tree=tree, **options)
+
+    return start
+
+
+def publish_old(brief: Project, old_tree: Path, name: str, count: int, *args: object) -> list[str]:
+    """Publish tasks from a process that has the old package; return their ids."""
+    done = subprocess.run(
+        [sys.executable, "-c", PUBLISH, name, str(count), repr(args)],
+        cwd=old_tree,
+        env={**brief.environ("", {}), "PYTHONPATH": str(old_tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def version_of(run: Any) -> str:
+    return str(run.worker).partition("@")[0]
+
+
+def test_what_is_called_old_here_is_the_older_package(old_tree: Path) -> None:
+    """Else all below would only say that this package gets on with itself."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import celery_reliable; print(celery_reliable.__file__)"],
+        cwd=old_tree.parent,
+        env={**os.environ, "PYTHONPATH": str(old_tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(found.stdout.strip()).parent == old_tree / "celery_reliable"
+
+
+def test_both_work_off_one_queue(
+    brief: Project, start: Start, old_tree: Path, effects: Effects, redis_server: RedisServer
+) -> None:
+    workers = [start(which, wait=False) for which in ("old", "new")]
+    for worker in workers:
+        worker.wait_until_ready()
+    ids = publish_old(brief, old_tree, "work", 20, 0.05)
+    ids += [brief.send("work", 0.05).id for _ in range(20)]
+    # A retry is published by whoever runs it, and perhaps run by the other.
+    ids += publish_old(brief, old_tree, "flaky", 5, 2)
+    ids += [brief.send("flaky", 2).id for _ in range(5)]
+
+    wait_for(lambda: all(effects.finished(one) for one in ids), 60, "all are done")
+
+    results = [AsyncResult(one, app=brief.app) for one in ids]
+    assert all(result.get(timeout=10) for result in results)
+    assert {version_of(run) for run in effects.runs()} == {"old", "new"}
+    assert {len(effects.finished(one)) for one in ids} == {1}
+    assert not effects.overlaps()
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "every record gone")
+    assert not client.zcard("{reliable:0}:dead")
+
+
+@promise("nothing-lost", "never-two")
+@pytest.mark.parametrize(("dying", "surviving"), [("old", "new"), ("new", "old")])
+def test_what_one_ran_when_it_was_killed_runs_again_in_the_other(
+    dying: str, surviving: str, brief: Project, start: Start, old_tree: Path, effects: Effects
+) -> None:
+    worker = start(dying, concurrency=4)
+    ids = publish_old(brief, old_tree, "gate", 2, "open")
+    ids += [brief.send("gate", "open").id for _ in range(2)]
+    wait_for(lambda: len(effects.runs()) == 4, 30, "all of them run")
+    fetched = [*publish_old(brief, old_tree, "work", 3, 0), brief.send("work", 0).id]
+    start(surviving, concurrency=4)
+    worker.kill_group()
+
+    wait_for(lambda: all(len(effects.runs(one)) == 2 for one in ids), 60, "all run again")
+    effects.open_gate("open")
+    wait_for(lambda: all(effects.finished(one) for one in ids + fetched), 30, "all are done")
+
+    assert {version_of(effects.runs(one)[1]) for one in ids} == {surviving}
+    assert {len(effects.finished(one)) for one in ids + fetched} == {1}
+    assert not effects.overlaps()
+
+
+@pytest.mark.parametrize(("first", "second"), [("old", "new"), ("new", "old")])
+def test_an_object_that_one_has_is_kept_from_the_other(
+    first: str, second: str, brief: Project, start: Start, old_tree: Path, effects: Effects
+) -> None:
+    start(first)
+    holder = publish_old(brief, old_tree, "locked_retry", 1, "row", 4)[0]
+    wait_for(lambda: effects.runs(holder), 30, "it runs")
+    start(second)
+    ids = [brief.send("locked_retry", "row", 0.5).id for _ in range(3)]
+    ids += publish_old(brief, old_tree, "locked_retry", 3, "row", 0.5)
+
+    wait_for(lambda: all(effects.finished(one) for one in [holder, *ids]), 60, "all are done")
+
+    assert {len(effects.runs(one)) for one in [holder, *ids]} == {1}
+    assert not effects.overlaps("row")
+
+
+def test_what_was_published_before_the_upgrade_is_done_after_it(
+    brief: Project, start: Start, old_tree: Path, effects: Effects
+) -> None:
+    """Running, fetched and queued with the old package; nobody of it is left."""
+    worker = start("old")
+    running = publish_old(brief, old_tree, "gate", 2, "open")
+    wait_for(lambda: len(effects.runs()) == 2, 30, "they have begun")
+    waiting = publish_old(brief, old_tree, "work", 5, 0)
+    worker.kill_group()
+    waiting += publish_old(brief, old_tree, "flaky", 1, 1)
+    effects.open_gate("open")
+
+    start("new")
+
+    wait_for(lambda: all(effects.finished(one) for one in running + waiting), 60, "all are done")
+    assert {len(effects.runs(one)) for one in running} == {2}
+    assert not effects.overlaps()
