@@ -5,6 +5,12 @@ be one of them.  A native thread can use patched sockets, as long as nobody else
 both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
 the thread that connected it.
 
+Locks are another matter.  Gevent's may be waited for by greenlets of several threads; eventlet's
+end in ``greenlet.error`` or in a wait for ever, on either side.  Celery and kombu have a lock for
+nearly everything, and logging has two.  So with eventlet only that is a native thread which takes
+no lock of theirs (`NativeThread.shares_locks`), and logging gets locks that may be shared
+(`SharedLock`).
+
 A process that forks has to agree with its threads on when: see `ForkGate`.
 """
 
@@ -23,6 +29,7 @@ from typing import Any
 __all__ = [
     "ForkGate",
     "NativeThread",
+    "SharedLock",
     "fork_gate",
     "is_apart",
     "is_patched",
@@ -155,13 +162,21 @@ class ForkGate:
 class NativeThread:
     """A daemon thread.  Subclasses say in `run` what it does; ``stop_asked`` is theirs to heed."""
 
+    #: Whether it takes locks that tasks take: Celery's, kombu's, those of receivers.  Then it is a
+    #: greenlet where such locks cannot be shared.
+    shares_locks = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._is_started = False
-        # Held until then: a native lock is the one thing that both sides can wait for.
-        self._stop = native_lock()
+        library = _patched_by()
+        self._is_apart = library == "gevent" or (library == "eventlet" and not self.shares_locks)
+        # Held until then: between a native thread and greenlets a native lock is the one thing that
+        # both can wait for.
+        new_lock = native_lock if self._is_apart else threading.Lock
+        self._stop = new_lock()
         self._stop.acquire()
-        self._end = native_lock()
+        self._end = new_lock()
         self._end.acquire()
 
     def run(self) -> None:
@@ -171,7 +186,9 @@ class NativeThread:
     def start(self) -> None:
         """Start the thread.  Once."""
         self._is_started = True
-        if is_patched():
+        if self._is_apart:
+            if _patched_by() == "eventlet":
+                _share_locks_of_logging()
             _original("start_new_thread")(self._bootstrap, ())
         else:
             threading.Thread(target=self._bootstrap, name=self.name, daemon=True).start()
@@ -202,13 +219,85 @@ class NativeThread:
 
     def _bootstrap(self) -> None:
         ident = _ident()
-        if is_patched():
+        if self._is_apart:
             _apart.add(ident)
         try:
             self.run()
         finally:
-            _apart.discard(ident)
+            if self._is_apart:
+                _apart.discard(ident)
             self._end.release()
+
+
+class _Within:
+    """What the greenlets of one thread take first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        #: How often the greenlet that has it has taken it.
+        self.depth = 0
+
+
+class SharedLock:
+    """A reentrant lock for the greenlets of several native threads, where the library has none.
+
+    Greenlets wait for those of their own thread as ever; who waits for another thread holds up all
+    greenlets of his own.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        self._between = native_lock()
+        self._within: dict[int, _Within] = {}
+
+    def acquire(self) -> bool:
+        """Take the lock, which waits for whoever has it."""
+        within = self._within.setdefault(_ident(), _Within())
+        within.lock.acquire()
+        if not within.depth:
+            self._between.acquire()
+        within.depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give it back, as often as it was taken."""
+        within = self._within[_ident()]
+        within.depth -= 1
+        if not within.depth:
+            self._between.release()
+        within.lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        # As logging asks its locks in a child.
+        self._renew()
+
+
+def _share_locks_of_logging() -> None:
+    """Let native threads write to the log, or connect to a server, which logs too."""
+    module: Any = logging
+    if isinstance(module._lock, SharedLock):
+        return
+
+    create = module.Handler.createLock
+
+    def create_shared(handler: Any) -> None:
+        create(handler)
+        handler.lock = SharedLock()
+
+    module._lock = SharedLock()
+    module.Handler.createLock = create_shared
+    for reference in list(module._handlerList):
+        handler = reference()
+        if handler is not None and handler.lock is not None:
+            handler.lock = SharedLock()
 
 
 def _patched_by() -> str | None:

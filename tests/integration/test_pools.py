@@ -29,6 +29,7 @@ POOLS = ("threads", "solo", "gevent", *(["eventlet"] if find_spec("eventlet") el
 Start = Callable[..., Worker]
 
 pools = pytest.mark.parametrize("pool", POOLS)
+greenlet_pools = pytest.mark.parametrize("pool", [p for p in POOLS if p in ("gevent", "eventlet")])
 
 
 @pytest.fixture
@@ -207,11 +208,13 @@ def test_greenlets_that_have_ended_are_followed_at_once(
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])
+@greenlet_pools
 def test_greenlets_publish_while_passes_do(
     project: Project,
     start_worker: Callable[..., Worker],
     effects: Effects,
     redis_server: RedisServer,
+    pool: str,
     backend: str,
 ) -> None:
     busy = project.with_settings(
@@ -223,7 +226,7 @@ def test_greenlets_publish_while_passes_do(
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"
-    start_worker("one", project=busy, app=app, pool="gevent", concurrency=20, options=QUICK)
+    start_worker("one", project=busy, app=app, pool=pool, concurrency=20, options=QUICK)
     # Passes send each of them as it falls due, and call back for what they bury.
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
