@@ -23,7 +23,6 @@ from celery_reliable.worker import ConsumerStep, WorkerStep
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
-
 #: How often kombu's transport looks for messages that nobody acknowledged.
 _RESTORE_SECONDS = 10.0
 

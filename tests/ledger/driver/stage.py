@@ -48,7 +48,9 @@ class Stage:
         for app in self.apps.values():
             quiet.trace_tasks(app)
             # Made when they are first asked for, and from then on the same.
-            assert app.oid and app.thread_oid and app.backend.client
+            for name in ("oid", "thread_oid"):
+                getattr(app, name)
+            app.backend.client.ping()
             # Nobody waits for results here.
             app.backend.on_task_call = lambda *_: None
         self.client: Any = self._server.client()
