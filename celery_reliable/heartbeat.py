@@ -278,7 +278,7 @@ class Passes(NativeThread):
     Recovery that was only a task would wait in the very queues that it repairs.
     """
 
-    # What passes publish and store, and whom they call, is as manifold as what tasks do.
+    # They publish, store and call receivers, as tasks do.
     shares_locks = True
 
     def __init__(self, step: Host) -> None:

@@ -5,10 +5,10 @@ be one of them.  A native thread can use patched sockets, as long as nobody else
 both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
 the thread that connected it.
 
-Locks are another matter.  Gevent's may be waited for by greenlets of several threads; eventlet's
-end in ``greenlet.error`` or in a wait for ever, on either side.  Celery and kombu have a lock for
-nearly everything, and logging has two.  So with eventlet only that is a native thread which takes
-no lock of theirs (`NativeThread.shares_locks`), and logging gets locks that may be shared
+It can use none of their locks.  When greenlets of two threads want one at the same moment,
+eventlet raises ``greenlet.error``, and with either library somebody may wait for ever.  Celery and
+kombu have locks for nearly everything.  So what needs them is a greenlet
+(`NativeThread.shares_locks`), and logging, which everybody needs, gets locks of ours
 (`SharedLock`).
 
 A process that forks has to agree with its threads on when: see `ForkGate`.
@@ -31,7 +31,6 @@ __all__ = [
     "NativeThread",
     "SharedLock",
     "fork_gate",
-    "is_apart",
     "is_patched",
     "native_lock",
     "socket_owner",
@@ -43,9 +42,6 @@ logger = logging.getLogger(__name__)
 #: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 
-#: The native threads of ours in a process of greenlets.
-_apart: set[int] = set()
-
 #: By its number: eventlet takes `poll` and its constants away.
 _POLLIN = getattr(select, "POLLIN", 1)
 
@@ -53,13 +49,6 @@ _POLLIN = getattr(select, "POLLIN", 1)
 def is_patched() -> bool:
     """Whether what Python calls a thread is a greenlet in this process."""
     return _patched_by() is not None
-
-
-def is_apart() -> bool:
-    """Whether this is a native thread of ours in a process of greenlets: what has sockets, and
-    belongs to the process, is not for it.
-    """
-    return bool(_apart) and _ident() in _apart
 
 
 def socket_owner() -> int:
@@ -162,15 +151,14 @@ class ForkGate:
 class NativeThread:
     """A daemon thread.  Subclasses say in `run` what it does; ``stop_asked`` is theirs to heed."""
 
-    #: Whether it takes locks that tasks take: Celery's, kombu's, those of receivers.  Then it is a
-    #: greenlet where such locks cannot be shared.
+    #: Whether it takes locks that tasks take, too: Celery's, kombu's, those of receivers.  Then it
+    #: is a greenlet among greenlets.
     shares_locks = False
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._is_started = False
-        library = _patched_by()
-        self._is_apart = library == "gevent" or (library == "eventlet" and not self.shares_locks)
+        self._is_apart = is_patched() and not self.shares_locks
         # Held until then: between a native thread and greenlets a native lock is the one thing that
         # both can wait for.
         new_lock = native_lock if self._is_apart else threading.Lock
@@ -187,8 +175,7 @@ class NativeThread:
         """Start the thread.  Once."""
         self._is_started = True
         if self._is_apart:
-            if _patched_by() == "eventlet":
-                _share_locks_of_logging()
+            _share_locks_of_logging()
             _original("start_new_thread")(self._bootstrap, ())
         else:
             threading.Thread(target=self._bootstrap, name=self.name, daemon=True).start()
@@ -218,14 +205,9 @@ class NativeThread:
         return True
 
     def _bootstrap(self) -> None:
-        ident = _ident()
-        if self._is_apart:
-            _apart.add(ident)
         try:
             self.run()
         finally:
-            if self._is_apart:
-                _apart.discard(ident)
             self._end.release()
 
 
@@ -239,7 +221,7 @@ class _Within:
 
 
 class SharedLock:
-    """A reentrant lock for the greenlets of several native threads, where the library has none.
+    """A reentrant lock for the greenlets of several native threads.
 
     Greenlets wait for those of their own thread as ever; who waits for another thread holds up all
     greenlets of his own.

@@ -231,9 +231,9 @@ def test_greenlets_publish_while_passes_do(
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
     for _ in range(8):
-        busy.send("spin", 80)
-    n_runs = {"project.work": 60, "project.spin": 8 * 81 + len(lost)}
-    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 40, "all of them ran")
+        busy.send("spin", 60)
+    n_runs = {"project.work": 60, "project.spin": 8 * 61 + len(lost)}
+    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
     assert Counter(run.task for run in effects.finished()) == n_runs
     assert all(len(effects.runs(one.id)) == 1 for one in parked)
     letters = redis_server.client().zrange("{reliable:0}:dead", 0, -1)
