@@ -24,12 +24,16 @@ HOST = "row-7"
 SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [*(("become", shape) for shape in SHAPES), ("become_by_its_own_handler", "chain")],
+)
 def test_a_periodic_publication_of_the_same_id_changes_nothing(
     project: Project,
     start_worker: Callable[..., Worker],
     effects: Effects,
     redis_server: RedisServer,
+    name: str,
     shape: str,
 ) -> None:
     project = project.with_settings(reliable=SOON)
@@ -39,7 +43,7 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
 
     def publish() -> None:
         """As a task does that looks for rows without an outcome (README, "Rows and tasks")."""
-        project.send("become", shape, task_id=HOST)
+        project.send(name, shape, task_id=HOST)
 
     def waits() -> Record | None:
         record = ledger.find(HOST)
