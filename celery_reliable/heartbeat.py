@@ -278,6 +278,9 @@ class Passes(NativeThread):
     Recovery that was only a task would wait in the very queues that it repairs.
     """
 
+    # They publish, store and call receivers, as tasks do.
+    shares_locks = True
+
     def __init__(self, step: Host) -> None:
         super().__init__("celery-reliable-passes")
         self._step = step

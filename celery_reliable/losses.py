@@ -36,7 +36,6 @@ from celery_reliable.model import (
 from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
 from celery_reliable.stored import NOTHING, is_of, may_have_lived_before, seen
 from celery_reliable.storing import marks
-from celery_reliable.threads import is_apart
 
 __all__ = ["Losses", "how_it_died"]
 
@@ -51,7 +50,6 @@ class Losses:
         reliable = reliable_of(app)
         self.config = reliable.config
         self.ledger = ledger
-        self._own_backend: Any = None
 
     def lose(
         self,
@@ -230,11 +228,6 @@ class Losses:
 
     def _backend_of(self, task: Any) -> Any:
         """Return a task's result backend, or the app's."""
-        if is_apart():
-            # One that all greenlets share has sockets of theirs.
-            if self._own_backend is None:
-                self._own_backend = self.app._get_backend()
-            return self._own_backend
         return task.backend if task is not None else self.app.backend
 
     def settle_success(

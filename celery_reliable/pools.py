@@ -1,10 +1,11 @@
-"""Two things that Celery's pools do at the wrong moment, done at the right one."""
+"""Three things that Celery's pools do at the wrong moment, done at the right one."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
-__all__ = ["PostponedStop", "hear_the_dead"]
+__all__ = ["PostponedStop", "hear_the_dead", "wait_aside"]
 
 #: Threads and greenlets, of which a stop waits for what runs.
 _WAITING_POOLS = frozenset({"thread", "gevent", "eventlet"})
@@ -29,6 +30,34 @@ def hear_the_dead(pool: Any) -> None:
         give_to_another(job, process)
 
     processes.on_partial_read = on_partial_read
+
+
+def wait_aside(pool: Any) -> None:
+    """Let what comes to a started pool of gevent's greenlets, while all of them are busy, wait
+    beside the main loop, as in a pool of threads.  Other pools are left alone.
+
+    Celery lets the main loop wait, which then neither reads from the broker nor acknowledges
+    anything.
+    """
+    greenlets: Any = getattr(pool, "_pool", None)
+    if not hasattr(greenlets, "greenlet_class"):
+        return
+    waiting: deque[Any] = deque()
+
+    def begin_in_turn() -> None:
+        while waiting:
+            # Waits for a free one; the next to come sees that somebody does.
+            greenlets.start(waiting[0])
+            waiting.popleft()
+
+    def put(target: Any, *args: Any, **kwargs: Any) -> Any:
+        greenlet = greenlets.greenlet_class(target, *args, **kwargs)
+        waiting.append(greenlet)
+        if len(waiting) == 1:
+            pool.spawn_n(begin_in_turn)
+        return greenlet
+
+    pool._quick_put = put
 
 
 class PostponedStop:

@@ -34,10 +34,9 @@ from celery_reliable.ledger.caller import FOREVER, Answer
 from celery_reliable.model import Claim, Reply, State, TaskRef
 from celery_reliable.objects import fresh_id, key_of, unique_call
 from celery_reliable.process import running
-from celery_reliable.producers import PLACE, ProducingAMQP, dispatcher_apart
+from celery_reliable.producers import PLACE, ProducingAMQP
 from celery_reliable.sending import sending_with
 from celery_reliable.stored import looks_used_once
-from celery_reliable.threads import is_apart
 from celery_reliable.unpublished import not_recorded, retry_seconds, unknown
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
@@ -103,8 +102,6 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
         if not app.finalized and app.autofinalize:
             app.finalize(auto=True)
-        if is_apart() and options.get("event_dispatcher") is None:
-            options["event_dispatcher"] = dispatcher_apart(app)
         task = app._tasks.get(name)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):

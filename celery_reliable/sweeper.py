@@ -22,7 +22,6 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.losses import Losses
 from celery_reliable.model import Reply, SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue, Step
-from celery_reliable.producers import close_apart
 from celery_reliable.recovery import Recovery
 from celery_reliable.retention import Retention
 
@@ -80,7 +79,6 @@ class Sweeper:
         """Close the connections."""
         self.broker.close()
         self.ledger.close()
-        close_apart(self.app)
 
     def run_if_due(self) -> tuple[SweepReport | None, float]:
         """Run a pass unless one runs or finished within SWEEP_SECONDS.

@@ -5,6 +5,12 @@ be one of them.  A native thread can use patched sockets, as long as nobody else
 both libraries give each native thread an event loop of its own, and a socket belongs to the loop of
 the thread that connected it.
 
+It can use none of their locks.  When greenlets of two threads want one at the same moment,
+eventlet raises ``greenlet.error``, and with either library somebody may wait for ever.  Celery and
+kombu have locks for nearly everything.  So what needs them is a greenlet
+(`NativeThread.shares_locks`), and logging, which everybody needs, gets locks of ours
+(`SharedLock`).
+
 A process that forks has to agree with its threads on when: see `ForkGate`.
 """
 
@@ -23,8 +29,8 @@ from typing import Any
 __all__ = [
     "ForkGate",
     "NativeThread",
+    "SharedLock",
     "fork_gate",
-    "is_apart",
     "is_patched",
     "native_lock",
     "socket_owner",
@@ -36,9 +42,6 @@ logger = logging.getLogger(__name__)
 #: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 
-#: The native threads of ours in a process of greenlets.
-_apart: set[int] = set()
-
 #: By its number: eventlet takes `poll` and its constants away.
 _POLLIN = getattr(select, "POLLIN", 1)
 
@@ -46,13 +49,6 @@ _POLLIN = getattr(select, "POLLIN", 1)
 def is_patched() -> bool:
     """Whether what Python calls a thread is a greenlet in this process."""
     return _patched_by() is not None
-
-
-def is_apart() -> bool:
-    """Whether this is a native thread of ours in a process of greenlets: what has sockets, and
-    belongs to the process, is not for it.
-    """
-    return bool(_apart) and _ident() in _apart
 
 
 def socket_owner() -> int:
@@ -155,13 +151,20 @@ class ForkGate:
 class NativeThread:
     """A daemon thread.  Subclasses say in `run` what it does; ``stop_asked`` is theirs to heed."""
 
+    #: Whether it takes locks that tasks take, too: Celery's, kombu's, those of receivers.  Then it
+    #: is a greenlet among greenlets.
+    shares_locks = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._is_started = False
-        # Held until then: a native lock is the one thing that both sides can wait for.
-        self._stop = native_lock()
+        self._is_apart = is_patched() and not self.shares_locks
+        # Held until then: between a native thread and greenlets a native lock is the one thing that
+        # both can wait for.
+        new_lock = native_lock if self._is_apart else threading.Lock
+        self._stop = new_lock()
         self._stop.acquire()
-        self._end = native_lock()
+        self._end = new_lock()
         self._end.acquire()
 
     def run(self) -> None:
@@ -171,7 +174,8 @@ class NativeThread:
     def start(self) -> None:
         """Start the thread.  Once."""
         self._is_started = True
-        if is_patched():
+        if self._is_apart:
+            _share_locks_of_logging()
             _original("start_new_thread")(self._bootstrap, ())
         else:
             threading.Thread(target=self._bootstrap, name=self.name, daemon=True).start()
@@ -201,14 +205,81 @@ class NativeThread:
         return True
 
     def _bootstrap(self) -> None:
-        ident = _ident()
-        if is_patched():
-            _apart.add(ident)
         try:
             self.run()
         finally:
-            _apart.discard(ident)
             self._end.release()
+
+
+class _Within:
+    """What the greenlets of one thread take first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        #: How often the greenlet that has it has taken it.
+        self.depth = 0
+
+
+class SharedLock:
+    """A reentrant lock for the greenlets of several native threads.
+
+    Greenlets wait for those of their own thread as ever; who waits for another thread holds up all
+    greenlets of his own.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        self._between = native_lock()
+        self._within: dict[int, _Within] = {}
+
+    def acquire(self) -> bool:
+        """Take the lock, which waits for whoever has it."""
+        within = self._within.setdefault(_ident(), _Within())
+        within.lock.acquire()
+        if not within.depth:
+            self._between.acquire()
+        within.depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give it back, as often as it was taken."""
+        within = self._within[_ident()]
+        within.depth -= 1
+        if not within.depth:
+            self._between.release()
+        within.lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        # As logging asks its locks in a child.
+        self._renew()
+
+
+def _share_locks_of_logging() -> None:
+    """Let native threads write to the log, or connect to a server, which logs too."""
+    module: Any = logging
+    if isinstance(module._lock, SharedLock):
+        return
+
+    create = module.Handler.createLock
+
+    def create_shared(handler: Any) -> None:
+        create(handler)
+        handler.lock = SharedLock()
+
+    module._lock = SharedLock()
+    module.Handler.createLock = create_shared
+    for reference in list(module._handlerList):
+        handler = reference()
+        if handler is not None and handler.lock is not None:
+            handler.lock = SharedLock()
 
 
 def _patched_by() -> str | None:

@@ -31,7 +31,7 @@ from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.longest import LongDeliveries
 from celery_reliable.model import Claim, Reply
 from celery_reliable.opening import Openings
-from celery_reliable.pools import PostponedStop, hear_the_dead
+from celery_reliable.pools import PostponedStop, hear_the_dead, wait_aside
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
 from celery_reliable.revoking import call_off
@@ -136,6 +136,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
         hear_the_dead(w.pool)
+        if not self.reliable.is_redis_broker:
+            wait_aside(w.pool)
         self._pool_stop = PostponedStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,11 @@ def test_a_user_with_few_rights(
     assert refused <= {b"client", b"client|setinfo"}
 
 
-def test_gevent(scenario: Callable[..., Scenario]) -> None:
-    scenario(pool="gevent").run()
+@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
+def test_greenlets(pool: str, scenario: Callable[..., Scenario]) -> None:
+    if find_spec(pool) is None:
+        pytest.skip(f"{pool} is not installed")
+    scenario(pool=pool).run()
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

@@ -26,6 +26,7 @@ UNFETCHED = {"solo": 3, "gevent": 2, "eventlet": 2}
 POOLS = ("threads", "solo", "gevent", *(["eventlet"] if find_spec("eventlet") else []))
 
 pools = pytest.mark.parametrize("pool", POOLS)
+greenlet_pools = pytest.mark.parametrize("pool", [p for p in POOLS if p in ("gevent", "eventlet")])
 
 
 @pytest.fixture
@@ -200,8 +201,14 @@ def test_greenlets_that_have_ended_are_followed_at_once(
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])
+@greenlet_pools
 def test_greenlets_publish_while_passes_do(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, backend: str
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    pool: str,
+    backend: str,
 ) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
@@ -212,14 +219,14 @@ def test_greenlets_publish_while_passes_do(
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"
-    start_worker("one", project=busy, app=app, pool="gevent", concurrency=20)
+    start_worker("one", project=busy, app=app, pool=pool, concurrency=20)
     # Passes send each of them as it falls due, and call back for what they bury.
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
     for _ in range(8):
-        busy.send("spin", 80)
-    n_runs = {"project.work": 60, "project.spin": 8 * 81 + len(lost)}
-    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 40, "all of them ran")
+        busy.send("spin", 60)
+    n_runs = {"project.work": 60, "project.spin": 8 * 61 + len(lost)}
+    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
     assert Counter(run.task for run in effects.finished()) == n_runs
     assert all(len(effects.runs(one.id)) == 1 for one in parked)
     letters = redis_server.client().zrange("{reliable:0}:dead", 0, -1)

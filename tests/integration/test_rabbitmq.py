@@ -50,7 +50,7 @@ def nothing_left(redis_server: RedisServer) -> None:
 
 
 @promise("other-brokers")
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
     on_rabbit: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, pool: str
 ) -> None:

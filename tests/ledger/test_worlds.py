@@ -32,3 +32,17 @@ def test_random_worlds_keep_the_promises(part: int, pytestconfig: pytest.Config)
     done = run("--first", part * n_worlds, "--worlds", n_worlds)
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+def test_a_world_is_made_by_its_seed_alone() -> None:
+    # Each in another process, after other worlds.
+    words = ("--first", 1050, "--worlds", 8, "--digests")
+
+    there, back = run(*words), run(*words, "--backwards")
+
+    assert told(there) == told(back)
+    assert len(told(there)) == 8
+
+
+def told(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return sorted(line for line in done.stdout.splitlines() if line.startswith("world "))

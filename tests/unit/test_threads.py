@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -51,6 +52,48 @@ thread.ask_to_stop()
 assert thread.join(10)
 """
 
+# Both sides log at once, over a handler that lets other greenlets have a turn in the middle.
+LOGGING_BESIDE_GREENLETS = """
+{patch}
+import logging, threading, time
+from celery_reliable.threads import NativeThread
+
+class Slow(logging.Handler):
+    inside = most = 0
+    def emit(self, record):
+        Slow.inside += 1
+        Slow.most = max(Slow.most, Slow.inside)
+        time.sleep(0.001)
+        Slow.inside -= 1
+
+def log(who):
+    for number in range(60):
+        logging.warning("%s %s", who, number)
+        logging.getLogger(who + str(number)).isEnabledFor(logging.INFO)
+
+class Logging(NativeThread):
+    is_done = False
+    def run(self):
+        log("thread")
+        self.is_done = True
+
+logging.root.addHandler(Slow())
+thread = Logging("logging")
+thread.start()
+logging.root.addHandler(Slow())
+tasks = [threading.Thread(target=log, args=("task" + str(number),)) for number in range(3)]
+for task in tasks:
+    task.start()
+# As in a worker there is always a timer: gevent takes a wait for another thread alone for one that
+# would never end.
+until = time.monotonic() + 10
+while not (thread.is_done and not any(task.is_alive() for task in tasks)):
+    assert time.monotonic() < until
+    time.sleep(0.01)
+# One at a time in each of the two.
+assert Slow.most <= 2, Slow.most
+"""
+
 
 class Patient(NativeThread):
     """Does nothing until it is asked to stop."""
@@ -90,6 +133,26 @@ def test_a_greenlet_that_computes_does_not_hold_up_a_native_thread():
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "patch"),
+    [
+        ("gevent", "import gevent.monkey; gevent.monkey.patch_all()"),
+        ("eventlet", "import eventlet; eventlet.monkey_patch()"),
+    ],
+)
+def test_a_native_thread_logs_beside_greenlets(library: str, patch: str):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING_BESIDE_GREENLETS.format(patch=patch)],
+        capture_output=True,
+        text=True,
+        timeout=30,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=3, help="stop after so many faults")
     parser.add_argument("--full", action="store_true", help="show all steps of what fails")
     parser.add_argument("--digests", action="store_true", help="show what tells two runs apart")
+    parser.add_argument("--backwards", action="store_true", help="begin with the last of them")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Or a set of the package would be in another order each time.
@@ -34,7 +35,8 @@ def main() -> int:
         if options.seed is not None:
             return int(not _run(stage, options.seed, is_traced=True))
         started, n_failed, n_run = time.monotonic(), 0, 0
-        for seed in range(options.first, options.first + options.worlds):
+        seeds = range(options.first, options.first + options.worlds)
+        for seed in reversed(seeds) if options.backwards else seeds:
             n_failed += not _run(stage, seed, is_full=options.full, is_told=options.digests)
             n_run += 1
             if n_failed >= options.most:

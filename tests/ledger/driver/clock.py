@@ -1,7 +1,8 @@
 """Time that the driver makes: of the server (in the scripts' text), of each host, and for sleeping.
 
 The rest of a script stays as it is.  Expiries run on the server's real clock, so they are stretched
-by STRETCH, and shortened by hand as time passes: what the driver itself takes counts for nothing.
+by STRETCH, and shortened by hand as time passes.  Of what is left only whole stretched milliseconds
+count, so that what the driver itself takes (less than STRETCH ms) changes nothing.
 """
 
 from __future__ import annotations
@@ -13,36 +14,44 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any
 
 from tests.ledger.driver.schedule import Process, Schedule
 
-STRETCH = 1000
+STRETCH = 1_000_000
 #: 2026-01-01, in ms.
 BEGIN_MS = 1_767_225_600_000
 
 SECONDS, MICROS, RUN_ID = "driver:s", "driver:us", "driver:run_id"
 
 _EXPIRY = re.compile(r"('(?:PX|PEXPIRE)', (?:KEYS\[\d+\], )?)([^()\s,]+)\)")
+_LEFT = re.compile(r"(redis\.call\('PTTL', KEYS\[\d+\]\))")
 #: Lets time pass on the server.
-PASS = """
+PASS = f"""
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', key)
   if left > 0 then
-    redis.call('PEXPIRE', key, math.max(math.ceil(left - ARGV[1]), 0))
+    left = math.ceil(left / {STRETCH}) - ARGV[1]
+    redis.call('PEXPIRE', key, math.max(left, 0) * {STRETCH})
   end
 end
 redis.call('MSET', KEYS[1], ARGV[2], KEYS[2], ARGV[3])
 """
+#: The package's own, and what it stands on.
+_PACKAGES = ("celery_reliable", "celery", "kombu", "redis", "vine", "billiard")
 
 
 def on_a_clock(text: str) -> str:
     """Return a script's text with the driver's clock and run id in the place of the server's."""
     text = text.replace("redis.call('TIME')", f"redis.call('MGET', '{SECONDS}', '{MICROS}')")
-    told = f"('run_id:' .. redis.call('GET', '{RUN_ID}'))"
+    told = f"redis.call('GET', '{RUN_ID}')"
     text = re.sub(r"redis\.p?call\('INFO', 'server'\)", told, text)
     stretched, n_found = _EXPIRY.subn(rf"\1(\2) * {STRETCH})", text)
-    assert n_found == len(re.findall(r"'P?EXPIRE'|'PX'|'EX', ARGV\[1\]", text)), text
+    # A result expires by the real clock: a day later.
+    assert n_found == len(re.findall(r"'P?EXPIRE(?:AT)?'|'PX(?:AT)?'", text)), text
+    stretched, n_found = _LEFT.subn(rf"math.ceil(\1 / {STRETCH})", stretched)
+    assert n_found == len(re.findall(r"'P?TTL'", text)), text
     return stretched
 
 
@@ -54,13 +63,13 @@ class ServerClock:
         self._stage = stage
         #: How far it is ahead of the truth.
         self.ahead_ms = 0.0
-        self._shown_ms = 0.0
+        self._shown_ms = 0
         self._runs = 0
 
     def begin(self) -> None:
         """Set it on an empty server."""
         self.restart()
-        self._shown_ms = self.now_ms
+        self._shown_ms = int(self.now_ms)
         self.show()
 
     @property
@@ -69,16 +78,17 @@ class ServerClock:
 
     def show(self) -> None:
         """Let the server see what time it is."""
-        now_ms = self.now_ms
+        now_ms = int(self.now_ms)
         passed_ms, self._shown_ms = now_ms - self._shown_ms, now_ms
-        seconds, ms = divmod(int(now_ms), 1000)
-        keys, args = (SECONDS, MICROS), (passed_ms * STRETCH, seconds, ms * 1000)
+        seconds, ms = divmod(now_ms, 1000)
+        keys, args = (SECONDS, MICROS), (passed_ms, seconds, ms * 1000)
         self._stage.ask("EVALSHA", self._stage.pass_time, 2, *keys, *args)
 
     def restart(self) -> None:
         """Be another server process from now on."""
         self._runs += 1
-        self._stage.ask("SET", RUN_ID, f"{self._runs:040x}")
+        for ask in self._stage.ask_in.values():
+            ask("SET", RUN_ID, f"run_id:{self._runs:040x}")
 
 
 class HostTime:
@@ -167,27 +177,49 @@ def app_now(host_time: HostTime) -> datetime:
 
 
 @contextmanager
-def installed(
-    schedule: Schedule, processes: dict[int, Process], others: tuple[Any, ...] = ()
-) -> Iterator[HostTime]:
-    """Give all modules of the package the driver's time and processes; *others* too."""
+def installed(schedule: Schedule, processes: dict[int, Process]) -> Iterator[HostTime]:
+    """Give the package, and what it stands on, the driver's time; and the package its processes."""
     host_time, host_os = HostTime(schedule), HostOs(schedule, processes)
     _Moment.host_time = host_time
-    given = {"time": (time, host_time), "os": (os, host_os), "datetime": (datetime, _Moment)}
-    changed = []
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        # There each process has connections of its own; these may be shared.
-        if name.startswith("celery_reliable") and name != "celery_reliable.application"
-    ]
-    for module in (*modules, *others):
-        for name, (real, ours) in given.items():
-            if getattr(module, name, None) is real:
-                setattr(module, name, ours)
-                changed.append((module, name, real))
+    given = {
+        "module": host_time,
+        "os": host_os,
+        "datetime": _Moment,
+        "time": host_time.time,
+        "monotonic": host_time.monotonic,
+        "sleep": host_time.sleep,
+    }
+    changed = list(_places(len(sys.modules)))
+    for module, name, _, what in changed:
+        setattr(module, name, given[what])
     try:
         yield host_time
     finally:
-        for module, name, real in changed:
+        for module, name, real, _ in changed:
             setattr(module, name, real)
+
+
+@cache
+def _places(n_modules: int) -> list[tuple[Any, str, Any, str]]:
+    """Return where a module has what tells the time, or a process; sought anew when more of them
+    were imported.
+    """
+    real = {
+        id(time): "module",
+        id(time.time): "time",
+        id(time.monotonic): "monotonic",
+        id(time.sleep): "sleep",
+    }
+    ours = {id(os): "os", id(datetime): "datetime"}
+    found = []
+    for module_name, module in sorted(sys.modules.items()):
+        if module_name.split(".")[0] not in _PACKAGES:
+            continue
+        wanted = real
+        # There each process has connections of its own; these may be shared.
+        if module_name.startswith("celery_reliable") and not module_name.endswith(".application"):
+            wanted = real | ours
+        for name, value in vars(module).items():
+            if id(value) in wanted:
+                found.append((module, name, value, wanted[id(value)]))
+    return found

@@ -23,6 +23,9 @@ from celery_reliable.worker import ConsumerStep, WorkerStep
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
+#: How often kombu's transport looks for messages that nobody acknowledged.
+_RESTORE_SECONDS = 10.0
+
 
 class _Timer:
     """What the event loop does some time."""
@@ -54,6 +57,10 @@ class _Timer:
         self._once = [one for one in self._once if one[0] > wall]
         for _, function, args in due:
             function(*args)
+
+    def next_at(self) -> float:
+        """When the next is due, by the host's own clock; 0 for never."""
+        return min([at for at, _, _ in self._once], default=0.0)
 
 
 class _Pool:
@@ -275,6 +282,7 @@ class Host:
                 ConsumerStep(self.consumer).start(self.consumer)
                 self.channel.basic_qos(0, self.prefetch.value, False)
                 handler = self.consumer.create_task_handler()
+                self.consumer.timer.call_repeatedly(_RESTORE_SECONDS, self._restore)
                 self.channel.basic_consume(QUEUE, False, handler, consumer_tag=self.name)
                 return
             except self.world.connection_errors:
@@ -301,6 +309,12 @@ class Host:
             raw = channel.client.execute_command("RPOP", key)
             if raw is not None:
                 channel._take((key, QUEUE, raw))
+
+    def _restore(self) -> None:
+        """Do what kombu's transport does with what lies in the hash that all share."""
+        channel = self.channel
+        limits = channel.unacked_restore_limit, channel.unacked_restore_throttle
+        channel.qos.restore_visible(num=limits[0], interval=limits[1])
 
     def _reconnect(self) -> None:
         self.world.note(f"{self.name} connects anew")
@@ -380,6 +394,11 @@ class Host:
     def jobs_by_id(self) -> set[str]:
         """The ids of what the pool was handed and has not ended."""
         return {str(job.callbacks["correlation_id"]) for job in self.jobs}
+
+    def next_eta_ms(self) -> float:
+        """For how long the next message that has an ETA waits."""
+        next_at = self.consumer.timer.next_at() if self.is_ready else 0.0
+        return max(0.0, next_at - self.wall()) * 1000
 
     # Ends.
 

@@ -98,7 +98,7 @@ class Observer:
         """The server has lost what it knew: nothing is promised of that."""
         self._losses += 1
         self._attempts.clear()
-        self._sight = Sight([], {}, {})
+        self._sight = self.indexes.look()
         for call in self.calls.values():
             call.is_excused, call.closed_ms, call.is_second = True, None, False
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import celery.backends.base as celery_base
-import kombu.utils.functional as kombu_functional
 import redis
 from celery.app.trace import build_tracer
 from redis.connection import AbstractConnection
@@ -20,7 +18,7 @@ from celery_reliable.ledger import caller
 from celery_reliable.threads import wait_readable
 from tests.ledger.driver import clock
 
-__all__ = ["TIME_COMMAND", "celery_base", "kombu_functional", "patches"]
+__all__ = ["IN_ITS_PLACE", "hush", "patches", "trace_tasks"]
 
 
 def _packed(*words: str) -> bytes:
@@ -28,8 +26,11 @@ def _packed(*words: str) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(parts)
 
 
-#: In the place of TIME.
-TIME_COMMAND = _packed("MGET", clock.SECONDS, clock.MICROS)
+#: How the driver's clock and run id are asked for.
+IN_ITS_PLACE = {
+    _packed("TIME"): _packed("MGET", clock.SECONDS, clock.MICROS),
+    _packed("INFO", "server"): _packed("GET", clock.RUN_ID),
+}
 
 
 class _Gate:
@@ -67,7 +68,6 @@ def patches(world: Any) -> Iterator[Any]:
     for name in ("when_there", "missing_rights", "raise_for", "_check_start_method"):
         if hasattr(celery_reliable.worker, name):
             yield mock.patch.object(celery_reliable.worker, name, return_value=[])
-    yield mock.patch.object(kombu_functional, "sleep", schedule.sleep)
 
 
 def hush() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing.util
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kombu import pools
 from kombu.utils.uuid import uuid as kombu_uuid
+from redis.lock import Lock
 
 from celery_reliable import rooms
 from celery_reliable.application import reliable_of
@@ -22,6 +24,14 @@ from tests.support.redis_server import RedisServer
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: A hash that is small keeps its fields in the order in which they came, and a large one in another
+#: order on each server.
+OPTIONS = {
+    "appendonly": "no",
+    "hash-max-ziplist-entries": "1000000",
+    "hash-max-ziplist-value": "1000000000",
+}
+
 Snapshot = dict[int, dict[bytes, tuple[int, bytes]]]
 
 
@@ -29,7 +39,7 @@ class Stage:
     """Lasts as long as the process: it changes modules, and nothing of that is taken back."""
 
     def __init__(self, directory: Path) -> None:
-        self._server = RedisServer(directory, {"appendonly": "no"})
+        self._server = RedisServer(directory, OPTIONS)
         self._server.start()
         self.port = self._server.port
         quiet.hush()
@@ -37,13 +47,18 @@ class Stage:
         self.apps = {flag: tasks.make_app(self.port, is_apart=flag) for flag in (False, True)}
         for app in self.apps.values():
             quiet.trace_tasks(app)
+            # Made when they are first asked for, and from then on the same.
+            for name in ("oid", "thread_oid"):
+                getattr(app, name)
+            app.backend.client.ping()
             # Nobody waits for results here.
             app.backend.on_task_call = lambda *_: None
         self.client: Any = self._server.client()
         asking, there = Asking(self.port), Asking(self.port, db=1)
         #: Asks the server something for the driver, in no time.
         self.ask = asking.ask
-        self._ask_broker = {False: asking.ask, True: there.ask}
+        #: The same, in the database of each app's queues.
+        self.ask_in = {False: asking.ask, True: there.ask}
         self._own_texts: list[str] = []
         self.pass_time = self.script(clock.PASS)
         self.look = self.script(indexes.LOOK)
@@ -68,7 +83,7 @@ class Stage:
         plain = room._script
         room._script = lambda name: clock.on_a_clock(plain(name))
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
-        self._texts = [one.text for one in found.values()]
+        self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
         for path in resources.files(rooms).joinpath("lua").iterdir():
             name = path.name.removesuffix(".lua")
             text = room._script(name)
@@ -77,7 +92,7 @@ class Stage:
 
     def n_queued(self, is_apart: bool) -> int:
         """How many messages wait at a broker."""
-        return int(self._ask_broker[is_apart]("LLEN", tasks.QUEUE))
+        return int(self.ask_in[is_apart]("LLEN", tasks.QUEUE))
 
     def longest_kept_ms(self) -> float:
         """For how long the object that is kept longest is still kept."""
@@ -105,6 +120,8 @@ class Stage:
         pools.reset()
         app._pool = None
         app.amqp._producer_pool = None
+        # What channels would do at the end of a process: each is kept for that.
+        multiprocessing.util._finalizer_registry.clear()  # type: ignore[attr-defined]
 
     def flush_scripts(self) -> None:
         """Let the server forget the scripts."""

@@ -12,12 +12,21 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
+from tests.ledger.driver.clock import STRETCH
 from tests.ledger.driver.schedule import Schedule
 
-_TIME = b"*1\r\n$4\r\nTIME\r\n"
 _SHOWN = re.compile(rb"\$\d+\r\n([^\r]{1,60})")
+#: What changes nothing.
+_READS = re.compile(
+    rb"\*\d+\r\n\$\d+\r\n(?:CLIENT|GET|HGET|HGETALL|HKEYS|HMGET|HSCAN|LLEN|LRANGE|MGET|PING|SMEMBERS"
+    rb"|ZCARD|ZRANGE|ZRANGEBYSCORE|ZSCORE)\r\n"
+)
+#: As in the scripts.
+_EXPIRY = re.compile(rb"(?<=\r\n\$2\r\nPX\r\n)\$\d+\r\n(\d+)\r\n")
+_LISTS = b"*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
 _WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|SADD|LPUSH|RPUSH)\r\n")
 _END = b"driver-end"
+_HOST = b"127.0.0.1"
 
 
 @dataclass
@@ -34,9 +43,9 @@ class Late:
 class Wire:
     """Stands in every connection of the process while a world runs."""
 
-    def __init__(self, schedule: Schedule, port: int, trace: Any) -> None:
+    def __init__(self, schedule: Schedule, stage: Any, trace: Any) -> None:
         self.schedule = schedule
-        self.port = port
+        self._stage = stage
         self._trace = trace
         #: Chances, per command.
         self.lost_replies = 0.0
@@ -44,10 +53,14 @@ class Wire:
         self.delays = 0.0
         #: Nobody reaches the server.
         self.is_away = False
-        #: How the server's clock is read in the place of TIME.
-        self.time_command = _TIME
+        #: What is sent in the place of a command that would tell of the real server.
+        self.in_its_place: dict[bytes, bytes] = {}
         self.late: list[Late] = []
         self.n_commands = 0
+        #: Something was sent that may change what the server holds.
+        self.has_written = False
+        #: The addresses of connections that were closed here.
+        self._closed: set[bytes] = set()
 
     def send(self, connection: Any, send: Any, command: Any, check_health: bool) -> None:
         """Send for an actor, or not."""
@@ -59,9 +72,12 @@ class Wire:
         schedule.stop_here()
         self.n_commands += 1
         data = command.encode() if isinstance(command, str) else b"".join(command)
-        if data == _TIME:
-            data = self.time_command
+        data = self.in_its_place.get(data) or _EXPIRY.sub(_stretched, data)
         what = self._trace(actor.name, data)
+        if data.startswith(_LISTS):
+            self._settle()
+        elif not _READS.match(data):
+            self.has_written = True
         if self.is_away:
             connection.disconnect()
             raise redis.ConnectionError("driver: the server is away")
@@ -81,12 +97,19 @@ class Wire:
             connection.disconnect()
             raise redis.ConnectionError("driver: the reply is lost")
 
+    def _settle(self) -> None:
+        """Let the server see the end of what was closed here: that takes a while, which differs."""
+        while self._closed:
+            listed = self._stage.ask("CLIENT", "LIST")
+            self._closed = {address for address in self._closed if address in listed}
+
     def deliver_late(self, late: Late) -> None:
         """Let a command arrive that nobody waits for any more."""
+        self.has_written = True
         late.times -= 1
         if late.times <= 0:
             self.late.remove(late)
-        with socket.create_connection(("127.0.0.1", self.port), 5) as sock:
+        with socket.create_connection(("127.0.0.1", self._stage.port), 5) as sock:
             select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n%d\r\n" % late.db
             echo = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(_END), _END)
             sock.sendall(select + late.data + echo)
@@ -101,6 +124,7 @@ class Wire:
     def installed(self) -> Iterator[None]:
         """Stand in the connections."""
         send, connect = AbstractConnection.send_packed_command, AbstractConnection.connect
+        disconnect = AbstractConnection.disconnect
 
         def sent(connection: Any, command: Any, check_health: bool = True) -> None:
             self.send(connection, send, command, check_health)
@@ -115,13 +139,26 @@ class Wire:
             finally:
                 connection.is_drivers = False
 
+        def disconnected(connection: Any, *args: Any) -> None:
+            if connection._sock is not None:
+                # As CLIENT LIST writes it.
+                self._closed.add(b"addr=%s:%d " % (_HOST, connection._sock.getsockname()[1]))
+            disconnect(connection, *args)
+
         AbstractConnection.send_packed_command = sent  # type: ignore[method-assign]
         AbstractConnection.connect = connected  # type: ignore[method-assign]
+        AbstractConnection.disconnect = disconnected  # type: ignore[method-assign]
         try:
             yield
         finally:
             AbstractConnection.send_packed_command = send  # type: ignore[method-assign]
             AbstractConnection.connect = connect  # type: ignore[method-assign]
+            AbstractConnection.disconnect = disconnect  # type: ignore[method-assign]
+
+
+def _stretched(found: re.Match[bytes]) -> bytes:
+    ms = b"%d" % (int(found[1]) * STRETCH)
+    return b"$%d\r\n%s\r\n" % (len(ms), ms)
 
 
 def shown(data: bytes, names_by_sha: dict[bytes, str]) -> str:

@@ -1,0 +1,101 @@
+"""A Redis that answers, and only that it is still loading its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psutil
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+
+from celery_reliable.exceptions import NotPublished
+from tests.integration.conftest import Project
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip")
+#: Of each command of the append-only file; the server looks at its clients after every 1024.
+DELAY_MICROSECONDS = 200
+
+
+def restart_loading(server: RedisServer, seconds: float) -> None:
+    """Kill a server and start it with what takes it at least so long to load."""
+    with server.client(db=9) as client, client.pipeline(transaction=False) as pipe:
+        for number in range(int(seconds * 1_000_000 / DELAY_MICROSECONDS)):
+            pipe.set("filler", number)
+        pipe.execute()
+    with server.client() as client:
+        # All of it stands in the file, as with `appendfsync always`.
+        client.config_set("appendfsync", "always")
+        client.set("filler", "last")
+    server.kill()
+    server.options = {**server.options, "key-load-delay": str(DELAY_MICROSECONDS)}
+    server.start()
+    assert is_loading(server)
+
+
+def is_loading(server: RedisServer) -> bool:
+    with server.client() as client:
+        return bool(client.info("persistence")["loading"])
+
+
+def wait_until_loaded(server: RedisServer) -> None:
+    wait_for(lambda: not is_loading(server), 60, "a server that has loaded its data")
+
+
+@promise("ledger-away")
+def test_a_worker_that_starts_waits_for_it(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    before = project.send("work", 0.01)
+    restart_loading(redis_server, 6)
+    worker = start_worker("one", project=project, options=QUICK, wait=False)
+    process = psutil.Process(worker.pid)
+    wait_for(
+        lambda: any(c.raddr[1:] == (redis_server.port,) for c in process.net_connections()),
+        20,
+        "the worker's connection",
+    )
+    with redis_server.client() as client, pytest.raises(redis.BusyLoadingError):
+        client.get("any")
+    wait_until_loaded(redis_server)
+    worker.wait_until_ready(60)
+    assert before.get(timeout=20) == "worked"
+    assert [run.attempt for run in effects.runs(before.id)] == [1]
+
+
+@promise("ledger-away", "nothing-lost")
+def test_a_worker_outlives_it(
+    project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # The lease runs out meanwhile.
+    quick = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
+    worker = start_worker("one", project=quick, options=QUICK)
+    short, long = quick.send("work", 3.0), quick.send("gate", "gate")
+    wait_for(lambda: len(effects.runs()) == 2, 20, "both run")
+    waiting = [quick.send("work", 0.01) for _ in range(5)]
+    restart_loading(redis_server, 6)
+    with pytest.raises(OperationalError) as refused:
+        quick.send("work", 0.01)
+    assert isinstance(refused.value, NotPublished)
+    wait_until_loaded(redis_server)
+    effects.open_gate("gate")
+    assert short.get(timeout=30) == "worked"
+    assert long.get(timeout=30) == "gate"
+    for result in waiting:
+        assert result.get(timeout=30) == "worked"
+    assert worker.is_running
+    assert {run.attempt for run in effects.runs()} == {1}
+    assert len(effects.runs()) == 2 + len(waiting)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 20, "every record gone")
