@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from celery_reliable import clock
 from celery_reliable.envelope import Envelope, Stamp
@@ -145,8 +146,8 @@ class RunningAttempt:
     is_settled: bool = False
     #: What it published under its own id, to be sent when its body has unwound.
     unsent: Envelope | None = None
-    #: The attempt was replaced by a canvas.
-    is_replaced: bool = False
+    #: The canvas that it was replaced by.
+    canvas: Any = None
     #: The result that was there then of a task that had the id before (`stored.seen`).
     stored: str = ""
     #: Ids of the members of that canvas, but for its own; not all of a large one.
@@ -155,6 +156,11 @@ class RunningAttempt:
     object_key: str | None = None
     #: When its time to run is up, by `clock.now`; None: it has no limit.
     deadline: float | None = None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a canvas has its id."""
+        return self.canvas is not None
 
 
 #: The attempt that runs in this thread or greenlet.

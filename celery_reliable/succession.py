@@ -6,6 +6,7 @@ id that is derived from a row, publishes what is alive.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,10 +15,10 @@ from celery_reliable.application import reliable_of
 from celery_reliable.envelope import HEIR, new_epoch
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
-from celery_reliable.process import RunningAttempt
+from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import seen
 
-__all__ = ["bequeath"]
+__all__ = ["bequeathing"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,29 @@ _MOST_MEMBERS = 100
 _PARTS = ("tasks", "header", "body")
 
 
-def bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
+def bequeathing(on_replace: Any) -> Any:
+    """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
+    if getattr(on_replace, "_is_bequeathing", False):
+        return on_replace
+
+    @functools.wraps(on_replace)
+    def replaced(task: Any, canvas: Any) -> Any:
+        attempt = running.get()
+        # Handlers call those of their bases with the same canvas.
+        if (
+            attempt is not None
+            and attempt.claim.task_id == task.request.id
+            and attempt.canvas is not canvas
+        ):
+            attempt.canvas = canvas
+            _bequeath(task, attempt, canvas)
+        return on_replace(task, canvas)
+
+    replaced._is_bequeathing = True  # type: ignore[attr-defined]
+    return replaced
+
+
+def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     """Leave the id of a running attempt to *canvas*, which is about to be published.
 
     Each member gets a header that says whose heir it is; retries, and the members that are

@@ -31,7 +31,7 @@ from celery_reliable.options import TaskObject
 from celery_reliable.process import current_worker, running
 from celery_reliable.publisher import is_reliable
 from celery_reliable.storing import PatientBackend
-from celery_reliable.succession import bequeath
+from celery_reliable.succession import bequeathing
 
 __all__ = ["ReliableTask"]
 
@@ -302,15 +302,10 @@ class ReliableTask(CeleryTask):
         body = cls.__dict__.get("run")
         if body is not None:
             cls.run = guarded(body)
+        # Also one that does not call that of its base, wherever it comes from.
+        cls.on_replace = bequeathing(cls.on_replace)
         # The option of this name, where Celery's property looks for it: ours stands before that.
         if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
             cls._backend = cls.__dict__["backend"]
             del cls.backend
 
-    def on_replace(self, sig: Any) -> Any:
-        """Note that a canvas takes this task's id over, then let Celery replace it."""
-        current = running.get()
-        if current is not None and current.claim.task_id == self.request.id:
-            current.is_replaced = True
-            bequeath(self, current, sig)
-        return super().on_replace(sig)

@@ -19,9 +19,17 @@ REPLACING = "tests.integration.project.replacing"
 HOST = "row-7"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [*(("become", shape) for shape in SHAPES), ("become_by_its_own_handler", "chain")],
+)
 def test_a_periodic_publication_of_the_same_id_changes_nothing(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, shape: str
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    name: str,
+    shape: str,
 ) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
@@ -30,7 +38,7 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
 
     def publish() -> None:
         """As a task does that looks for rows without an outcome (README, "Rows and tasks")."""
-        project.send("become", shape, task_id=HOST)
+        project.send(name, shape, task_id=HOST)
 
     def waits() -> Record | None:
         record = ledger.find(HOST)

@@ -46,7 +46,7 @@ def add_tasks(to: Any) -> None:
     @task(time_to_run_seconds=0.5, max_losses=0)
     def stuck(self: Any) -> None:
         """Take so long that a pass takes it away, and buries it at once."""
-        time.sleep(1.5)
+        time.sleep(8)
 
     @task()
     def spin(self: Any, more: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import chain, chord, group
+from celery.exceptions import Ignore
 
 from celery_reliable import ReliableTask
 from tests.integration.project.tasks import _wait_at_gate
@@ -46,11 +47,30 @@ def add_tasks(to: Any) -> None:
                 raise self.retry(countdown=0)
         return name
 
+    def replaced(self: Any, shape: str) -> None:
+        with to.effects.run(self, "again"):
+            raise self.replace(canvas(shape))
+
     @task
     def become(self: Any, shape: str) -> None:
         """Replace itself by a canvas."""
-        with to.effects.run(self, "again"):
-            raise self.replace(canvas(shape))
+        replaced(self, shape)
+
+    class Own:
+        """Publishes what a task is replaced by itself."""
+
+        def on_replace(self, sig: Any) -> None:
+            sig.apply_async(priority=0)
+            raise Ignore("replaced in a way of its own")
+
+    class OwnReplacing(Own, ReliableTask):
+        """A base with a handler that Celery's does not hear of."""
+
+        abstract = True
+
+    @to.task(bind=True, shared=False, base=OwnReplacing, name="project.become_by_its_own_handler")
+    def become_by_its_own_handler(self: Any, shape: str) -> None:
+        replaced(self, shape)
 
     def canvas(shape: str) -> Any:
         first, second, third, last = (
