@@ -27,6 +27,9 @@ APP = "tests.integration.project.app"
 #: What no test needs and each worker takes a second for.
 QUICK = ("--without-mingle", "--without-gossip")
 
+#: For a worker that fetches no more than it runs.
+ONE_EACH = ("--prefetch-multiplier", "1")
+
 #: The least times that the other settings allow.
 SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
 
@@ -115,6 +118,12 @@ def project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
 
 
 @pytest.fixture
+def soon(project: Project) -> Project:
+    """The project, which looks soon after what nobody has begun."""
+    return project.with_settings(reliable=SOON)
+
+
+@pytest.fixture
 def stock_project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
     """The same project with Celery's own base and `acks_late`."""
     running = Project(replace(project_settings, stock=True), effects)
@@ -178,6 +187,26 @@ def start_worker(
         return worker
 
     return start
+
+
+def start_all(start: Start, *names: str, **options: Any) -> dict[str, Worker]:
+    """Start workers of these names side by side, with what `start_worker` takes."""
+    workers = {name: start(name, wait=False, **options) for name in names}
+    for worker in workers.values():
+        worker.wait_until_ready()
+    return workers
+
+
+@pytest.fixture
+def worker(start_worker: Start) -> Worker:
+    """One prefork worker of concurrency 2."""
+    return start_worker("one")
+
+
+@pytest.fixture
+def workers(start_worker: Start) -> dict[str, Worker]:
+    """Two of them."""
+    return start_all(start_worker, "one", "two")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from celery import VERSION as CELERY_VERSION
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -24,22 +25,11 @@ def worker(start_worker: Start) -> Worker:
     return start_worker("one", options=("--prefetch-multiplier", "8"))
 
 
-def nothing_left(redis_server: RedisServer) -> None:
-    """Wait until nothing of any task remains in ledger, queue and rooms."""
-    client = redis_server.client()
-    wait_for(
-        lambda: not client.keys("{reliable:0}:task:*") and not client.keys("unacked:*"),
-        25,
-        "every record and delivery gone",
-    )
-    assert client.llen("celery") == 0
-
-
 def fetched(project: Project, effects: Effects, redis_server: RedisServer) -> list[str]:
     """Two running tasks, one of each kind, and two more that were only fetched; their ids."""
     running = [project.send("gate", "gate"), project.send("plain_gate", "gate")]
     for result in running:
-        wait_for(lambda r=result: effects.runs(r.id), 10, "it runs")
+        effects.run_of(result.id)
     waiting = [project.send("work", 0.01), project.send("plain_work", 0.01)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")
@@ -59,7 +49,7 @@ def test_redis_restarts_under_a_busy_worker(
     effects.open_gate("gate")
     for task_id in [*ids, later.id]:
         wait_for(lambda i=task_id: effects.finished(i), 25, f"{task_id} ended")
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 25)
     assert worker.is_running
     assert not effects.overlaps()
     assert [len(effects.runs(task_id)) for task_id in ids] == [1, 1, 1, 1]
@@ -80,14 +70,14 @@ def test_connections_are_cut_under_a_busy_worker(
     effects.open_gate("gate")
     for task_id in ids:
         wait_for(lambda i=task_id: effects.finished(i), 25, f"{task_id} ended")
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 25)
     assert worker.is_running
     # Celery 5.6 itself runs a plain task again that was only fetched when the connection was cut.
     fetched_plain = ids.pop(3)
     assert CELERY_VERSION < (5, 7) or len(effects.runs(fetched_plain)) == 1
     assert [len(effects.runs(task_id)) for task_id in ids] == [1] * 6
     # Cut connections are not deaths.
-    assert client.zcard("{reliable:0}:workers") == 1
+    assert client.zcard(WORKERS) == 1
 
 
 @promise("never-two")
@@ -107,7 +97,7 @@ def test_a_half_open_network_is_survived(
     )
     worker = start_worker("one", project=behind)
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     proxy.stall()
     stalled_at = effects.now()
     wait_for(lambda: effects.now() - stalled_at > 3, 10, "most of a lease")
@@ -116,7 +106,7 @@ def test_a_half_open_network_is_survived(
     wait_for(lambda: effects.finished(later.id), 25, "work goes on")
     effects.open_gate("gate")
     wait_for(lambda: effects.finished(result.id), 20, "the task ended")
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 25)
     assert worker.is_running
     assert not effects.overlaps()
 
@@ -142,10 +132,10 @@ def test_the_ledger_is_away_and_the_broker_is_up(
     apart = project.with_settings(reliable=reliable)
     worker = start_worker("one", project=apart)
     running = apart.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 10, "it runs")
+    effects.run_of(running.id)
     # Recorded, and claimed by nobody yet: the pool's other process is busy.
     blocker = apart.send("plain_gate", "blocker")
-    wait_for(lambda: effects.runs(blocker.id), 10, "the pool is busy")
+    effects.run_of(blocker.id)
     fresh = apart.send("work", 0.01)
     ledger.stop()
     stopped_at = effects.now()
@@ -157,7 +147,7 @@ def test_the_ledger_is_away_and_the_broker_is_up(
     ledger.start()
     client = ledger.client()
     wait_for(lambda: effects.finished(fresh.id), 20, "the fresh one ran")
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 20, "both settled")
+    wait_for(lambda: not client.keys(RECORD + "*"), 20, "both settled")
     assert worker.is_running
     assert [len(effects.runs(i)) for i in (running.id, fresh.id)] == [1, 1]
-    assert client.zcard("{reliable:0}:workers") == 1
+    assert client.zcard(WORKERS) == 1

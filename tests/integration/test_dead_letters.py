@@ -14,6 +14,7 @@ from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.model import DeadLetter, Reason
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import DUE, RECORD
 from tests.integration.project.deadly import add_starving
 from tests.support.effects import Effects
 from tests.support.promises import promise
@@ -94,9 +95,9 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
     wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
     client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "every record gone")
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
     assert letters.count() == 0
-    assert client.zcard("{reliable:0}:due") == 0
+    assert client.zcard(DUE) == 0
 
 
 def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
@@ -173,7 +174,7 @@ def test_a_discarded_letter_is_gone(
     letters.discard("unwanted")
 
     assert letters.count() == 0
-    assert not redis_server.client().keys("{reliable:0}:task:*")
+    assert not redis_server.client().keys(RECORD + "*")
     for touch in (letters.get, letters.discard, letters.replay):
         with pytest.raises(UnknownDeadLetter, match="unwanted") as caught:
             touch("unwanted")

@@ -49,7 +49,7 @@ def test_what_was_queued_runs_at_once(
     start_worker(project=apart)
     gates = [apart.send("gate", "gate").id for _ in range(2)]
     for task_id in gates:
-        wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+        effects.run_of(task_id)
     queued = [apart.send("work", 0.01).id for _ in range(100)]
     parked = apart.send("work", 0.01, countdown=3600).id
     with ledger.client() as client:

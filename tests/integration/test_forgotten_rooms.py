@@ -46,7 +46,7 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
     wait_for(lambda: any(x.startswith("one@") for x in leases(redis_server)), 20, "it is back")
     two.stop()
     plain = quick.send("plain_gate", "gate")
-    wait_for(lambda: effects.runs(plain.id), 20, "it runs")
+    effects.run_of(plain.id)
     one.kill_group()
     now_ms = reliable_of(quick.app).ledger.workers.time_ms
     (lease,) = reliable_of(quick.app).ledger.workers.leases()

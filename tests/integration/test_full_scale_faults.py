@@ -267,7 +267,7 @@ class TestBrokerAway:
         for turn in range(scale.of(full=5, small=1)):
             # One runs through the outage, some are ended in it, most are waiting.
             through = project.send("gate", f"through-{turn}").id
-            wait_for(lambda i=through: effects.runs(i), 20, "the long task")
+            effects.run_of(through)
             ids += [through, *(project.send("work", 0.05).id for _ in range(150))]
             n_before = len(effects.finished())
             wait_for(lambda n=n_before: len(effects.finished()) >= n + 10, 20, "some are done")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import META, RECORD, passes_finish, wait_until_settled
+from tests.integration.figures import META, RECORD, WORKERS, passes_finish, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -61,7 +61,7 @@ def go_on(
         wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
         wait_for(lambda: not client.keys("unacked*"), 20, "nothing in the workers' rooms")
     with ledger.client() as client:
-        wait_for(lambda: client.zcard("{reliable:0}:workers") == len(workers), 20, "both leases")
+        wait_for(lambda: client.zcard(WORKERS) == len(workers), 20, "both leases")
     assert all(worker.is_running for worker in workers)
     # An attempt without a record stores its result with nobody waiting for that.
     wait_for(
@@ -86,7 +86,7 @@ def test_a_ledger_that_forgets(
     running = [send("gate", "early").id for _ in range(2)]
     ending = send("gate", "between")
     for task_id in (*running, ending.id):
-        wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+        effects.run_of(task_id)
     known = [send("work", 0.01, queue="waits").id for _ in range(5)]
     with ledger.client() as client:
         client.save()
@@ -96,7 +96,7 @@ def test_a_ledger_that_forgets(
     assert [ending.get(timeout=15), ended.get(timeout=15)] == ["between", "worked"]
     late = [send("gate", "late").id, send("follow", ["retry:late", "finish"]).id]
     for task_id in late:
-        wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+        effects.run_of(task_id)
     unknown = [send("work", 0.01).id for _ in range(5)]
     unknown += [send("work", 0.01, queue="waits").id for _ in range(5)]
     with ledger.client() as client:
@@ -175,7 +175,7 @@ class TestLaggingReplica:
         running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
         settled = send("gate", "between")
         for task_id in (*running, settled.id):
-            wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+            effects.run_of(task_id)
         claimed = send("gate", "late", queue="second").id
         quick = send("work", 0.01, queue="second")
         eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
@@ -194,7 +194,7 @@ class TestLaggingReplica:
         two = start_worker("two", project=apart, options=("-Q", "second,third"))
         late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
         for task_id in (claimed, parked, *late):
-            wait_for(lambda i=task_id: effects.runs(i), 15, "it runs")
+            effects.run_of(task_id)
         ended = send("work", 0.01)
         assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
         unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]

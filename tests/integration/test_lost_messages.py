@@ -5,31 +5,17 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-
-import pytest
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import Project, Start
-from tests.integration.figures import assert_each_ran_once, wait_until_settled
+from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUEUED_SECONDS = 8
-# The least that the other settings allow.
-RELIABLE = {"QUEUED_SECONDS": QUEUED_SECONDS, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
-RECORDS = "{reliable:0}:task:*"
-
-
-@pytest.fixture
-def soon(project: Project) -> Iterator[Project]:
-    """The project, which looks soon after what nobody has begun."""
-    derived = project.with_settings(reliable=RELIABLE)
-    yield derived
-    derived.close()
+QUEUED_SECONDS = SOON["QUEUED_SECONDS"]
 
 
 @promise("nothing-lost")
@@ -72,21 +58,21 @@ def test_the_brokers_database_is_flushed(
     ledger = start_redis()
     # Neither fetches more than it can run, or one would have three of the four below.
     apart = project.with_settings(
-        reliable={**RELIABLE, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
+        reliable={**SOON, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
     )
     workers = [start_worker(n, project=apart, wait=False) for n in ("one", "two")]
     for worker in workers:
         worker.wait_until_ready()
     running = [apart.send("gate", "gate") for _ in range(4)]
     for result in running:
-        wait_for(lambda i=result.id: effects.runs(i), 10, "it runs")
+        effects.run_of(result.id)
     queued = [apart.send("work", 0) for _ in range(scale.of(full=500, small=60))]
     client = redis_server.client()
     client.flushdb()
     flushed_at = effects.now()
     effects.open_gate("gate")
     records = ledger.client()
-    wait_for(lambda: not records.keys(RECORDS), 4 * QUEUED_SECONDS, "all settled")
+    wait_for(lambda: not records.keys(RECORD + "*"), 4 * QUEUED_SECONDS, "all settled")
     print("seconds to the last settlement after FLUSHDB:", round(effects.now() - flushed_at, 1))
     assert_each_ran_once(effects, [result.id for result in running + queued])
     assert all(worker.is_running for worker in workers)
@@ -121,10 +107,9 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
     soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     client = redis_server.client()
-    alone = ("--prefetch-multiplier", "1")
-    lost = start_worker("lost", project=soon, concurrency=1, options=alone)
+    lost = start_worker("lost", project=soon, concurrency=1, options=ONE_EACH)
     result = soon.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     lost.freeze()
     # Nothing of its message comes back; and what stands in the queue was sent before it is lost.
     (room,) = client.keys("unacked:*")

@@ -6,6 +6,7 @@ import pytest
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import LOCKS, RECORD
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -34,7 +35,7 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(
     result = project.send("work", 0.01)
     client = redis_server.client()
     assert result.get(timeout=10) == "worked"
-    wait_for(lambda: not client.exists("{reliable:0}:task:" + result.id), 5, "settled")
+    wait_for(lambda: not client.exists(RECORD + result.id), 5, "settled")
     # Without waiting for a lease.
     assert effects.now() - sent_at < 5
     rule.wait(2)
@@ -104,11 +105,11 @@ def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
     rule.wait()
     assert len({result.id for result in results}) == 1
     client = redis_server.client()
-    assert client.keys("{reliable:0}:task:*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
+    assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
     effects.open_gate("gate")
     assert results[1].get(timeout=10) == "run 1"
     assert len(effects.runs()) == 1
-    wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "no object held")
+    wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
 
 
 def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
@@ -149,7 +150,7 @@ def test_a_send_that_raised_is_withdrawn(
     proxy.sever()
     with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
         publisher.send("work", 0.01, retry=False)
-    assert not redis_server.client().keys("{reliable:0}:task:*")
+    assert not redis_server.client().keys(RECORD + "*")
     proxy.mend()
     result = publisher.send("work", 0.01)
     assert result.get(timeout=10) == "worked"

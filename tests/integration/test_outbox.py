@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 from celery_reliable import NotPublished, PublishUnknown
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.figures import DUE, RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -95,7 +95,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
         apart.send("work", 0.01, task_id="not-sent")
     with ledger.client() as client:
         assert not client.keys(RECORD + "*")
-        assert client.zcard("{reliable:0}:due") == 0
+        assert client.zcard(DUE) == 0
     redis_server.start()
     start_worker("one", project=apart)
     later = apart.send("work", 0.01)

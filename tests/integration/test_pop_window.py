@@ -269,5 +269,5 @@ def test_a_worker_that_lives_and_loses_the_connection_it_waits_on(
         print("seconds until they were back:", round(took, 1))
         assert took <= BACK_SECONDS
         for task_id in sent:
-            wait_for(lambda: effects.runs(task_id), 10, "it runs")  # noqa: B023
+            effects.run_of(task_id)
             assert len(effects.runs(task_id)) == 1

@@ -10,18 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-
-def started_on(effects: Effects, workers: dict[str, Worker], task_id: str, count: int) -> Any:
-    """The `count`th run of the task, once it has begun."""
-    wait_for(lambda: len(effects.runs(task_id)) >= count, 20, f"run {count} of {task_id}")
-    return effects.runs(task_id)[count - 1]
 
 
 def worker_of(workers: dict[str, Worker], run: Any) -> str:
@@ -32,17 +27,7 @@ def worker_of(workers: dict[str, Worker], run: Any) -> str:
 @pytest.fixture
 def workers(start_worker: Start) -> dict[str, Worker]:
     """Two prefork workers of concurrency 2."""
-    pair = {name: start_worker(name, wait=False) for name in ("one", "two")}
-    for worker in pair.values():
-        worker.wait_until_ready()
-    return pair
-
-
-def nothing_left(redis_server: RedisServer) -> None:
-    """Wait until the ledger knows of no task any more."""
-    client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "every record gone")
-    assert client.zcard("{reliable:0}:due") == 0
+    return start_all(start_worker, "one", "two")
 
 
 @promise("nothing-lost", "never-two")
@@ -58,11 +43,11 @@ def test_a_killed_workers_task_runs_again_within_seconds(
     for turn in range(10):
         gate = f"gate-{turn}"
         result = project.send("gate", gate)
-        first = started_on(effects, workers, result.id, 1)
+        first = effects.run_of(result.id)
         name = worker_of(workers, first)
         workers[name].kill_group()
         killed_at = effects.now()
-        second = started_on(effects, workers, result.id, 2)
+        second = effects.run_of(result.id, 2)
         waited.append(second.started_at - killed_at)
         effects.open_gate(gate)
         assert result.get(timeout=10) == gate
@@ -73,7 +58,7 @@ def test_a_killed_workers_task_runs_again_within_seconds(
     assert not effects.overlaps()
     assert max(waited) <= 8
     assert statistics.median(waited) <= 5
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("nothing-lost")
@@ -88,7 +73,7 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
         gate = f"gate-{turn}"
         running = [project.send("gate", gate) for _ in range(2)]
         for result in running:
-            wait_for(lambda r=result: effects.runs(r.id), 10, "the pool is busy")
+            effects.run_of(result.id)
         fetched = [project.send("work", 0.01) for _ in range(6)]
         wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
         survivor = start_worker(f"worker-{turn}", options=options)
@@ -105,7 +90,7 @@ def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
         worker = survivor
     print("seconds from the kill to the last fetched task:", [round(w, 2) for w in waited])
     assert max(waited) <= 8
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("queued-not-running")
@@ -113,10 +98,9 @@ def test_recovery_needs_one_free_process_of_the_survivor(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     # A worker that fetched no more than it runs leaves the third task to the other.
-    options = ("--prefetch-multiplier", "1")
-    workers = {name: start_worker(name, options=options) for name in ("one", "two")}
+    workers = {name: start_worker(name, options=ONE_EACH) for name in ("one", "two")}
     gates = [project.send("gate", f"busy-{n}") for n in range(3)]
-    runs = [started_on(effects, workers, r.id, 1) for r in gates]
+    runs = [effects.run_of(r.id) for r in gates]
     by_worker = [worker_of(workers, run) for run in runs]
     victim = next(name for name in workers if by_worker.count(name) == 2)
     lost = [r.id for r, name in zip(gates, by_worker, strict=True) if name == victim]
@@ -134,7 +118,7 @@ def test_recovery_needs_one_free_process_of_the_survivor(
     for result in gates:
         result.get(timeout=10)
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("queued-not-running")
@@ -146,8 +130,7 @@ def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost
     lost = project.send("gate", "gate").id
     waiting = [project.send("gate", "gate").id for _ in range(3)]
     for number, expected in ((1, [lost, *waiting]), (2, [*waiting, lost])):
-        one_each = ("--prefetch-multiplier", "1")
-        worker = start_worker("dies", concurrency=1, options=one_each)
+        worker = start_worker("dies", concurrency=1, options=ONE_EACH)
         wait_for(lambda n=number: len(effects.runs(lost)) == n, 15, "it runs")
         worker.kill_group()
         wait_for(lambda: client.llen("celery") == 4, 20, "it is in its queue again")
@@ -161,11 +144,11 @@ def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     result = project.send("gate", "frozen")
-    first = started_on(effects, workers, result.id, 1)
+    first = effects.run_of(result.id)
     frozen = workers[worker_of(workers, first)]
     frozen.freeze()
     frozen_at = effects.now()
-    second = started_on(effects, workers, result.id, 2)
+    second = effects.run_of(result.id, 2)
     # LEASE_SECONDS + 3 * SWEEP_SECONDS
     assert second.started_at - frozen_at <= 16
     # The resumed attempt was taken from it: its process is stopped, and the worker goes on.
@@ -174,7 +157,7 @@ def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     effects.open_gate("frozen")
     assert result.get(timeout=10) == "frozen"
     assert len(effects.finished(result.id)) == 1
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("nothing-lost", "never-two")
@@ -182,7 +165,7 @@ def test_an_outage_of_redis_kills_nobody(
     project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     result = project.send("gate", "outage")
-    started_on(effects, workers, result.id, 1)
+    effects.run_of(result.id)
     redis_server.stop()
     stopped_at = effects.now()
     wait_for(lambda: effects.now() - stopped_at > 20, 30, "twice the lease")
@@ -197,4 +180,4 @@ def test_an_outage_of_redis_kills_nobody(
     assert len(effects.runs(result.id)) == 1
     later = project.send("work", 0.01)
     wait_for(lambda: effects.finished(later.id), 20, "work goes on")
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -45,7 +45,7 @@ def restart(*servers: RedisServer) -> None:
 def wait_until_recovered(ledger: RedisServer, redis_server: RedisServer) -> None:
     """Wait until the dead are forgotten, and what they held has gone somewhere."""
     with ledger.client() as client:
-        wait_for(lambda: client.zcard("{reliable:0}:workers") == 1, 30, "the dead are forgotten")
+        wait_for(lambda: client.zcard(WORKERS) == 1, 30, "the dead are forgotten")
     wait_until_settled(ledger, 30)
     with redis_server.client() as client:
         wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
@@ -62,7 +62,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
 ) -> None:
     one = start_worker("one", project=placed, concurrency=1)
     blocking = placed.send("gate", "gate")
-    wait_for(lambda: effects.runs(blocking.id), 15, "it runs")
+    effects.run_of(blocking.id)
     revoked = [placed.send("work", 0.01).id for _ in range(5)]
     placed.app.control.revoke(revoked)
     with ledger.client() as client:
@@ -120,7 +120,7 @@ def test_numbers_of_attempts_do_not_fall(
 ) -> None:
     one = start_worker("one", project=placed, concurrency=4)
     lost = placed.send("gate", "gate").id
-    wait_for(lambda: effects.runs(lost), 15, "it runs")
+    effects.run_of(lost)
     one.kill_group()
     restart(redis_server, ledger)
     two = start_worker("two", project=placed, concurrency=4)

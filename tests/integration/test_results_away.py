@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import wait_until_settled
+from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -43,7 +43,7 @@ def test_an_outcome_waits_until_it_can_be_stored(
     done = apart.send("gate", "gate")
     failed = apart.send("failing_gate", "gate")
     for result in (done, failed):
-        wait_for(lambda r=result: effects.runs(r.id), 10, "it runs")
+        effects.run_of(result.id)
     results.stop()
     effects.open_gate("gate")
     for result in (done, failed):
@@ -51,13 +51,13 @@ def test_an_outcome_waits_until_it_can_be_stored(
     ended_at = effects.now()
     wait_for(lambda: effects.now() - ended_at > 3, 5, "several tries")
     client = redis_server.client()
-    assert len(client.keys("{reliable:0}:task:*")) == 2
+    assert len(client.keys(RECORD + "*")) == 2
     results.start()
     assert done.get(timeout=15) == "gate"
     with pytest.raises(Exception, match="as told"):
         failed.get(timeout=15)
-    wait_for(lambda: client.zcard("{reliable:0}:dead") == 1, 10, "the failure is kept")
-    assert client.hget("{reliable:0}:task:" + failed.id, "reason") == b"failed"
+    wait_for(lambda: client.zcard(DEAD) == 1, 10, "the failure is kept")
+    assert client.hget(RECORD + failed.id, "reason") == b"failed"
     assert [len(effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 
@@ -72,7 +72,7 @@ def test_who_lost_the_task_meanwhile_stores_nothing(
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     one = start_worker("one", project=apart, concurrency=1)
     result = apart.send("follow", ["gate:a", "gate:b"])
-    wait_for(lambda: effects.runs(result.id), 10, "the first run")
+    effects.run_of(result.id)
     start_worker("two", project=apart)
     results.stop()
     effects.open_gate("a")
@@ -83,7 +83,7 @@ def test_who_lost_the_task_meanwhile_stores_nothing(
     results.start()
     # The worker is back with a lease of its own, and has had the time to store.
     client = redis_server.client()
-    wait_for(lambda: client.zcard("{reliable:0}:workers") == 2, 20, "two leases")
+    wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
     later = [apart.send("work", 0.1) for _ in range(6)]
     for one_more in later:
         one_more.get(timeout=15)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD
 from tests.support.acl import granted
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
@@ -68,7 +69,7 @@ def test_a_right_that_is_taken_away_loses_nothing(
     project, admin = narrow(), redis_server.client()
     start_worker("one", project=project, concurrency=1)
     first = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(first.id), 20, "it runs")
+    effects.run_of(first.id)
 
     # No script can remove a record any more, so none can be settled.
     admin.execute_command("ACL", "SETUSER", "app", "-del")
@@ -90,7 +91,7 @@ def test_a_worker_that_lacks_a_right_can_be_stopped(
     project, admin = narrow(), redis_server.client()
     one = start_worker("one", project=project)
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 20, "it runs")
+    effects.run_of(result.id)
 
     admin.execute_command("ACL", "SETUSER", "app", "-del")
     effects.open_gate("gate")
@@ -105,4 +106,4 @@ def test_a_worker_that_lacks_a_right_can_be_stopped(
 
 
 def record(result: Any) -> str:
-    return "{reliable:0}:task:" + result.id
+    return RECORD + result.id

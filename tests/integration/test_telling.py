@@ -168,7 +168,7 @@ def test_a_recovery_is_told_on_its_way(
     killed = project.send("poison_times", 1)
     assert killed.get(timeout=30) == "run 2"
     held = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(held.id), 20, "it runs")
+    effects.run_of(held.id)
     one.kill_group()
     start_worker("two", project=project, app=APP, options=WATCHED)
     wait_for(lambda: len(effects.runs(held.id)) == 2, 30, "it runs again")

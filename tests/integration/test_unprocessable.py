@@ -14,14 +14,13 @@ from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import Claim, State, TaskRef
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import wait_until_settled
+from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
-DEAD = "{reliable:0}:dead"
 
 
 def element(body: bytes = b"[[0.01], {}, {}]", **changes: Any) -> bytes:

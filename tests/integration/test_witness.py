@@ -48,7 +48,7 @@ def test_who_may_not_ask_who_is_connected_has_none(
 ) -> None:
     one = start_worker("one", project=restricted(project, redis_server))
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     start_worker("two")
 
     rows = {row["worker"].split("@")[0]: row for row in listed("--json").json}

@@ -74,7 +74,7 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(
 ) -> None:
     one = start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     two = start_worker("two", options=("-Q", "others"), concurrency=1)
     one.kill_group()
     if who == "nobody":
@@ -104,7 +104,7 @@ def test_what_runs_and_is_not_terminated_has_its_outcome(
 ) -> None:
     start_worker("one")
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     result.revoke()
     wait_for(lambda: record(project, result.id).is_revoked, 5, "it is noted")
     effects.open_gate("gate")

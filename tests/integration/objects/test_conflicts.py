@@ -11,7 +11,8 @@ import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
+from tests.integration.figures import LOCKS, RECORD
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -19,25 +20,16 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-@pytest.fixture
-def workers(start_worker: Start) -> list[Worker]:
-    """Two prefork workers of concurrency 2."""
-    pair = [start_worker(name, wait=False) for name in ("one", "two")]
-    for one in pair:
-        one.wait_until_ready()
-    return pair
-
-
 def settled(redis_server: RedisServer) -> None:
     """Wait until no record and no lock is left."""
     client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "every task settled")
-    assert not client.keys("{reliable:0}:lock:*")
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "every task settled")
+    assert not client.keys(LOCKS)
 
 
 @promise("one-object")
 def test_fifty_publications_of_one_object_never_overlap(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
@@ -50,15 +42,11 @@ def test_fifty_publications_of_one_object_never_overlap(
 
 @promise("one-object")
 def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
-    first = effects.runs(holder.id)[0]
-    victim = next(
-        w for w, name in zip(workers, ("one", "two"), strict=True) if first.worker.startswith(name)
-    )
-    victim.kill_group()
+    first = effects.run_of(holder.id)
+    workers[first.worker.partition("@")[0]].kill_group()
     killed_at = effects.now()
     skipped = project.send("locked_gate", "object", "gate")
     # The redelivered task walks back into its own lock.
@@ -73,11 +61,10 @@ def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
 
 
 def test_a_killed_child_walks_back_into_its_lock(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
-    os.kill(effects.runs(holder.id)[0].pid, signal.SIGKILL)
+    os.kill(effects.run_of(holder.id).pid, signal.SIGKILL)
     wait_for(lambda: len(effects.runs(holder.id)) == 2, 10, "the holder runs again")
     effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
@@ -86,7 +73,7 @@ def test_a_killed_child_walks_back_into_its_lock(
 
 @promise("one-object")
 def test_on_conflict_retry_runs_all_one_after_the_other(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
     for result in results:
@@ -100,18 +87,18 @@ def test_on_conflict_retry_runs_all_one_after_the_other(
 
 
 def test_who_waited_and_was_lost_goes_on_counting(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_retry_gate", "object", "gate")
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    effects.run_of(holder.id)
     waiting = project.send("locked_retry_gate", "object", "other gate")
-    held = partial(redis_server.client().hget, "{reliable:0}:task:" + waiting.id, "epoch")
+    held = partial(redis_server.client().hget, RECORD + waiting.id, "epoch")
     first = held()
     wait_for(lambda: held() != first, 10, "it waits")
     second = held()
     wait_for(lambda: held() != second, 20, "it waits once more")
     effects.open_gate("gate")
-    wait_for(lambda: effects.runs(waiting.id), 30, "it runs")
+    effects.run_of(waiting.id, timeout_seconds=30)
     os.kill(effects.runs(waiting.id)[0].pid, signal.SIGKILL)
     wait_for(lambda: len(effects.runs(waiting.id)) == 2, 20, "it runs again")
     effects.open_gate("other gate")
@@ -122,10 +109,10 @@ def test_who_waited_and_was_lost_goes_on_counting(
 
 
 def test_on_conflict_fail_stores_the_failure(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_fail", "object", 3.0)
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    effects.run_of(holder.id)
     refused = project.send("locked_fail", "object", 0.01)
     with pytest.raises(ObjectBusy, match=holder.id):
         refused.get(timeout=10)
@@ -134,10 +121,10 @@ def test_on_conflict_fail_stores_the_failure(
 
 
 def test_whoever_calls_what_is_skipped_hears_of_it(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    effects.run_of(holder.id)
 
     skipped = project.task("locked_gate").delay("object", "gate")
 
@@ -145,9 +132,7 @@ def test_whoever_calls_what_is_skipped_hears_of_it(
     assert skipped.state == "SUCCESS"
     # Whoever wants no result has none.
     silent = project.send("locked_gate", "object", "gate", ignore_result=True)
-    wait_for(
-        lambda: not redis_server.client().exists("{reliable:0}:task:" + silent.id), 10, "skipped"
-    )
+    wait_for(lambda: not redis_server.client().exists(RECORD + silent.id), 10, "skipped")
     assert not redis_server.client(1).exists(f"celery-task-meta-{silent.id}")
     effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
@@ -157,10 +142,10 @@ def test_whoever_calls_what_is_skipped_hears_of_it(
 
 
 def test_a_skipped_member_lets_its_chain_go_on(
-    project: Project, workers: list[Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: effects.runs(holder.id), 10, "the holder runs")
+    effects.run_of(holder.id)
     locked, work = project.task("locked_gate"), project.task("work")
     last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
     assert last.get(timeout=10) == "worked"

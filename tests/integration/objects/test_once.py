@@ -10,16 +10,14 @@ import pytest
 from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import RECORD
-from tests.integration.project.parents import add_tasks
+from tests.integration.figures import LOCKS, RECORD
+from tests.integration.project.ends import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-LOCKS = "{reliable:0}:lock:*"
 
 
 def settled(redis_server: RedisServer, task_id: str) -> None:
@@ -84,9 +82,7 @@ def test_a_success_whose_process_died_is_kept(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, victim: str
 ) -> None:
     add_tasks(project.app)
-    workers = [
-        start_worker(name, app="tests.integration.project.parents") for name in ("one", "two")
-    ]
+    workers = [start_worker(name, app="tests.integration.project.ends") for name in ("one", "two")]
     first = project.send("once_object", "object")
     # Its process stays in a hook, and has not kept anything yet.
     wait_for(lambda: first.state == "SUCCESS", 15, "SUCCESS")
