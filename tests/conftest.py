@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.support.effects import Effects
+from tests.support.forking import FORK_SECONDS, Working
 from tests.support.processes import CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
@@ -170,3 +171,21 @@ def log_directory(tmp_path: Path) -> Path:
     directory = tmp_path / "logs"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def working() -> Iterator[Callable[[Callable[[Working], None]], Working]]:
+    """Start a thread that does this inside the gate, and wait for its begin."""
+    started: list[Working] = []
+
+    def start(step: Callable[[Working], None]) -> Working:
+        thread = Working(step)
+        started.append(thread)
+        thread.start()
+        assert thread.has_begun.wait(FORK_SECONDS)
+        return thread
+
+    yield start
+    for thread in started:
+        thread.ask_to_stop()
+        assert thread.join(FORK_SECONDS)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 import pytest
 import redis
-from kombu import Connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -18,10 +15,6 @@ from celery_reliable.ledger.line import Line
 from celery_reliable.rooms import Room
 from tests.support.proxy import RedisProxy
 
-SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
-#: All that they may do: with the room, with lists, and with the list of rooms.
-COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HSET", "LLEN", "RPOP", "RPUSH", "SREM"}
-TRANSPORT = "celery_reliable.transport:Transport"
 QUEUES = ["one", "two"]
 LISTS = ["one", "two", "one:3", "two:3"]
 
@@ -30,14 +23,6 @@ def message(name: str) -> bytes:
     """A message as kombu leaves it in a list."""
     properties = {"delivery_tag": f"tag of {name}", "delivery_info": {"routing_key": "x"}}
     return json.dumps({"body": "", "headers": {"id": name}, "properties": properties}).encode()
-
-
-def sendable(name: str) -> bytes:
-    """The same with all that a consumer wants to see."""
-    told = {"exchange": "", "routing_key": "one"}
-    fields = json.loads(message(name))
-    fields["properties"]["delivery_info"] = told
-    return json.dumps(fields).encode()
 
 
 def names(found: list[Any]) -> list[str]:
@@ -58,23 +43,6 @@ class Queues:
 def room_on(client: redis.Redis, prefix: str = "") -> Room:
     """A room on the server of a client."""
     return Room("unacked:me", client.connection_pool, prefix)
-
-
-@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: file.name)
-def test_header_and_body_agree(file: Any) -> None:
-    match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", file.read_text("utf-8"), re.DOTALL)
-    assert match
-    header, body = match.groups()
-    assert header.startswith(f"{file.name.removesuffix('.lua')}: ")
-    assert all(re.search(rf"^{title} +\S", header, re.MULTILINE) for title in ("Returns", "Cost"))
-    for kind in ("KEYS", "ARGV"):
-        listed = [int(n) for n in re.findall(rf"^{kind}\[(\d+)[\].]", header, re.MULTILINE)]
-        used = {int(n) for n in re.findall(rf"\b{kind}\[(\d+)\]", body)}
-        assert listed == list(range(1, len(listed) + 1))
-        # The last may stand for many, and is counted to.
-        assert used <= set(listed)
-        assert len(listed) - len(used) <= ("[9..]" in header)
-    assert set(re.findall(r"redis\.call\('(\w+)'", body)) <= COMMANDS
 
 
 def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis.Redis) -> None:
@@ -299,9 +267,7 @@ def test_what_waited_is_kept_by_who_still_has_it(shared_redis: redis.Redis, is_b
     assert not room.keep(delivery.tag, is_begun=is_begun)
 
 
-def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(
-    proxy: RedisProxy,
-) -> None:
+def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(proxy: RedisProxy) -> None:
     with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
         client.lpush("one", message("it"))
         room = room_on(client)
@@ -374,56 +340,3 @@ def test_what_was_popped_is_not_forgotten_when_the_list_cannot_be_reached(
     room.catch_up()
     assert client.lrange("one", 0, -1) == [message("popped")]
     client.close()
-
-
-class Claims:
-    """Tells which messages would have been claimed as they were filed."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __call__(self, payload: Any) -> None:
-        self.asked.append(payload["headers"]["id"])
-
-
-@pytest.mark.parametrize(
-    ("is_consumed", "idle", "asked"), [(True, 1, ["it"]), (False, 1, []), (True, 0, [])]
-)
-def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
-    shared_redis: redis.Redis, is_consumed: bool, idle: int, asked: list[str]
-) -> None:
-    port = shared_redis.connection_pool.connection_kwargs["port"]
-    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
-        channel = connection.channel()
-        channel.queue_declare("one")
-        delivered: list[Any] = []
-        channel.basic_consume("one", False, delivered.append, "tag")
-        channel.reliable_room = "unacked:it"
-        room = channel.qos.room
-        room.idle_slots, room.early = (lambda: idle), (claims := Claims())
-        if not is_consumed:
-            channel.basic_cancel("tag")
-        channel._take(("one", "one", sendable("it")))
-        assert (claims.asked, len(delivered)) == (asked, int(is_consumed))
-        # What nobody consumes any more goes back.
-        assert shared_redis.llen("one") == int(not is_consumed)
-        room.is_leaving = True
-
-
-def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
-    shared_redis: redis.Redis,
-) -> None:
-    port = shared_redis.connection_pool.connection_kwargs["port"]
-    n_waiting: list[int] = []
-    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
-        channel = connection.channel()
-        channel.queue_declare("one")
-        channel.basic_consume("one", False, lambda message: None, "tag")
-        channel.reliable_room = "unacked:it"
-        room = channel.qos.room
-        channel._take(("one", "one", sendable("it")))
-        room.is_leaving = True
-        # Whoever takes it before that is told that somebody runs it, and drops it.
-        room.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
-    assert n_waiting == [0]
-    assert shared_redis.llen("one") == 1
