@@ -15,7 +15,7 @@ from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
 from tests.integration.figures import RECORD
-from tests.integration.test_dead_letters import put
+from tests.integration.letters import put
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer

@@ -14,7 +14,7 @@ from celery.events.state import State
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import DeadLetter
 from tests.integration.conftest import Project, Start
-from tests.integration.test_unprocessable import element
+from tests.integration.foreign import element
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import signal
-from uuid import uuid4
 
 import pytest
 from celery import chain, chord, group
 
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.figures import LOCKS, RECORD, record_of, wait_until_gone, wait_until_settled
+from tests.integration.foreign import foreign_message
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -193,29 +191,6 @@ def test_the_same_message_twice_runs_once(
     later.get(timeout=10)
     assert len(effects.runs(result.id)) == 1
     wait_until_settled(redis_server, 10)
-
-
-def foreign_message(
-    task_id: str, body: object, task: str = "project.work", **properties: str
-) -> str:
-    """A message of a task as a producer of another language may put it into a queue."""
-    return json.dumps(
-        {
-            "body": base64.b64encode(json.dumps(body).encode()).decode(),
-            "content-encoding": "utf-8",
-            "content-type": "application/json",
-            "headers": {"task": task, "id": task_id, "lang": "js"},
-            "properties": {
-                "correlation_id": task_id,
-                "delivery_mode": 2,
-                "delivery_tag": str(uuid4()),
-                "delivery_info": {"exchange": "", "routing_key": "celery"},
-                "body_encoding": "base64",
-                "priority": 0,
-                **properties,
-            },
-        }
-    )
 
 
 @pytest.mark.parametrize("expiration", ["60000.0", "soon", "nan"])

@@ -15,6 +15,7 @@ from celery_reliable.model import DeadLetter, Reason
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DUE, RECORD
+from tests.integration.letters import put
 from tests.integration.project.deadly import add_starving
 from tests.support.effects import Effects
 from tests.support.promises import promise
@@ -38,27 +39,6 @@ def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> D
         return None if letter.is_owed else letter
 
     return wait_for(found, timeout_seconds, f"{task_id} among the dead letters")  # type: ignore[return-value]
-
-
-def put(project: Project, task_id: str, **headers: object) -> None:
-    """Bury a message of `project.work` that no worker has ever seen."""
-    envelope = Envelope(
-        b'[[0.01], {}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]',
-        "application/json",
-        "utf-8",
-        {"id": task_id, "task": "project.work", "lang": "py", "root_id": task_id, **headers},
-        {"correlation_id": task_id, "expiration": 0.5},
-        "",
-        "celery",
-    )
-    reliable_of(project.app).ledger.bury_message(
-        task_id,
-        Reason.REJECTED,
-        exception="put there by a test",
-        traceback="",
-        message=envelope.to_text(),
-        name="project.work",
-    )
 
 
 def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
