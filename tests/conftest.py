@@ -18,6 +18,7 @@ from tests.support.processes import CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
+from tests.support.serving import ended
 
 T = TypeVar("T")
 
@@ -90,19 +91,14 @@ def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRedis
     """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`; *binary*
     is that of another server than the tests' own.
     """
-    servers: list[RedisServer] = []
 
-    def start(
+    def make(
         options: Mapping[str, str] | None = None, *, binary: Path | None = None
     ) -> RedisServer:
-        server = RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
-        servers.append(server)
-        server.start()
-        return server
+        return RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
 
-    yield start
-    for server in servers:
-        server.kill()
+    with ended(make) as start:
+        yield start
 
 
 @pytest.fixture
@@ -119,17 +115,12 @@ def start_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     """
     if reason := why_no_rabbit():
         pytest.skip(reason)
-    servers: list[RabbitServer] = []
 
-    def start(settings: Mapping[str, str] | None = None) -> RabbitServer:
-        server = RabbitServer(tmp_path_factory.mktemp("rabbit"), settings)
-        servers.append(server)
-        server.start()
-        return server
+    def make(settings: Mapping[str, str] | None = None) -> RabbitServer:
+        return RabbitServer(tmp_path_factory.mktemp("rabbit"), settings)
 
-    yield start
-    for server in servers:
-        server.kill()
+    with ended(make) as start:
+        yield start
 
 
 @pytest.fixture
