@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.conftest import StartRedis
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project, Start, start_all
 from tests.integration.figures import META, RECORD, WORKERS, passes_finish, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -36,10 +36,7 @@ def apart(project: Project, ledger: RedisServer) -> Project:
 @pytest.fixture
 def workers(apart: Project, start_worker: Start) -> list[Worker]:
     """Two workers of concurrency 2."""
-    pair = [start_worker(name, project=apart, wait=False) for name in NAMES]
-    for one in pair:
-        one.wait_until_ready()
-    return pair
+    return list(start_all(start_worker, *NAMES, project=apart).values())
 
 
 def go_on(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, Project, Start, start_all
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -271,9 +271,7 @@ def test_a_rolling_restart_under_load(
     redis_server: RedisServer,
     how: signal.Signals,
 ) -> None:
-    workers = {name: start_worker(name, wait=False) for name in ("one", "two")}
-    for worker in workers.values():
-        worker.wait_until_ready()
+    workers = start_all(start_worker, "one", "two")
     gated = [project.send("gate", f"gate-{n}") for n in range(2)]
     for result in gated:
         effects.run_of(result.id)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project, Start, start_all
 from tests.integration.figures import (
     RECORD,
     assert_each_ran_once,
@@ -304,9 +304,7 @@ class TestBrokerAway:
         redis_server: RedisServer,
         scale: Scale,
     ) -> None:
-        workers = [start_worker(name, wait=False) for name in ("one", "two")]
-        for worker in workers:
-            worker.wait_until_ready()
+        workers = list(start_all(start_worker, "one", "two").values())
         first = project.send("work", 0.01).id
         wait_until_settled(redis_server, 10)
         before = leases(redis_server)

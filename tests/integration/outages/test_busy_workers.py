@@ -151,3 +151,26 @@ def test_the_ledger_is_away_and_the_broker_is_up(
     assert worker.is_running
     assert [len(effects.runs(i)) for i in (running.id, fresh.id)] == [1, 1]
     assert client.zcard(WORKERS) == 1
+
+
+@promise("nothing-lost", "never-two")
+def test_an_outage_of_redis_kills_nobody(
+    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+) -> None:
+    result = project.send("gate", "outage")
+    effects.run_of(result.id)
+    redis_server.stop()
+    stopped_at = effects.now()
+    wait_for(lambda: effects.now() - stopped_at > 20, 30, "twice the lease")
+    redis_server.start()
+    client = redis_server.client()
+    back_at = effects.now()
+    wait_for(lambda: effects.now() - back_at > 6, 30, "three passes")
+    states = [client.hget(key, "state") for key in client.keys("{reliable:0}:worker:*")]
+    assert states == [b"alive", b"alive"]
+    effects.open_gate("outage")
+    wait_for(lambda: effects.finished(result.id), 10, "the task ended")
+    assert len(effects.runs(result.id)) == 1
+    later = project.send("work", 0.01)
+    wait_for(lambda: effects.finished(later.id), 20, "work goes on")
+    wait_until_settled(redis_server, 10)

@@ -8,9 +8,7 @@ import json
 import statistics
 from typing import Any
 
-import pytest
-
-from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -22,12 +20,6 @@ from tests.support.waiting import wait_for
 def worker_of(workers: dict[str, Worker], run: Any) -> str:
     """The name of the worker that a run is on."""
     return next(name for name in workers if run.worker.startswith(f"{name}@"))
-
-
-@pytest.fixture
-def workers(start_worker: Start) -> dict[str, Worker]:
-    """Two prefork workers of concurrency 2."""
-    return start_all(start_worker, "one", "two")
 
 
 @promise("nothing-lost", "never-two")
@@ -157,27 +149,4 @@ def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
     effects.open_gate("frozen")
     assert result.get(timeout=10) == "frozen"
     assert len(effects.finished(result.id)) == 1
-    wait_until_settled(redis_server, 10)
-
-
-@promise("nothing-lost", "never-two")
-def test_an_outage_of_redis_kills_nobody(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
-) -> None:
-    result = project.send("gate", "outage")
-    effects.run_of(result.id)
-    redis_server.stop()
-    stopped_at = effects.now()
-    wait_for(lambda: effects.now() - stopped_at > 20, 30, "twice the lease")
-    redis_server.start()
-    client = redis_server.client()
-    back_at = effects.now()
-    wait_for(lambda: effects.now() - back_at > 6, 30, "three passes")
-    states = [client.hget(key, "state") for key in client.keys("{reliable:0}:worker:*")]
-    assert states == [b"alive", b"alive"]
-    effects.open_gate("outage")
-    wait_for(lambda: effects.finished(result.id), 10, "the task ended")
-    assert len(effects.runs(result.id)) == 1
-    later = project.send("work", 0.01)
-    wait_for(lambda: effects.finished(later.id), 20, "work goes on")
     wait_until_settled(redis_server, 10)

@@ -9,11 +9,13 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from celery_reliable import NotPublished, PublishUnknown
+from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import DUE, RECORD, wait_until_settled
+from tests.integration.figures import DUE, LOCKS, RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -152,3 +154,87 @@ def test_while_the_ledger_is_away_nothing_is_sent(
     assert effects.now() - began_at < 3
     with redis_server.client() as client:
         assert client.llen("celery") == 0
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+def test_a_record_that_was_lost_on_the_way_is_made_once(
+    how: str, project: Project, proxy: RedisProxy, start_worker: Start, effects: Effects
+) -> None:
+    start_worker("one")
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script("record").sha)
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs(result.id)) == 1
+
+
+@promise("one-object")
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+@pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
+def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
+    step: str,
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one")
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script(step).sha)
+    results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
+    rule.wait()
+    assert len({result.id for result in results}) == 1
+    client = redis_server.client()
+    assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
+    effects.open_gate("gate")
+    assert results[1].get(timeout=10) == "run 1"
+    assert len(effects.runs()) == 1
+    wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
+
+
+def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    rule = proxy.drop_reply("LPUSH")
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    client = redis_server.client()
+    assert client.llen("celery") == 2
+    start_worker("one")
+    assert result.get(timeout=10) == "worked"
+    # What follows both in their queue.
+    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
+    assert len(effects.runs(result.id)) == 1
+
+
+def test_a_send_that_raised_is_withdrawn(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    start_worker("one")
+    proxy.sever()
+    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+        publisher.send("work", 0.01, retry=False)
+    assert not redis_server.client().keys(RECORD + "*")
+    proxy.mend()
+    result = publisher.send("work", 0.01)
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs()) == 1

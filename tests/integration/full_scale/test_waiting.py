@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.conftest import Scale
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project, Start, start_all
 from tests.integration.figures import (
     RECORD,
     assert_each_ran_once,
@@ -21,7 +21,6 @@ from tests.integration.figures import (
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.load import Load
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -31,14 +30,6 @@ GROWTH_MB = 5.0
 SENT_SECONDS = 5.0
 
 PUBLISHERS = 4
-
-
-def start_all(start_worker: Start, names: tuple[str, ...], project: Project) -> dict[str, Worker]:
-    """Start workers side by side."""
-    workers = {name: start_worker(name, project=project, wait=False) for name in names}
-    for worker in workers.values():
-        worker.wait_until_ready()
-    return workers
 
 
 def publish_all(project: Project, count: int, eta: datetime) -> list[str]:
@@ -73,7 +64,7 @@ def test_a_visibility_timeout_of_five_seconds_makes_nothing_late_or_twice(
     hasty = project.with_settings(
         celery={"broker_transport_options": options, "task_acks_late": True}
     )
-    start_all(start_worker, ("one", "two"), hasty)
+    start_all(start_worker, "one", "two", project=hasty)
     count = scale.of(full=20, small=8)
     countdown = scale.of(full=30.0, small=6.0)
     plain = hasty.send("plain_work", scale.of(full=20.0, small=7.0))
@@ -135,7 +126,7 @@ def test_tasks_that_become_due_in_one_second_are_sent_at_once(
 ) -> None:
     horizon = 3.0
     near = project.with_settings(reliable={"ETA_HORIZON_SECONDS": horizon})
-    start_all(start_worker, ("one", "two"), near)
+    start_all(start_worker, "one", "two", project=near)
     count = scale.of(full=2_000, small=200)
     # Time enough to publish them all before the first is due.
     due_at = effects.now() + scale.of(full=15.0, small=3.0)
@@ -180,7 +171,7 @@ class TestRollingRestart:
         scale: Scale,
     ) -> None:
         names = ("one", "two", "three")
-        workers = start_all(start_worker, names, project)
+        workers = start_all(start_worker, *names, project=project)
         per_second = scale.of(full=200.0, small=50.0)
         seconds = scale.of(full=60.0, small=8.0)
         restarts = 0

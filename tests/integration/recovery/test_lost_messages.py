@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.integration.conftest import ONE_EACH, SOON, Project, Start, start_all
 from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
@@ -60,9 +60,7 @@ def test_the_brokers_database_is_flushed(
     apart = project.with_settings(
         reliable={**SOON, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
     )
-    workers = [start_worker(n, project=apart, wait=False) for n in ("one", "two")]
-    for worker in workers:
-        worker.wait_until_ready()
+    workers = list(start_all(start_worker, "one", "two", project=apart).values())
     running = [apart.send("gate", "gate") for _ in range(4)]
     for result in running:
         effects.run_of(result.id)
