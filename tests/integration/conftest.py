@@ -16,7 +16,9 @@ from celery import Celery
 from celery.result import AsyncResult
 
 from celery_reliable.application import reliable_of
-from tests.conftest import PROCESSES
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.sweeper import Sweeper
+from tests.conftest import PROCESSES, StartRedis
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
@@ -121,6 +123,32 @@ def project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
 def soon(project: Project) -> Project:
     """The project, which looks soon after what nobody has begun."""
     return project.with_settings(reliable=SOON)
+
+
+@pytest.fixture
+def ledger_server(start_redis: StartRedis) -> RedisServer:
+    """A Redis for the ledger alone; `redis_server` is the broker."""
+    return start_redis()
+
+
+@pytest.fixture
+def apart(project: Project, ledger_server: RedisServer) -> Project:
+    """The project with its ledger there."""
+    return project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
+
+
+@pytest.fixture
+def letters(project: Project) -> DeadLetters:
+    """The project's dead letters."""
+    return DeadLetters(project.app)
+
+
+@pytest.fixture
+def sweeper(project: Project) -> Iterator[Sweeper]:
+    """A sweeper of this process, which has run no pass yet."""
+    found = Sweeper(project.app)
+    yield found
+    found.close()
 
 
 @pytest.fixture

@@ -23,11 +23,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-@pytest.fixture
-def letters(project: Project) -> DeadLetters:
-    return DeadLetters(project.app)
-
-
 def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> DeadLetter:
     """Wait until the task is a dead letter whose burial owes Celery nothing any more."""
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
@@ -31,12 +30,6 @@ def brief(project: Project) -> Iterator[Project]:
     add_tasks(derived.app)
     yield derived
     derived.close()
-
-
-@pytest.fixture
-def ledger_server(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone."""
-    return start_redis()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from celery_reliable.envelope import Envelope
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.awkward import add_tasks
@@ -24,18 +23,6 @@ UNROUTABLE = (
     b'{"body": "e30=", "properties": {"delivery_info": {"exchange": "", "routing_key": null},'
     b' "delivery_tag": "1"}, "headers": {"task": "project.work", "id": "x"}}'
 )
-
-
-@pytest.fixture
-def ledger_server(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone."""
-    return start_redis()
-
-
-@pytest.fixture
-def apart(project: Project, ledger_server: RedisServer) -> Project:
-    """The project with its ledger on a Redis of its own."""
-    return project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
 
 
 def dead_letters(server: RedisServer) -> dict[str, dict[bytes, bytes]]:

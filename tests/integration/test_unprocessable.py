@@ -37,12 +37,6 @@ BAD = {
 }
 
 
-@pytest.fixture
-def letters(project: Project) -> DeadLetters:
-    """The project's dead letters."""
-    return DeadLetters(project.app)
-
-
 def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
     project: Project,
     letters: DeadLetters,

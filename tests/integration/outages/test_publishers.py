@@ -30,13 +30,7 @@ Make = Callable[[bool], Project]
 
 
 @pytest.fixture
-def ledger(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone; `redis_server` is the broker."""
-    return start_redis()
-
-
-@pytest.fixture
-def make(project: Project, ledger: RedisServer, start_redis: StartRedis) -> Make:
+def make(project: Project, ledger_server: RedisServer, start_redis: StartRedis) -> Make:
     """Make the project, its broker, ledger and results apart from each other; with an outbox or
     not.
     """
@@ -45,7 +39,7 @@ def make(project: Project, ledger: RedisServer, start_redis: StartRedis) -> Make
     def one(outbox: bool) -> Project:
         return project.with_settings(
             result_url=results.url(),
-            reliable={**SOON, "REDIS_URL": ledger.url(), "OUTBOX": outbox},
+            reliable={**SOON, "REDIS_URL": ledger_server.url(), "OUTBOX": outbox},
             celery=HASTY,
         )
 
@@ -55,7 +49,7 @@ def make(project: Project, ledger: RedisServer, start_redis: StartRedis) -> Make
 @promise("nothing-lost")
 def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
     make: Make,
-    ledger: RedisServer,
+    ledger_server: RedisServer,
     start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
@@ -66,14 +60,14 @@ def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
     began_at = effects.now()
     results = [apart.send("work", 0.01) for _ in range(2)]
     took = effects.now() - began_at
-    with ledger.client() as client:
+    with ledger_server.client() as client:
         assert all(client.exists(RECORD + result.id) for result in results)
     redis_server.start()
     back_at = effects.now()
     for result in results:
         assert result.get(timeout=40) == "worked"
     waited = effects.now() - back_at
-    wait_until_settled(ledger, 15)
+    wait_until_settled(ledger_server, 15)
     # Nothing comes late: no second message is anywhere.
     later = apart.send("work", 0.01)
     assert later.get(timeout=20) == "worked"
@@ -86,7 +80,7 @@ def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
 
 def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
     make: Make,
-    ledger: RedisServer,
+    ledger_server: RedisServer,
     start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
@@ -95,14 +89,14 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
     redis_server.stop()
     with pytest.raises(OperationalError):
         apart.send("work", 0.01, task_id="not-sent")
-    with ledger.client() as client:
+    with ledger_server.client() as client:
         assert not client.keys(RECORD + "*")
         assert client.zcard(DUE) == 0
     redis_server.start()
     start_worker("one", project=apart)
     later = apart.send("work", 0.01)
     assert later.get(timeout=20) == "worked"
-    wait_until_settled(ledger, 15)
+    wait_until_settled(ledger_server, 15)
     with redis_server.client() as client:
         assert client.llen("celery") == 0
     assert {run.task_id for run in effects.runs()} == {later.id}
@@ -111,38 +105,38 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
 @promise("ledger-away")
 def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     make: Make,
-    ledger: RedisServer,
+    ledger_server: RedisServer,
     start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
     apart = make(False)
-    records = ledger.client()
+    records = ledger_server.client()
     redis_server.freeze()
     with ThreadPoolExecutor(1) as publisher:
         sent = publisher.submit(apart.send, "work", 0.01, task_id="unknown")
         wait_for(lambda: records.exists(RECORD + "unknown"), 10, "it is recorded")
         # The broker does not answer yet.
         records.close()
-        ledger.kill()
+        ledger_server.kill()
         with pytest.raises(PublishUnknown, match="may run or not") as caught:
             sent.result(60)
     assert caught.value.task_id == "unknown"
     redis_server.thaw()
-    ledger.start()
+    ledger_server.start()
     # The record was not withdrawn, so the task is still one that may not be lost.
     start_worker("one", project=apart)
     wait_for(lambda: effects.finished("unknown"), 40, "it runs")
-    wait_until_settled(ledger, 15)
+    wait_until_settled(ledger_server, 15)
     assert len(effects.runs("unknown")) == 1
 
 
 @promise("ledger-away")
 def test_while_the_ledger_is_away_nothing_is_sent(
-    make: Make, ledger: RedisServer, effects: Effects, redis_server: RedisServer
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
 ) -> None:
     projects = [make(True), make(False)]
-    ledger.stop()
+    ledger_server.stop()
     began_at = effects.now()
     # An outbox is in the ledger: it does not help here.  Each waits for it as Celery would.
     with ThreadPoolExecutor(2) as publishers:

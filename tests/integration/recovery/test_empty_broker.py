@@ -27,20 +27,10 @@ def redis_server(start_redis: StartRedis) -> RedisServer:
     return start_redis({"appendonly": "no", "save": ""})
 
 
-@pytest.fixture
-def ledger(start_redis: StartRedis) -> RedisServer:
-    return start_redis()
-
-
-@pytest.fixture
-def apart(project: Project, ledger: RedisServer) -> Project:
-    return project.with_settings(reliable={"REDIS_URL": ledger.url()})
-
-
 @pytest.mark.parametrize("how", ["restarted", "flushed"])
 def test_what_was_queued_runs_at_once(
     apart: Project,
-    ledger: RedisServer,
+    ledger_server: RedisServer,
     redis_server: RedisServer,
     start_worker: Start,
     effects: Effects,
@@ -52,7 +42,7 @@ def test_what_was_queued_runs_at_once(
         effects.run_of(task_id)
     queued = [apart.send("work", 0.01).id for _ in range(100)]
     parked = apart.send("work", 0.01, countdown=3600).id
-    with ledger.client() as client:
+    with ledger_server.client() as client:
         wait_for(lambda: client.hexists("{reliable:0}:meta", "broker"), 15, "a pass has met it")
     if how == "restarted":
         redis_server.kill()
@@ -64,11 +54,11 @@ def test_what_was_queued_runs_at_once(
     started = time.monotonic()
     wait_for(lambda: len(effects.finished()) >= 102, 40, "all of them ran")
     assert time.monotonic() - started < SOON_SECONDS
-    with ledger.client() as client:
+    with ledger_server.client() as client:
         # What has its time waits for it.
         assert client.hget(f"{{reliable:0}}:task:{parked}", "state") == b"parked"
     apart.app.control.revoke(parked)
-    wait_until_settled(ledger, 20)
+    wait_until_settled(ledger_server, 20)
     assert_each_ran_once(effects, [*gates, *queued])
 
 

@@ -1,13 +1,9 @@
-"""A sweeper in this process."""
+"""Small batches, and few dead letters that are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from celery_reliable.sweeper import Sweeper
-from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
 
 
@@ -18,10 +14,3 @@ def project_settings(project_settings: Settings) -> Settings:
         project_settings.effects_url,
         reliable={"SWEEP_BATCH": 120, "DEAD_LETTER_MAX": 100},
     )
-
-
-@pytest.fixture
-def sweeper(project: Project) -> Iterator[Sweeper]:
-    found = Sweeper(project.app)
-    yield found
-    found.close()
