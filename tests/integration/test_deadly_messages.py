@@ -14,6 +14,7 @@ from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.explosive import BOMB, add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_server import RedisServer
@@ -36,6 +37,7 @@ def brief(project: Project) -> Iterator[Project]:
     derived.close()
 
 
+@promise("poison-stops")
 @pytest.mark.parametrize(
     ("name", "options", "most_deaths"),
     [

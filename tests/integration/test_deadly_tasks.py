@@ -14,6 +14,7 @@ from tests.integration.figures import DEAD, RECORD
 from tests.integration.project.deadly import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -77,6 +78,7 @@ def work_off(start: Start, is_done: Callable[[], bool], seconds: float) -> int:
     return deaths
 
 
+@promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
 def test_one_that_kills_its_worker_takes_nobody_along(
     pool: str,
@@ -115,6 +117,7 @@ def bury_one_of_many(
     return deaths
 
 
+@promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_node_that_is_gone_charges_nobody(
     pool: str, brief: Project, start: Start, effects: Effects, redis_server: RedisServer
