@@ -13,10 +13,12 @@ import pytest
 import redis
 
 from tests.support.effects import Effects
+from tests.support.forking import FORK_SECONDS, Working
 from tests.support.processes import CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
+from tests.support.serving import ended
 
 T = TypeVar("T")
 
@@ -89,19 +91,14 @@ def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRedis
     """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`; *binary*
     is that of another server than the tests' own.
     """
-    servers: list[RedisServer] = []
 
-    def start(
+    def make(
         options: Mapping[str, str] | None = None, *, binary: Path | None = None
     ) -> RedisServer:
-        server = RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
-        servers.append(server)
-        server.start()
-        return server
+        return RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
 
-    yield start
-    for server in servers:
-        server.kill()
+    with ended(make) as start:
+        yield start
 
 
 @pytest.fixture
@@ -118,17 +115,12 @@ def start_rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     """
     if reason := why_no_rabbit():
         pytest.skip(reason)
-    servers: list[RabbitServer] = []
 
-    def start(settings: Mapping[str, str] | None = None) -> RabbitServer:
-        server = RabbitServer(tmp_path_factory.mktemp("rabbit"), settings)
-        servers.append(server)
-        server.start()
-        return server
+    def make(settings: Mapping[str, str] | None = None) -> RabbitServer:
+        return RabbitServer(tmp_path_factory.mktemp("rabbit"), settings)
 
-    yield start
-    for server in servers:
-        server.kill()
+    with ended(make) as start:
+        yield start
 
 
 @pytest.fixture
@@ -170,3 +162,21 @@ def log_directory(tmp_path: Path) -> Path:
     directory = tmp_path / "logs"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def working() -> Iterator[Callable[[Callable[[Working], None]], Working]]:
+    """Start a thread that does this inside the gate, and wait for its begin."""
+    started: list[Working] = []
+
+    def start(step: Callable[[Working], None]) -> Working:
+        thread = Working(step)
+        started.append(thread)
+        thread.start()
+        assert thread.has_begun.wait(FORK_SECONDS)
+        return thread
+
+    yield start
+    for thread in started:
+        thread.ask_to_stop()
+        assert thread.join(FORK_SECONDS)

@@ -54,7 +54,7 @@ class Scenario:
         """Run all of it, and look that every promise was kept."""
         workers = [self.start("one"), self.start("two")]
         long = self.project.send("work", LONG_SECONDS)
-        wait_for(lambda: self.effects.runs(long.id), 30, "the long task runs")
+        self.effects.run_of(long.id, timeout_seconds=30)
         pid = self.effects.runs(long.id)[0].pid
         (victim,) = (w for w in workers if pid in (w.pid, *w.children()))
         (second,) = (w for w in workers if w is not victim)
@@ -195,7 +195,7 @@ def test_sentinel_and_a_planned_failover(
     )
     workers = [behind.start(name) for name in ("one", "two")]
     running = behind.project.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 30, "it runs")
+    effects.run_of(running.id, timeout_seconds=30)
 
     def publish() -> str:
         return str(behind.project.send("work", 0, ignore_result=True).id)

@@ -16,7 +16,9 @@ from celery import Celery
 from celery.result import AsyncResult
 
 from celery_reliable.application import reliable_of
-from tests.conftest import PROCESSES
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.sweeper import Sweeper
+from tests.conftest import PROCESSES, StartRedis
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
@@ -26,6 +28,9 @@ APP = "tests.integration.project.app"
 
 #: What no test needs and each worker takes a second for.
 QUICK = ("--without-mingle", "--without-gossip")
+
+#: For a worker that fetches no more than it runs.
+ONE_EACH = ("--prefetch-multiplier", "1")
 
 #: The least times that the other settings allow.
 SOON = {"QUEUED_SECONDS": 8, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
@@ -115,6 +120,38 @@ def project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
 
 
 @pytest.fixture
+def soon(project: Project) -> Project:
+    """The project, which looks soon after what nobody has begun."""
+    return project.with_settings(reliable=SOON)
+
+
+@pytest.fixture
+def ledger_server(start_redis: StartRedis) -> RedisServer:
+    """A Redis for the ledger alone; `redis_server` is the broker."""
+    return start_redis()
+
+
+@pytest.fixture
+def apart(project: Project, ledger_server: RedisServer) -> Project:
+    """The project with its ledger there."""
+    return project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
+
+
+@pytest.fixture
+def letters(project: Project) -> DeadLetters:
+    """The project's dead letters."""
+    return DeadLetters(project.app)
+
+
+@pytest.fixture
+def sweeper(project: Project) -> Iterator[Sweeper]:
+    """A sweeper of this process, which has run no pass yet."""
+    found = Sweeper(project.app)
+    yield found
+    found.close()
+
+
+@pytest.fixture
 def stock_project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
     """The same project with Celery's own base and `acks_late`."""
     running = Project(replace(project_settings, stock=True), effects)
@@ -178,6 +215,26 @@ def start_worker(
         return worker
 
     return start
+
+
+def start_all(start: Start, *names: str, **options: Any) -> dict[str, Worker]:
+    """Start workers of these names side by side, with what `start_worker` takes."""
+    workers = {name: start(name, wait=False, **options) for name in names}
+    for worker in workers.values():
+        worker.wait_until_ready()
+    return workers
+
+
+@pytest.fixture
+def worker(start_worker: Start) -> Worker:
+    """One prefork worker of concurrency 2."""
+    return start_worker("one")
+
+
+@pytest.fixture
+def workers(start_worker: Start) -> dict[str, Worker]:
+    """Two of them."""
+    return start_all(start_worker, "one", "two")
 
 
 @pytest.fixture

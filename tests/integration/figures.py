@@ -1,4 +1,4 @@
-"""What the tests of figures ask of ledger, broker, workers and effects."""
+"""What tests ask of ledger, broker, workers and effects."""
 
 from __future__ import annotations
 
@@ -13,10 +13,35 @@ from tests.support.processes import CeleryProcess
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+LEDGER = "{reliable:0}:"
 RECORD = "{reliable:0}:task:"
+LOCKS = "{reliable:0}:lock:*"
 DEAD = "{reliable:0}:dead"
+DUE = "{reliable:0}:due"
 META = "{reliable:0}:meta"
 WORKERS = "{reliable:0}:workers"
+
+
+def record_of(redis_server: RedisServer, task_id: str) -> dict[str, str]:
+    """The task's record as it stands in Redis; empty when there is none."""
+    with redis_server.client() as client:
+        raw: dict[bytes, bytes] = client.hgetall(RECORD + task_id)  # type: ignore[assignment]
+    return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
+
+
+def wait_until_gone(redis_server: RedisServer, task_id: str, timeout_seconds: float = 15) -> None:
+    """Wait until the task is settled, and every message acknowledged."""
+    with redis_server.client() as client:
+        wait_for(lambda: not client.exists(RECORD + task_id), timeout_seconds, f"{task_id} settled")
+        wait_for(lambda: not client.keys("unacked:*"), timeout_seconds, "acknowledged")
+        assert client.zscore(DUE, task_id) is None
+
+
+def wait_until_free(redis_server: RedisServer) -> None:
+    """Wait until every task has ended, and no object is held."""
+    with redis_server.client() as client:
+        wait_for(lambda: not client.keys(RECORD + "*"), 20, "every task settled")
+        wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
 
 
 def wait_until_settled(redis_server: RedisServer, timeout_seconds: float) -> None:
@@ -31,7 +56,7 @@ def wait_until_settled(redis_server: RedisServer, timeout_seconds: float) -> Non
                 timeout_seconds,
                 f"nothing of {pattern}",
             )
-        assert client.zcard(DEAD) == 0
+        assert client.zcard(DEAD) == client.zcard(DUE) == 0
         assert client.llen("celery") == 0
 
 

@@ -13,7 +13,7 @@ from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import wait_until_settled
+from tests.integration.figures import RECORD, wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -272,4 +272,4 @@ def test_a_member_of_a_canvas_that_replaced_its_host_replaces_itself(
     followed = chain(task("nested_host").s(2), task("step").s(100, seconds=0)).apply_async()
     assert followed.get(timeout=30) == 121
     client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "all are settled")
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "all are settled")

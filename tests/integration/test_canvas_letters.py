@@ -41,11 +41,6 @@ def task(project: Project, start_worker: Start) -> Task:
     return project.task
 
 
-@pytest.fixture
-def letters(project: Project) -> DeadLetters:
-    return DeadLetters(project.app)
-
-
 def wait_until_buried(letters: DeadLetters, task_id: str) -> None:
     """Wait until the task is a dead letter whose burial owes Celery nothing any more."""
 

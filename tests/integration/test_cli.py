@@ -14,7 +14,8 @@ from celery_reliable.application import reliable_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
-from tests.integration.test_dead_letters import put
+from tests.integration.figures import RECORD
+from tests.integration.letters import put
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -199,7 +200,7 @@ def test_workers_and_passes(
     assert first["report"]["declared"] == 0
     start_worker("one")
     result = project.send("gate", "door")
-    wait_for(lambda: effects.runs(result.id), 20, "the task runs")
+    effects.run_of(result.id)
 
     (row,) = run("workers", "--json").json
 
@@ -236,7 +237,7 @@ def test_what_is_purged_is_not_sent_again(
     assert (done.code, done.json) == (0, {"messages": 3, "records": 2})
     assert client.llen("celery") == 0
     assert not client.keys("unacked*")
-    assert client.keys("{reliable:0}:task:*") == [b"{reliable:0}:task:" + kept.id.encode()]
+    assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
     again = run("purge", "--force", "-Q", "celery", project=hasty)
     assert again.out == "0 messages removed, 0 tasks cancelled\n"
     start_worker("one", project=hasty, options=("-Q", "celery,kept"))

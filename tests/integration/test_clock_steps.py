@@ -116,7 +116,7 @@ def test_what_has_time_to_run_keeps_it(
 ) -> None:
     start_worker("one", app="tests.integration.project.awkward", project=hasty)
     result = hasty.send("hurried", 6.0)
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     redis_server.set_off(offset)
 
     assert result.get(timeout=20) == "within its time"

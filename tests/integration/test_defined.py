@@ -8,6 +8,7 @@ import pytest
 
 from celery_reliable import ObjectIdError
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD
 from tests.integration.project.defined import KINDS, SPECS, add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -24,7 +25,7 @@ def worker(project: Project, start_worker: Start) -> Worker:
 
 def is_gone(redis_server: RedisServer, task_id: str) -> bool:
     """Whether a task has ended."""
-    return not redis_server.client().exists("{reliable:0}:task:" + task_id)
+    return not redis_server.client().exists(RECORD + task_id)
 
 
 def test_every_callable_names_the_object(

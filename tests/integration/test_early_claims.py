@@ -14,7 +14,7 @@ from celery.exceptions import TaskRevokedError
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import is_alive
+from tests.integration.figures import DEAD, RECORD, is_alive, record_of
 from tests.integration.project.awkward import add_tasks as add_awkward
 from tests.integration.project.ends import add_tasks
 from tests.support.effects import Effects
@@ -32,17 +32,11 @@ ENDS = "tests.integration.project.ends"
 SLOW = "tests.integration.project.slow"
 
 
-def record(redis_server: RedisServer, task_id: str) -> dict[str, str]:
-    """The task's record as it stands in Redis."""
-    raw = redis_server.client().hgetall("{reliable:0}:task:" + task_id)
-    return {k.decode(): v.decode("utf-8", "replace") for k, v in raw.items()}
-
-
 def claimed(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     """The record, once an attempt is claimed."""
 
     def found() -> dict[str, str] | None:
-        now = record(redis_server, task_id)
+        now = record_of(redis_server, task_id)
         return now if now.get("state") == "running" else None
 
     return wait_for(found, 10, f"a claim of {task_id}")  # type: ignore[return-value]
@@ -83,7 +77,7 @@ def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
     warm_up(project, redis_server)
     claims = proxy.watch(script=script("claim").sha)
     result = project.send("gate", "open")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     assert claimed(redis_server, result.id)["pid"] == str(one.pid)
     effects.open_gate("open")
     assert result.get(timeout=10) == "open"
@@ -100,7 +94,7 @@ def test_with_the_ledger_elsewhere_its_own_process_claims(
     one = start_worker("one", project=apart)
     warm_up(apart, redis_server)
     result = apart.send("gate", "open")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     assert int(claimed(redis_server, result.id)["pid"]) in one.children()
     effects.open_gate("open")
     result.get(timeout=10)
@@ -142,7 +136,7 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(
     wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
     assert not effects.runs(result.id)
     start_worker("two", concurrency=1)
-    wait_for(lambda: effects.runs(result.id), 20, "its successor")
+    effects.run_of(result.id)
     effects.open_gate("open")
     assert result.get(timeout=10) == "open"
     (run,) = effects.runs(result.id)
@@ -160,7 +154,7 @@ def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
     os.kill(child, signal.SIGKILL)
     assert result.get(timeout=20) == "worked"
     assert len(effects.runs(result.id)) == 1
-    wait_for(lambda: not record(redis_server, result.id), 10, "it is settled")
+    wait_for(lambda: not record_of(redis_server, result.id), 10, "it is settled")
 
 
 def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
@@ -197,7 +191,7 @@ def test_what_waits_for_another_task_is_not_claimed(
 
     wait_for(lambda: n_fetched() == 2, 10, "both are fetched")
     assert claimed(redis_server, first.id)["attempt"] == "1"
-    assert record(redis_server, second.id)["state"] == "queued"
+    assert record_of(redis_server, second.id)["state"] == "queued"
     effects.open_gate("open")
     assert second.get(timeout=10) == "worked"
 
@@ -220,7 +214,7 @@ def test_what_waits_in_the_worker_is_not_claimed(
     wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
     # What is sent after it is delivered after it.
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert record(redis_server, result.id)["state"] == "queued"
+    assert record_of(redis_server, result.id)["state"] == "queued"
     assert one.is_running
 
 
@@ -242,7 +236,7 @@ def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
         result.get(timeout=10)
     client = redis_server.client()
     wait_for(
-        lambda: not record(redis_server, task_id) and not client.keys("{reliable:0}:claims:*"),
+        lambda: not record_of(redis_server, task_id) and not client.keys("{reliable:0}:claims:*"),
         10,
         "nothing is left of it",
     )
@@ -260,7 +254,7 @@ def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
         result.get(timeout=10)
     client = redis_server.client()
     wait_for(
-        lambda: not record(redis_server, result.id) and not client.keys("{reliable:0}:claims:*"),
+        lambda: not record_of(redis_server, result.id) and not client.keys("{reliable:0}:claims:*"),
         10,
         "nothing is left of it",
     )
@@ -295,9 +289,9 @@ def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
     result = project.send("work", 0)
     client = redis_server.client()
     wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
-    assert record(redis_server, result.id)["state"] == "queued"
+    assert record_of(redis_server, result.id)["state"] == "queued"
     result.revoke()
-    wait_for(lambda: not record(redis_server, result.id), 10, "it is called off")
+    wait_for(lambda: not record_of(redis_server, result.id), 10, "it is called off")
     assert project.send("work", 0).get(timeout=20) == "worked"
     assert not effects.runs(result.id)
 
@@ -351,10 +345,10 @@ def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
     client.lpush("celery", json.dumps({**message, **change, "headers": headers}))
 
     def letters() -> list[dict[bytes, bytes]]:
-        return [client.hgetall("{reliable:0}:task:" + i.decode()) for i in dead()]
+        return [client.hgetall(RECORD + i.decode()) for i in dead()]
 
     def dead() -> list[bytes]:
-        return list(client.zrange("{reliable:0}:dead", 0, -1))
+        return list(client.zrange(DEAD, 0, -1))
 
     (letter,) = wait_for(letters, 10, "a dead letter")  # type: ignore[misc]
     assert (letter[b"reason"], letter.get(b"losses")) == (b"unprocessable", None)

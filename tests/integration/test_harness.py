@@ -38,7 +38,7 @@ def test_a_killed_worker_leaves_nothing(
     sent = project.send("gate", "never")
     other = project.send("work", 0.1)
     wait_for(lambda: effects.finished(other.id), 20, "the short task")
-    (run,) = wait_for(lambda: effects.runs(sent.id), 20, "the task to start")
+    run = effects.run_of(sent.id)
     assert run.pid in worker.children()
     assert run.worker.startswith("doomed@")
     assert len(worker.children()) == 2
@@ -56,7 +56,7 @@ def test_children_frozen_killed_and_left_behind_are_all_ended(
 ) -> None:
     worker = start_worker("battered", chatty=True)
     sent = project.send("gate", "door")
-    (run,) = wait_for(lambda: effects.runs(sent.id), 20, "the task to start")
+    run = effects.run_of(sent.id)
 
     worker.freeze()
     frozen_at = wait_for(lambda: effects.runs(sent.id)[0].alive_at, 5, "a sign of life")

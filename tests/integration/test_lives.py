@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -38,13 +37,6 @@ def project_settings(project_settings: Settings, start_redis: StartRedis, reques
     return Settings(
         project_settings.broker_url, project_settings.effects_url, result_url=start_redis().url()
     )
-
-
-@pytest.fixture
-def sweeper(project: Project) -> Iterator[Sweeper]:
-    found = Sweeper(project.app)
-    yield found
-    found.close()
 
 
 def stored(project: Project, task_id: str) -> dict[str, Any]:

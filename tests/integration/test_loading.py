@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import psutil
 import pytest
 import redis
 from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import NotPublished
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
-from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 #: Of each command of the append-only file; the server looks at its clients after every 1024.
 DELAY_MICROSECONDS = 200
 
@@ -49,14 +45,11 @@ def wait_until_loaded(server: RedisServer) -> None:
 
 @promise("ledger-away")
 def test_a_worker_that_starts_waits_for_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     before = project.send("work", 0.01)
     restart_loading(redis_server, 6)
-    worker = start_worker("one", project=project, options=QUICK, wait=False)
+    worker = start_worker("one", project=project, wait=False)
     process = psutil.Process(worker.pid)
     wait_for(
         lambda: any(c.raddr[1:] == (redis_server.port,) for c in process.net_connections()),
@@ -73,14 +66,11 @@ def test_a_worker_that_starts_waits_for_it(
 
 @promise("ledger-away", "nothing-lost")
 def test_a_worker_outlives_it(
-    project: Project,
-    start_worker: Callable[..., Worker],
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:
     # The lease runs out meanwhile.
     quick = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    worker = start_worker("one", project=quick, options=QUICK)
+    worker = start_worker("one", project=quick)
     short, long = quick.send("work", 3.0), quick.send("gate", "gate")
     wait_for(lambda: len(effects.runs()) == 2, 20, "both run")
     waiting = [quick.send("work", 0.01) for _ in range(5)]

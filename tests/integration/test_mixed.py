@@ -14,6 +14,7 @@ from celery_reliable.model import Cause, Claim, Reason, State, SweepReport, Task
 from celery_reliable.recovery import Recovery
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.figures import RECORD
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -53,7 +54,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     # What the stock worker ran, nobody settled; it is looked at, found done, and not run again.
     start_worker("again", project=ours)
     client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
+    wait_for(lambda: not client.keys(RECORD + "*"), 40, "every record ended")
     assert all(len(effects.runs(r.id)) == 1 for r in results + more)
 
 
@@ -76,7 +77,7 @@ def test_release_strands_nothing_when_the_package_goes(
     worker = start_worker("one", project=ours)
     running = [ours.send("gate", "gate") for _ in range(2)]
     for result in running:
-        wait_for(lambda r=result: effects.runs(r.id), 10, "it runs")
+        effects.run_of(result.id)
     fetched = [ours.send(name, 0.01) for name in ("work", "plain_work", "work")]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")

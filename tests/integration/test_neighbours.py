@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import passes_finish
+from tests.integration.figures import DEAD, passes_finish
 from tests.integration.project.pooled import add_tasks
 from tests.support.effects import Effects
 from tests.support.promises import promise
@@ -31,5 +31,5 @@ def test_what_only_the_other_app_knows_is_left_to_it(
     for result in results:
         wait_for(lambda r=result: effects.finished(r.id), 20, "it runs where it is known")
     passes_finish(redis_server, 2, 15)
-    assert client.zcard("{reliable:0}:dead") == 0
+    assert client.zcard(DEAD) == 0
     assert not redis_server.client(5).llen("celery")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -45,8 +46,7 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     worker = start_worker("one", project=on_files, options=NO_HEARTBEAT)
     assert on_files.send("work", 0.01).get(timeout=10) == "worked"
     result = on_files.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "the first run")
-    os.kill(effects.runs(result.id)[0].pid, signal.SIGKILL)
+    os.kill(effects.run_of(result.id).pid, signal.SIGKILL)
     wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
     # The worker dies with what it held: no room gives that back, so it is sent from the record.
     worker.kill_group()
@@ -56,7 +56,7 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     assert result.get(timeout=10) == "gate"
     assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
     client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "settled")
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "settled")
 
 
 def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
@@ -34,12 +33,6 @@ def brief(project: Project) -> Iterator[Project]:
 
 
 @pytest.fixture
-def ledger_server(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone."""
-    return start_redis()
-
-
-@pytest.fixture
 def start(start_worker: Start) -> Start:
     """Start a worker that runs one task at a time and fetches some more."""
 
@@ -52,7 +45,7 @@ def start(start_worker: Start) -> Start:
 def fetched(project: Project, effects: Effects, redis_server: RedisServer, name: str) -> list[str]:
     """Let the only worker run a task to a gate, and fetch two more; return their ids."""
     gate = project.send("plain_gate", "busy")
-    wait_for(lambda: effects.runs(gate.id), 10, "its process is busy")
+    effects.run_of(gate.id)
     argument: object = 0.01 if name == "plain_work" else "open"
     ids = [project.send(name, argument).id for _ in range(2)]
     client = redis_server.client()
@@ -102,7 +95,7 @@ def test_what_a_solo_worker_had_taken_beside_what_it_ran(
     for _ in range(250):
         brief.send("plain_work", 0, ignore_result=True)
     one = start_worker("one", app=AWKWARD, project=brief, pool="solo")
-    wait_for(lambda: effects.runs(gate.id), 10, "its process is busy")
+    effects.run_of(gate.id)
     client = redis_server.client()
     (room,) = client.keys("unacked:*")
     waiting = [json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(room)]

@@ -9,15 +9,15 @@ from importlib.util import find_spec
 import pytest
 
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import DEAD, LOCKS, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
-from tests.support.effects import Effects, Run
+from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-RECORD = "{reliable:0}:task:"
 LEASE_SECONDS = 4
 # Of three messages that come to a busy pool: solo fetches none while it runs a task, and gevent's
 # consumer waits with the first one for a free greenlet.
@@ -54,19 +54,6 @@ def start(project: Project, start_worker: Start) -> Start:
     return one
 
 
-def run_of(effects: Effects, task_id: str, number: int = 1) -> Run:
-    """The run of that number, once it has begun."""
-    wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
-    return effects.runs(task_id)[number - 1]
-
-
-def nothing_left(redis_server: RedisServer) -> None:
-    """Wait until the ledger knows of no task any more."""
-    client = redis_server.client()
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-    assert client.zcard("{reliable:0}:due") == 0
-
-
 @promise("nothing-lost", "never-two")
 @pools
 @pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
@@ -84,11 +71,11 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     done = project.send("work", 0.01)
     assert done.get(timeout=10) == "worked"
     running = project.send("gate", "gate")
-    run_of(effects, running.id)
+    effects.run_of(running.id)
     lost = [running]
     if dying != "solo":
         lost.append(project.send("gate", "gate"))
-        run_of(effects, lost[1].id)
+        effects.run_of(lost[1].id)
     fetched = [project.send("work", 0.01) for _ in range(3)]
     unfetched = UNFETCHED.get(dying, 0)
     wait_for(lambda: client.llen("celery") == unfetched, 10, "what it fetches")
@@ -102,7 +89,7 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     effects.open_gate("gate")
     for result in fetched:
         result.get(timeout=15)
-    again = run_of(effects, running.id, 2)
+    again = effects.run_of(running.id, 2)
     took_fetched = max(effects.starts(r.id)[0] for r in fetched) - killed_at
     print(f"{dying} -> {living}: {took:.2f} s, fetched {took_fetched:.2f} s")
     assert max(took, took_fetched) <= 8
@@ -111,10 +98,10 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
     assert running.get(timeout=15) == "gate"
     assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * len(fetched)
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
     assert two.stop() == 0
     assert not client.keys("unacked*")
-    assert client.zcard("{reliable:0}:workers") == 0
+    assert client.zcard(WORKERS) == 0
 
 
 @pytest.mark.parametrize("pool", ["solo", "gevent"])
@@ -129,8 +116,8 @@ def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
         result.get(timeout=40)
         assert [run.attempt for run in effects.runs(result.id)] == [1]
     assert any(run.worker.startswith("one@") for run in effects.runs())
-    assert redis_server.client().zcard("{reliable:0}:workers") == 2
-    nothing_left(redis_server)
+    assert redis_server.client().zcard(WORKERS) == 2
+    wait_until_settled(redis_server, 10)
 
 
 @promise("one-object")
@@ -145,8 +132,8 @@ def test_an_object_is_locked_across_pools(
         result.get(timeout=30)
     assert len(effects.finished("object")) == 4
     assert not effects.overlaps("object")
-    nothing_left(redis_server)
-    assert not redis_server.client().keys("{reliable:0}:lock:*")
+    wait_until_settled(redis_server, 10)
+    assert not redis_server.client().keys(LOCKS)
 
 
 @promise("never-two", "late-changes-nothing")
@@ -156,7 +143,7 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
 ) -> None:
     start("one", pool)
     result = project.send("overlong", 6.0)
-    first = run_of(effects, result.id)
+    first = effects.run_of(result.id)
     assert result.get(timeout=30) == "run 2"
     runs = effects.runs(result.id)
     assert [run.attempt for run in runs] == [1, 2]
@@ -164,7 +151,7 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     assert not effects.overlaps()
     assert runs[0].ended_at is not None
     assert runs[1].started_at - first.started_at >= 6
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("never-two")
@@ -176,7 +163,7 @@ def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
     result = project.send("overlong", 10.0)
     [copy] = client.lrange("celery", 0, -1)
     start("one", "threads")
-    first = run_of(effects, result.id)
+    first = effects.run_of(result.id)
     wait_for(lambda: client.hget(RECORD + result.id, "state") == b"queued", 20, "taken")
 
     # Where only another worker finds it.
@@ -187,7 +174,7 @@ def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
     assert result.get(timeout=30) == "run 2"
     assert not effects.overlaps()
     assert effects.runs(result.id)[1].started_at - first.started_at >= 10
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 def test_greenlets_that_have_ended_are_followed_at_once(
@@ -229,5 +216,5 @@ def test_greenlets_publish_while_passes_do(
     wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
     assert Counter(run.task for run in effects.finished()) == n_runs
     assert all(len(effects.runs(one.id)) == 1 for one in parked)
-    letters = redis_server.client().zrange("{reliable:0}:dead", 0, -1)
+    letters = redis_server.client().zrange(DEAD, 0, -1)
     assert {letter.decode() for letter in letters} == {one.id for one in lost}

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
@@ -44,11 +45,6 @@ def on_rabbit(project: Project, redis_server: RedisServer, rabbit: RabbitServer)
     )
 
 
-def nothing_left(redis_server: RedisServer) -> None:
-    client = redis_server.client()
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "settled")
-
-
 @promise("other-brokers")
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
@@ -56,7 +52,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
 ) -> None:
     worker = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, pool=pool, concurrency=1)
     running = on_rabbit.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    effects.run_of(running.id)
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
     began_at = effects.now()
     wait_for(lambda: effects.now() - began_at > 2 * TIMEOUT_SECONDS, 30, "longer than it waits")
@@ -70,7 +66,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
     later = [on_rabbit.send("work", 0.01) for _ in range(8)]
     for result in later:
         assert result.get(timeout=20) == "worked"
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 15)
 
 
 @promise("other-brokers")
@@ -80,7 +76,7 @@ def test_what_was_acknowledged_early_comes_back_once(
 ) -> None:
     dying = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    effects.run_of(running.id)
     wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 15, "it is acknowledged")
     # Nobody takes what waits here: that a queue is not empty proves nothing of it.
     if how == "child":
@@ -100,4 +96,4 @@ def test_what_was_acknowledged_early_comes_back_once(
     assert running.get(timeout=20) == "gate"
     assert [run.attempt for run in effects.runs(running.id)] == [1, 2]
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 15)

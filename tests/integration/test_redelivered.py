@@ -62,7 +62,7 @@ def test_what_a_killed_worker_ran_says_so(
 ) -> None:
     first = start_worker("one", app=MODULE)
     result = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(result.id), 10, "it runs")
+    effects.run_of(result.id)
     start_worker("two", app=MODULE)
 
     first.kill_group()

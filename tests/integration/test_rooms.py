@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from celery_reliable.envelope import Envelope
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -25,28 +25,11 @@ UNROUTABLE = (
 )
 
 
-@pytest.fixture
-def ledger_server(start_redis: StartRedis) -> RedisServer:
-    """A Redis for the ledger alone."""
-    return start_redis()
-
-
-@pytest.fixture
-def apart(project: Project, ledger_server: RedisServer) -> Project:
-    """The project with its ledger on a Redis of its own."""
-    return project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
-
-
 def dead_letters(server: RedisServer) -> dict[str, dict[bytes, bytes]]:
     """The dead letters: id -> record."""
     client = server.client()
-    ids = [one.decode() for one in client.zrange("{reliable:0}:dead", 0, -1)]
-    return {one: client.hgetall("{reliable:0}:task:" + one) for one in ids}
-
-
-def runs_again(effects: Effects, task_id: str, number: int = 1) -> None:
-    """Wait until run *number* of the task has begun."""
-    wait_for(lambda: len(effects.runs(task_id)) >= number, 20, f"run {number} of {task_id}")
+    ids = [one.decode() for one in client.zrange(DEAD, 0, -1)]
+    return {one: client.hgetall(RECORD + one) for one in ids}
 
 
 @pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
@@ -81,7 +64,7 @@ def test_a_message_goes_back_to_the_queue_it_came_from(
 ) -> None:
     workers = [start_worker("one")]
     result = project.send("gate", "gate")
-    runs_again(effects, result.id)
+    effects.run_of(result.id)
     client = redis_server.client()
     (room,) = client.keys("unacked:*")
     # As after a change of the routing: the exchange that it was sent to leads nowhere.
@@ -91,11 +74,11 @@ def test_a_message_goes_back_to_the_queue_it_came_from(
     client.hset(room, tag, nowhere)
     workers[0].kill_group()
     workers.append(start_worker("two"))
-    runs_again(effects, result.id, 2)
+    effects.run_of(result.id, 2)
     effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
     wait_for(lambda: not client.keys("unacked:*"), 10, "nothing is left")
-    wait_for(lambda: client.zcard("{reliable:0}:workers") == 1, 10, "the dead is forgotten")
+    wait_for(lambda: client.zcard(WORKERS) == 1, 10, "the dead is forgotten")
 
 
 def test_a_room_that_no_lease_names_is_emptied(
@@ -104,13 +87,13 @@ def test_a_room_that_no_lease_names_is_emptied(
     project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     one = start_worker("one", project=project, concurrency=1)
     running = project.send("plain_gate", "gate")
-    runs_again(effects, running.id)
+    effects.run_of(running.id)
     fetched = project.send("work", 0.01)
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
     one.kill_group()
     # As if it had been forgotten while it thawed, and had died before it registered again.
-    (lease,) = client.zrange("{reliable:0}:workers", 0, -1)
+    (lease,) = client.zrange(WORKERS, 0, -1)
     client.zrem("{reliable:0}:workers", lease)
     client.delete(b"{reliable:0}:worker:" + lease)
     assert client.smembers(ROOMS)
@@ -131,7 +114,7 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     one = start_worker("one", app=AWKWARD, project=apart)
     results = [apart.send("plain_late", gate) for gate in ("a", "b")]
     for result in results:
-        runs_again(effects, result.id)
+        effects.run_of(result.id)
     client = redis_server.client()
     client.execute_command("ACL", "SETUSER", "default", "-hdel")
     effects.open_gate("a")
@@ -144,7 +127,7 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     assert one.wait_until_ended() == 0
     assert not client.keys("unacked:*")
     assert not client.exists(ROOMS)
-    assert not ledger_server.client().zcard("{reliable:0}:workers")
+    assert not ledger_server.client().zcard(WORKERS)
     assert client.llen("celery") == 0
 
 
@@ -159,13 +142,13 @@ def test_a_plain_task_that_takes_its_workers_along_is_stopped(
 
     first = start("one")
     result = project.send("plain_late", "gate")
-    runs_again(effects, result.id)
+    effects.run_of(result.id)
     # Acknowledged before it runs: what is in the room has not been begun.
     waiting = project.send("plain_work", 0.01)
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
     for number, name in ((1, "two"), (2, "three")):
-        runs_again(effects, result.id, number)
+        effects.run_of(result.id, number)
         first.kill_group()
         first = start(name)
     wait_for(lambda: dead_letters(redis_server), 20, "it is a dead letter")
@@ -185,7 +168,7 @@ def test_a_worker_that_shall_not_prefetch_does_not(
     waiting = [project.send("work", 0) for _ in range(6)]
     start_worker("one", project=project)
     for result in gated:
-        runs_again(effects, result.id)
+        effects.run_of(result.id)
     client = redis_server.client()
     (room,) = client.keys("unacked:*")
     assert (client.hlen(room), client.llen("celery")) == (2, 6)

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from celery_reliable.exceptions import ReliableError
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import WORKERS
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -59,7 +60,7 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     )
     worker = start_worker("one", project=behind)
     running = behind.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    effects.run_of(running.id)
     fetched = [behind.send("work", 0.01) for _ in range(3)]
     wait_for(lambda: all(effects.finished(r.id) for r in fetched), 15, "the others ended")
     redis_server.kill()
@@ -73,7 +74,7 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     assert worker.is_running
     assert [len(effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
     # An outage is nobody's death.
-    assert new.zcard("{reliable:0}:workers") == 1
+    assert new.zcard(WORKERS) == 1
 
 
 def demote(server: RedisServer, start_redis: StartRedis) -> Callable[[], None]:
@@ -151,7 +152,7 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
     )
     workers = [start_worker(name, project=behind) for name in ("one", "two")]
     running = behind.send("gate", "gate")
-    wait_for(lambda: effects.runs(running.id), 15, "it runs")
+    effects.run_of(running.id)
 
     acknowledged = []
     port, until = sentinel.master_port(), time.monotonic() + 60

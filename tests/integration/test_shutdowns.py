@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
-from tests.support.effects import Effects, Run
+from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-ONE_EACH = ("--prefetch-multiplier", "1")
-RECORD = "{reliable:0}:task:"
 
 # Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
 SOON_SECONDS = 6.0
@@ -32,26 +30,12 @@ def project_settings(project_settings: Settings) -> Settings:
     return replace(project_settings, reliable={"MAX_LOSSES": 0})
 
 
-def nothing_left(redis_server: RedisServer) -> None:
-    """Wait until the ledger knows of no task any more, dead letters included."""
-    client = redis_server.client()
-    assert client.zcard("{reliable:0}:dead") == 0
-    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
-    assert client.zcard("{reliable:0}:due") == 0
-
-
 def left_behind(redis_server: RedisServer, name: str) -> list[bytes]:
     """What remains of a worker in Redis: its lease, its claims, its room."""
     client = redis_server.client()
     own = f"{name}@".encode()
     keys = [key for key in client.keys("*") if own in key and b"pidbox" not in key]
-    return keys + [one for one in client.zrange("{reliable:0}:workers", 0, -1) if own in one]
-
-
-def first_run(effects: Effects, task_id: str, number: int = 1) -> Run:
-    """The run of that number, once it has begun."""
-    wait_for(lambda: len(effects.runs(task_id)) >= number, 15, f"run {number} of {task_id}")
-    return effects.runs(task_id)[number - 1]
+    return keys + [one for one in client.zrange(WORKERS, 0, -1) if own in one]
 
 
 def losses(redis_server: RedisServer, task_id: str) -> int:
@@ -73,7 +57,7 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
     one = start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "warm") for _ in range(2)]
     for result in running:
-        first_run(effects, result.id)
+        effects.run_of(result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
@@ -91,7 +75,7 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
     for result in running + fetched:
         result.get(timeout=10)
         assert [run.attempt for run in effects.runs(result.id)] == [1]
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 def test_a_cold_stop_hands_over_at_once(
@@ -103,14 +87,14 @@ def test_a_cold_stop_hands_over_at_once(
     one = start_worker("one", project=project, options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
-        first_run(effects, result.id)
+        effects.run_of(result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
     client = redis_server.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
     start_worker("two", project=project)
     one.signal_main(signal.SIGQUIT)
     asked_at = effects.now()
-    again = [first_run(effects, result.id, 2) for result in running]
+    again = [effects.run_of(result.id, 2) for result in running]
     took = max(run.started_at for run in again) - asked_at
     print("seconds from the cold stop to the re-run:", round(took, 2))
     assert took <= SOON_SECONDS
@@ -125,7 +109,7 @@ def test_a_cold_stop_hands_over_at_once(
         assert len(effects.finished(result.id)) == 1
     assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * 4
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @pytest.mark.parametrize("is_quick", [True, False], ids=["ends in time", "does not"])
@@ -139,7 +123,7 @@ def test_a_soft_stop_waits_and_then_hands_over(
     project = project.with_settings(celery={"worker_soft_shutdown_timeout": 4})
     one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
-    first_run(effects, result.id)
+    effects.run_of(result.id)
     start_worker("two", project=project, options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = effects.now()
@@ -149,7 +133,7 @@ def test_a_soft_stop_waits_and_then_hands_over(
         # It is settled while the main process sleeps in its signal handler.
         wait_for(lambda: not redis_server.client().keys(RECORD + "*"), 2, "settled")
     else:
-        again = first_run(effects, result.id, 2)
+        again = effects.run_of(result.id, 2)
         took = again.started_at - asked_at
         print("seconds from the soft stop (4 s) to the re-run:", round(took, 2))
         assert 4 <= took <= 4 + SOON_SECONDS
@@ -162,7 +146,7 @@ def test_a_soft_stop_waits_and_then_hands_over(
     assert len(effects.runs(result.id)) == (1 if is_quick else 2)
     assert not effects.overlaps()
     project.close()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
@@ -172,7 +156,7 @@ def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
     project = project.with_settings(celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable)
     one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
-    first_run(effects, result.id)
+    effects.run_of(result.id)
     start_worker("two", project=project, options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = effects.now()
@@ -183,7 +167,7 @@ def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
     assert len(effects.runs(result.id)) == 1
     assert not left_behind(redis_server, "one")
     project.close()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 def test_sigterm_remapped_to_a_cold_stop(
@@ -191,18 +175,18 @@ def test_sigterm_remapped_to_a_cold_stop(
 ) -> None:
     one = start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "remapped")
-    first_run(effects, result.id)
+    effects.run_of(result.id)
     start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = effects.now()
-    again = first_run(effects, result.id, 2)
+    again = effects.run_of(result.id, 2)
     assert again.started_at - asked_at <= SOON_SECONDS
     assert (again.attempt, losses(redis_server, result.id)) == (2, 0)
     one.wait_until_ended()
     assert not left_behind(redis_server, "one")
     effects.open_gate("remapped")
     assert result.get(timeout=10) == "remapped"
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +207,7 @@ def test_processes_that_are_replaced_lose_nothing(
         result.get(timeout=30)
     assert [[run.attempt for run in effects.runs(r.id)] for r in results] == [[1]] * 12
     assert len({run.pid for run in effects.runs()}) >= 4
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
     assert one.stop() == 0
     assert not left_behind(redis_server, "one")
 
@@ -248,7 +232,7 @@ def test_a_pool_that_grows_and_shrinks_loses_nothing(
     assert len(effects.runs()) == 21
     assert one.stop() == 0
     assert not left_behind(redis_server, "one")
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
@@ -257,7 +241,7 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
     project = project.with_settings(celery={"worker_pool_restarts": True})
     one = start_worker("one", project=project, options=ONE_EACH)
     held = project.send("gate", "held")
-    first_run(effects, held.id)
+    effects.run_of(held.id)
     remote(project, "pool_grow", arguments={"n": 1})
     wait_for(lambda: len(one.children()) == 3, 10, "a third process")
     remote(project, "pool_shrink", arguments={"n": 1})
@@ -275,7 +259,7 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
     assert one.stop() == 0
     assert not left_behind(redis_server, "one")
     project.close()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
 
 
 @promise("nothing-lost")
@@ -287,12 +271,10 @@ def test_a_rolling_restart_under_load(
     redis_server: RedisServer,
     how: signal.Signals,
 ) -> None:
-    workers = {name: start_worker(name, wait=False) for name in ("one", "two")}
-    for worker in workers.values():
-        worker.wait_until_ready()
+    workers = start_all(start_worker, "one", "two")
     gated = [project.send("gate", f"gate-{n}") for n in range(2)]
     for result in gated:
-        first_run(effects, result.id)
+        effects.run_of(result.id)
     short = [project.send("work", 0.1) for _ in range(60)]
     for n, name in enumerate(workers):
         workers[name].signal_main(how)
@@ -314,7 +296,7 @@ def test_a_rolling_restart_under_load(
     if how == signal.SIGTERM:
         assert {run.attempt for run in effects.runs()} == {1}
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)
     for name, worker in workers.items():
         worker.stop()
         assert not left_behind(redis_server, name)
@@ -333,7 +315,7 @@ def test_a_stop_of_another_pool_charges_nothing(
 ) -> None:
     one = start_worker("one", pool=pool, concurrency=1)
     running = project.send("work", 2.0)
-    first_run(effects, running.id)
+    effects.run_of(running.id)
     start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
     one.signal_main(how)
@@ -346,4 +328,4 @@ def test_a_stop_of_another_pool_charges_nothing(
     is_stopped = pool == "gevent" and how == signal.SIGQUIT
     assert len(effects.runs(running.id)) == (2 if is_stopped else 1)
     assert not effects.overlaps()
-    nothing_left(redis_server)
+    wait_until_settled(redis_server, 10)

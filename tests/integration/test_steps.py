@@ -18,6 +18,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -107,7 +108,7 @@ def test_an_app_that_was_made_before_the_package_was_imported_sends_in_one_step(
     assert counts(sending) == {"record": 1}
     assert isinstance(app.amqp, OwnAMQP)
     client = redis_server.client()
-    assert (client.llen("celery"), client.exists("{reliable:0}:task:" + result.id)) == (3, 1)
+    assert (client.llen("celery"), client.exists(RECORD + result.id)) == (3, 1)
     reliable_of(app).close()
     app.close()
 
@@ -120,7 +121,7 @@ def test_a_producer_of_another_app_sends_to_its_own_broker(
     with other.app.producer_pool.acquire(block=True) as producer:
         result = project.send("work", 0, producer=producer)
     here, there = redis_server.client(), elsewhere.client()
-    assert here.exists("{reliable:0}:task:" + result.id)
+    assert here.exists(RECORD + result.id)
     assert (here.llen("celery"), there.llen("celery")) == (0, 1)
 
 
@@ -136,7 +137,7 @@ def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
     )
     result = chosen.send("work", 0)
     client = redis_server.client()
-    assert client.exists("{reliable:0}:task:" + result.id)
+    assert client.exists(RECORD + result.id)
     assert client.llen("celery") == 0
 
 
@@ -160,7 +161,7 @@ def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(
     project.app.amqp.queues.add(queue)
     result = project.send("work", 0, queue="brief")
     assert client.llen("brief") == 1
-    assert client.exists("{reliable:0}:task:" + result.id)
+    assert client.exists(RECORD + result.id)
     assert 0 < client.pttl("brief") <= 60_000
 
 

@@ -14,7 +14,7 @@ from celery.events.state import State
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import DeadLetter
 from tests.integration.conftest import Project, Start
-from tests.integration.test_unprocessable import element
+from tests.integration.foreign import element
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -168,7 +168,7 @@ def test_a_recovery_is_told_on_its_way(
     killed = project.send("poison_times", 1)
     assert killed.get(timeout=30) == "run 2"
     held = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(held.id), 20, "it runs")
+    effects.run_of(held.id)
     one.kill_group()
     start_worker("two", project=project, app=APP, options=WATCHED)
     wait_for(lambda: len(effects.runs(held.id)) == 2, 30, "it runs again")

@@ -9,6 +9,7 @@ import pytest
 from celery.exceptions import TaskRevokedError
 
 from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD, wait_until_gone
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -46,14 +47,7 @@ def start(hasty: Project, start_worker: Start) -> Callable[[str], Worker]:
 
 def state(redis_server: RedisServer, task_id: str) -> bytes | None:
     """The state of the task's record."""
-    return redis_server.client().hget("{reliable:0}:task:" + task_id, "state")
-
-
-def gone(redis_server: RedisServer, task_id: str) -> None:
-    """Wait until nothing of the task is left."""
-    client = redis_server.client()
-    wait_for(lambda: state(redis_server, task_id) is None, 15, "settled")
-    assert client.zscore("{reliable:0}:due", task_id) is None
+    return redis_server.client().hget(RECORD + task_id, "state")
 
 
 @promise("waiting-is-safe")
@@ -76,7 +70,7 @@ def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
     late = effects.starts(result.id)[0] - sent_at - 9
     print("seconds after its ETA:", round(late, 2))
     assert -0.2 <= late <= 2
-    gone(redis_server, result.id)
+    wait_until_gone(redis_server, result.id)
 
 
 def test_revoking_a_parked_task_leaves_nothing(
@@ -85,7 +79,7 @@ def test_revoking_a_parked_task_leaves_nothing(
     first = start("one")
     result = hasty.send("work", 0.01, countdown=8)
     result.revoke()
-    gone(redis_server, result.id)
+    wait_until_gone(redis_server, result.id)
     # The workers that heard of it are gone before its time.
     first.kill_group()
     start("two")
@@ -103,7 +97,7 @@ def test_a_parked_task_that_expires_is_revoked(
     result = hasty.send("work", 0.01, countdown=3600, expires=2)
     with pytest.raises(TaskRevokedError):
         result.get(timeout=15)
-    gone(redis_server, result.id)
+    wait_until_gone(redis_server, result.id)
     assert not effects.runs(result.id)
 
 
@@ -121,7 +115,7 @@ def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
     for result in results + waiting:
         result.get(timeout=10)
         assert len(effects.runs(result.id)) == 1
-    gone(redis_server, results[0].id)
+    wait_until_gone(redis_server, results[0].id)
 
 
 def test_a_stuck_attempt_is_taken_from_its_worker(
@@ -136,7 +130,7 @@ def test_a_stuck_attempt_is_taken_from_its_worker(
     assert second.started_at - first.started_at <= 2 + 10
     assert not effects.overlaps()
     wait_for(lambda: not _is_alive(first.pid), 10, "the stuck process is gone")
-    gone(redis_server, result.id)
+    wait_until_gone(redis_server, result.id)
 
 
 def test_touching_keeps_an_attempt_and_the_warning_comes_in_time(
@@ -150,7 +144,7 @@ def test_touching_keeps_an_attempt_and_the_warning_comes_in_time(
     left = [float(text) for text in effects.client.lrange("warned", 0, -1)]
     assert len(left) >= 2
     assert all(0 < seconds <= 0.6 for seconds in left)
-    gone(redis_server, result.id)
+    wait_until_gone(redis_server, result.id)
 
 
 def _is_alive(pid: int) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -14,36 +11,14 @@ from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import Claim, State, TaskRef
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import wait_until_settled
+from tests.integration.figures import DEAD, wait_until_settled
+from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
-DEAD = "{reliable:0}:dead"
-
-
-def element(body: bytes = b"[[0.01], {}, {}]", **changes: Any) -> bytes:
-    """A list element as kombu writes it, of a message that is not quite right."""
-    message: dict[str, Any] = {
-        "body": base64.b64encode(body).decode(),
-        "content-encoding": "utf-8",
-        "content-type": "application/json",
-        "headers": {"task": "project.work", "id": str(uuid4()), "lang": "py"},
-        "properties": {
-            "body_encoding": "base64",
-            "delivery_info": {"exchange": "", "routing_key": "celery"},
-            "delivery_tag": str(uuid4()),
-            "correlation_id": None,
-        },
-    }
-    for name, value in changes.items():
-        if name == "headers":
-            message["headers"] = {**message["headers"], **value} if value else value
-        else:
-            message[name.replace("_", "-")] = value
-    return json.dumps(message).encode()
 
 
 BAD = {
@@ -60,12 +35,6 @@ BAD = {
     "expires": element(headers={"expires": "when it suits"}),
     "no list": element(b"7"),
 }
-
-
-@pytest.fixture
-def letters(project: Project) -> DeadLetters:
-    """The project's dead letters."""
-    return DeadLetters(project.app)
 
 
 def test_what_cannot_be_run_is_kept_and_holds_up_nobody(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import Project, Start
-from tests.integration.figures import is_alive
+from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.figures import LOCKS, RECORD, WORKERS, is_alive
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -17,16 +17,12 @@ from tests.support.waiting import wait_for
 @pytest.fixture
 def workers(start_worker: Start) -> dict[str, Worker]:
     """Two prefork workers that fetch no more than they run."""
-    options = ("--prefetch-multiplier", "1")
-    pair = {name: start_worker(name, options=options, wait=False) for name in ("one", "two")}
-    for worker in pair.values():
-        worker.wait_until_ready()
-    return pair
+    return start_all(start_worker, "one", "two", options=ONE_EACH)
 
 
 def taken_over(workers: dict[str, Worker], effects: Effects, task_id: str) -> tuple[Worker, Worker]:
     """Freeze the worker that runs the task until another runs it; return the two."""
-    wait_for(lambda: effects.runs(task_id), 10, "the first run")
+    effects.run_of(task_id)
     first = effects.runs(task_id)[0]
     name = next(name for name in workers if first.worker.startswith(f"{name}@"))
     other = next(worker for other, worker in workers.items() if other != name)
@@ -48,7 +44,7 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
     zombie, _ = taken_over(workers, effects, result.id)
-    record = client.hgetall("{reliable:0}:task:" + result.id)
+    record = client.hgetall(RECORD + result.id)
     # Its body ends at the moment it wakes up.
     effects.open_gate("a")
     zombie.thaw()
@@ -57,15 +53,15 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
         one.get(timeout=15)
     wait_for(lambda: is_over(effects.runs(result.id)[0]), 10, "the zombie's body is over")
     assert not result.ready()
-    assert client.hgetall("{reliable:0}:task:" + result.id) == record
+    assert client.hgetall(RECORD + result.id) == record
     assert not effects.runs("the-callback")
     effects.open_gate("b")
     assert result.get(timeout=10) == "run 2"
     wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
     assert len(effects.runs("the-callback")) == 1
     # It registered anew and takes part again.
-    wait_for(lambda: client.zcard("{reliable:0}:workers") == 2, 15, "two leases")
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 10, "everything settled")
+    wait_for(lambda: client.zcard(WORKERS) == 2, 15, "two leases")
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "everything settled")
 
 
 @promise("late-changes-nothing")
@@ -80,7 +76,7 @@ def test_a_zombies_success_is_not_its_successors(
     other.kill_group()
     wait_for(lambda: len(effects.runs(result.id)) == 3, 20, "the third run")
     assert result.get(timeout=10) == "run 3"
-    wait_for(lambda: not redis_server.client().keys("{reliable:0}:task:*"), 10, "settled")
+    wait_for(lambda: not redis_server.client().keys(RECORD + "*"), 10, "settled")
 
 
 @promise("late-changes-nothing")
@@ -93,12 +89,12 @@ def test_a_zombie_does_not_free_its_successors_lock(
     zombie.thaw()
     first = effects.runs(result.id)[0]
     wait_for(lambda: first.pid not in zombie.children(), 15, "the taken process is stopped")
-    (lock,) = client.keys("{reliable:0}:lock:*")
+    (lock,) = client.keys(LOCKS)
     assert client.get(lock) == f"2:{result.id}".encode()
     effects.open_gate("gate")
     assert result.get(timeout=10) == "object"
     assert [run.outcome for run in effects.runs(result.id)] == [None, "finished"]
-    wait_for(lambda: not client.keys("{reliable:0}:lock:*"), 10, "the lock is free")
+    wait_for(lambda: not client.keys(LOCKS), 10, "the lock is free")
 
 
 @promise("late-changes-nothing")
@@ -115,7 +111,7 @@ def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
     start_worker("one", project=behind, concurrency=1)
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
-    wait_for(lambda: effects.runs(result.id), 10, "the first run")
+    effects.run_of(result.id)
     start_worker("two")
     proxy.sever()
     wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
@@ -123,11 +119,11 @@ def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
     wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
     proxy.mend()
     # Back in the world, with all that it had to say behind it.
-    wait_for(lambda: client.zcard("{reliable:0}:workers") == 2, 20, "two leases")
+    wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
     assert not result.ready()
     assert not effects.runs("the-callback")
     effects.open_gate("b")
     assert result.get(timeout=10) == "run 2"
     wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
     assert len(effects.runs("the-callback")) == 1
-    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "everything settled")
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "everything settled")

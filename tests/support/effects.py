@@ -18,6 +18,8 @@ from uuid import uuid4
 
 import redis
 
+from tests.support.waiting import wait_for
+
 ROWS_KEY = "rows"
 
 # One step on the server, so that rows stand in the order of their times.
@@ -152,6 +154,12 @@ class Effects:
             for row in self._rows
             if row["kind"] == "start" and which in (None, row["task_id"], row["object_id"])
         ]
+
+    def run_of(self, task_id: str, number: int = 1, *, timeout_seconds: float = 20) -> Run:
+        """The task's run of that number; waits until it has begun."""
+        what = f"run {number} of {task_id}"
+        wait_for(lambda: len(self.runs(task_id)) >= number, timeout_seconds, what)
+        return self.runs(task_id)[number - 1]
 
     def starts(self, which: str) -> list[float]:
         """When each run of one task id or object id began."""

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support.redis_server import free_port
@@ -136,12 +135,7 @@ class RedisProxy:
         self._run(self._open())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(LOOP_SECONDS)

@@ -10,15 +10,10 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.support.redis_server import free_port
+from tests.support.serving import Server, spawn
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
@@ -50,7 +45,7 @@ def why_no_rabbit() -> str:
     return ""
 
 
-class RabbitServer:
+class RabbitServer(Server):
     """One RabbitMQ node with its data in `directory`, and the epmd that it is registered at.
 
     Both are processes of ours, on ports of their own. `settings` are keys of the application
@@ -71,18 +66,6 @@ class RabbitServer:
         )
         (directory / "enabled_plugins").write_text("[].\n")
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.kill()
-
     @property
     def log_path(self) -> Path:
         return self.directory / "rabbit.log"
@@ -99,7 +82,6 @@ class RabbitServer:
         assert epmd is not None, why_no_rabbit()
         at = {"ERL_EPMD_PORT": str(self._epmd_port), "ERL_EPMD_ADDRESS": "127.0.0.1"}
         environ = {
-            **os.environ,
             **at,
             "HOME": str(self.directory),
             "RABBITMQ_NODENAME": self._node,
@@ -115,14 +97,10 @@ class RabbitServer:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
         # In the foreground, so that it ends with us; else Erlang starts one that outlives the node.
-        self._spawn([epmd], {**os.environ, **at})
+        self._processes.append(spawn([epmd], environ=at, log_path=self.log_path))
         wait_for(lambda: _listens(self._epmd_port), START_SECONDS, "epmd to listen")
-        self._spawn([str(binary)], environ)
-        try:
-            wait_for(self._answers, START_SECONDS, f"RabbitMQ on port {self.port} to answer")
-        except BaseException:
-            self.kill()
-            raise
+        self._processes.append(spawn([str(binary)], environ=environ, log_path=self.log_path))
+        self._wait_for_answer(START_SECONDS, f"RabbitMQ on port {self.port}")
 
     def stop(self) -> None:
         """SIGTERM, as a service manager does it: what is durable is there again after `start`."""
@@ -131,19 +109,6 @@ class RabbitServer:
     def kill(self) -> None:
         """SIGKILL to all of it."""
         self._end(signal.SIGKILL)
-
-    def _spawn(self, arguments: list[str], environ: Mapping[str, str]) -> None:
-        with self.log_path.open("ab") as log:
-            process = subprocess.Popen(
-                arguments,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # The node has helpers of its own, and all of them are to end.
-                start_new_session=True,
-            )
-        self._processes.append(process)
 
     def _answers(self) -> bool:
         process = self._processes[-1]

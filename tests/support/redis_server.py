@@ -10,18 +10,14 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.freezing import freeze
-from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from tests.support.serving import Server, spawn
 
 START_SECONDS = 15.0
 STOP_SECONDS = 15.0
@@ -81,7 +77,7 @@ def free_port() -> int:
     raise RuntimeError(f"no free loopback port left in {PORTS}")
 
 
-class RedisServer:
+class RedisServer(Server):
     """One redis-server process on a loopback port, with its data in `directory`.
 
     Port and directory stay the same over `stop`, `kill` and `start`, so that what the append-only
@@ -103,18 +99,6 @@ class RedisServer:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._frozen = False
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.kill()
 
     @property
     def pid(self) -> int:
@@ -153,21 +137,9 @@ class RedisServer:
         arguments += ["--dir", str(self.directory), "--logfile", str(self.log_path)]
         for name, value in self.options.items():
             arguments += [f"--{name}", value]
-        # A session of its own: Ctrl-C at the terminal is for pytest, which then ends us in order.
-        self._process = subprocess.Popen(
-            arguments,
-            env={**os.environ, **self.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process = spawn(arguments, environ=self.environ)
         self._frozen = False
-        try:
-            wait_for(self._answers, START_SECONDS, f"Redis on port {self.port} to answer")
-        except BaseException:
-            self.kill()
-            raise
+        self._wait_for_answer(START_SECONDS, f"Redis on port {self.port}")
 
     def stop(self) -> None:
         """SHUTDOWN, as an operator does it: what the append-only file owes is written first."""

@@ -5,19 +5,15 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.redis_server import STOP_SECONDS, RedisServer, free_port, redis_binary
+from tests.support.serving import Server, spawn
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 KNOWS_SECONDS = 30.0
 
@@ -31,7 +27,7 @@ def start_replica(master: RedisServer, start_redis: Callable[..., RedisServer]) 
     return server
 
 
-class Sentinel:
+class Sentinel(Server):
     """One Sentinel, which alone may decide; `name` is what it calls the master."""
 
     name = "mymaster"
@@ -48,18 +44,6 @@ class Sentinel:
             f"sentinel failover-timeout {self.name} 5000\n"
         )
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     def url(self, db: int = 0) -> str:
         """Where Celery finds it; `options` go with it."""
         return f"sentinel://127.0.0.1:{self.port}/{db}"
@@ -71,20 +55,10 @@ class Sentinel:
 
     def start(self) -> None:
         """Start it, and wait until it knows of a replica."""
-        self._process = subprocess.Popen(
-            [str(redis_binary()), str(self._config), "--sentinel"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            wait_for(self._knows_replica, KNOWS_SECONDS, "the Sentinel knows the replica")
-        except BaseException:
-            self.stop()
-            raise
+        self._process = spawn([str(redis_binary()), str(self._config), "--sentinel"])
+        self._wait_for_answer(KNOWS_SECONDS, "the Sentinel, which knows the replica,")
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """End it."""
         if self._process is not None:
             self._process.terminate()
@@ -110,7 +84,7 @@ class Sentinel:
     def _client(self) -> redis.Redis:
         return redis.Redis(port=self.port, socket_timeout=5.0, retry=Retry(NoBackoff(), 0))
 
-    def _knows_replica(self) -> bool:
+    def _answers(self) -> bool:
         try:
             with self._client() as client:
                 return bool(client.sentinel_slaves(self.name))

@@ -9,20 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
 
 from celery_reliable import threads
-from celery_reliable.threads import (
-    NativeThread,
-    fork_gate,
-    is_patched,
-    socket_owner,
-    wait_readable,
-)
-from tests.ledger.scene import open_ledger
+from celery_reliable.threads import NativeThread, fork_gate, is_patched, socket_owner, wait_readable
+from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
 
 WAIT_SECONDS = 10.0
 
@@ -188,50 +181,6 @@ def test_a_socket_that_was_closed_by_the_other_side_is_readable():
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
-class Working(NativeThread):
-    """Works inside the gate, and holds a lock in each of its steps."""
-
-    def __init__(self, step: Callable[[Working], None]) -> None:
-        super().__init__("working")
-        self.lock = threading.Lock()
-        self.has_begun = threading.Event()
-        self._step = step
-
-    def run(self) -> None:
-        with fork_gate:
-            self._step(self)
-
-
-def exit_code_of_a_child(body: Callable[[], bool]) -> int:
-    """Fork, and return 0 if *body* was true in the child."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if body() else 1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def has_no_holder(lock: threading.Lock) -> bool:
-    return lock.acquire(timeout=1)
-
-
-@pytest.fixture
-def working() -> Iterator[Callable[[Callable[[Working], None]], Working]]:
-    """Start a thread that does this inside the gate, and wait for its begin."""
-    started: list[Working] = []
-
-    def start(step: Callable[[Working], None]) -> Working:
-        thread = Working(step)
-        started.append(thread)
-        thread.start()
-        assert thread.has_begun.wait(WAIT_SECONDS)
-        return thread
-
-    yield start
-    for thread in started:
-        thread.ask_to_stop()
-        assert thread.join(WAIT_SECONDS)
-
-
 @FORKS
 def test_a_fork_waits_for_the_next_moment_without_a_lock(working):
     def steps(thread: Working) -> None:
@@ -263,25 +212,6 @@ def test_a_fork_goes_before_the_next_step(working):
     working(steps)
     codes = [exit_code_of_a_child(lambda n=n: n_steps <= n) for n in range(10)]
     assert codes == [0] * 10
-
-
-@FORKS
-def test_a_fork_waits_for_the_next_step_at_the_ledger(working, redis_server):
-    ledger = open_ledger(redis_server.url(), "own")
-
-    def steps(thread: Working) -> None:
-        while not thread.stop_asked():
-            with thread.lock:
-                thread.has_begun.set()
-                thread.stop_asked(0.05)
-            ledger.find("task")
-
-    thread = working(steps)
-    codes = [exit_code_of_a_child(lambda: has_no_holder(thread.lock)) for _ in range(5)]
-    assert codes == [0] * 5
-    thread.ask_to_stop()
-    assert thread.join(WAIT_SECONDS)
-    ledger.close()
 
 
 @FORKS

@@ -1,0 +1,167 @@
+"""Ends that are not success: each leaves its record in the right state, and none comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.application import reliable_of
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.model import Reason
+from tests.integration.conftest import Project, Start
+from tests.integration.ends.ways import (
+    ENDS,
+    GONE,
+    End,
+    assert_none_comes_back,
+    end_of,
+    wait_for_ends,
+    wait_until_only_ends_are_left,
+)
+from tests.integration.figures import LEDGER, record_of, wait_until_gone
+from tests.integration.project.ends import add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+@promise("nothing-lost", "requeue-is-a-loss")
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_each_end_is_the_right_one_and_the_last(
+    ending: Project, start: Start, redis_server: RedisServer, pool: str
+) -> None:
+    worker = start(pool=pool)
+    cases = {h: c for h, c in ENDS.items() if pool == "prefork" or not c.needs_process}
+    ids = {how: ending.send(case.task, how, **case.options).id for how, case in cases.items()}
+
+    for how, task_id in ids.items():
+        wait_for(lambda i=task_id: end_of(ending, i), 60, f"the end of {how}")
+
+    assert {how: end_of(ending, i) for how, i in ids.items()} == {
+        h: c.end for h, c in cases.items()
+    }
+    ends = {ids[how]: case.end for how, case in cases.items()}
+    wait_until_only_ends_are_left(redis_server, sum(end.left != GONE for end in ends.values()))
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_task_without_memory_fails_though_it_may_end_its_worker(
+    ending: Project, start: Start, redis_server: RedisServer, pool: str
+) -> None:
+    worker = start(pool=pool)
+    result = ending.send("ending", "memory")
+    ends = {result.id: End("failed", "FAILURE")}
+    wait_for_ends(ending, ends)
+
+    if pool == "prefork":
+        worker.wait_until_ended()
+
+    # Nor does it keep a place in a worker that lives on.
+    wait_until_only_ends_are_left(redis_server, 1)
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+@promise("results-best-effort")
+def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
+    apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
+) -> None:
+    worker = start(project=apart, concurrency=1)
+    stopped = apart.send("locked_gate", "object", "never")
+    apart.effects.run_of(stopped.id)
+    limited = apart.send("ending", "sleep", time_limit=1)
+    undead = apart.send("limited")
+    rejected = apart.send("ending", "reject")
+    expired = apart.send("work", 0.01, countdown=1, expires=0.5)
+    results.stop()
+
+    apart.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=5)
+
+    ledger, client = reliable_of(apart.app).ledger, redis_server.client()
+    later = apart.send("plain_work", 0.01, ignore_result=True)
+    wait_for(lambda: apart.effects.finished(later.id), 20, "others run")
+    wait_for(lambda: ledger.find(stopped.id) is None, 10, "the terminated one is gone")
+    wait_for(lambda: DeadLetters(apart.app).count() == 3, 10, "three dead letters")
+    wait_for(lambda: not client.keys("unacked*"), 10, "every message acknowledged")
+    wait_for(lambda: not client.keys(LEDGER + "lock:*"), 5, "every lock is freed")
+    results.start()
+    # What nobody could be told is told now.
+    ends = {one.id: End("time_limit", "FAILURE") for one in (limited, undead)}
+    ends[expired.id] = End(GONE, "REVOKED", 0)
+    wait_for_ends(apart, ends)
+    letter = DeadLetters(apart.app).get(rejected.id)
+    assert letter.reason is Reason.REJECTED
+    ends |= {rejected.id: End("rejected", rejected.state), stopped.id: End(GONE, stopped.state)}
+    assert_none_comes_back(apart, start, worker, redis_server, ends)
+
+
+@promise("poison-stops")
+def test_autoretry_spends_retries_only(
+    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    result = awkward.send("autoretried", 2)
+    assert result.get(timeout=15) == "autoretried"
+    failed = awkward.send("autoretried", 9)
+    wait_for(lambda: record_of(redis_server, failed.id).get("state") == "dead", 15, "buried")
+    assert len(effects.runs(failed.id)) == 3
+    assert record_of(redis_server, failed.id)["reason"] == "failed"
+    wait_until_gone(redis_server, result.id)
+
+
+def test_reject_buries_or_runs_again(
+    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+) -> None:
+    refused = awkward.send("rejecting", False)
+    wait_for(lambda: record_of(redis_server, refused.id).get("state") == "dead", 10, "buried")
+    assert record_of(redis_server, refused.id)["reason"] == "rejected"
+    again = awkward.send("rejecting", True)
+    wait_for(lambda: len(effects.runs(again.id)) == 2, 10, "the second run")
+    wait_until_gone(redis_server, again.id)
+
+
+def test_a_task_may_do_without_dead_letters(
+    awkward: Project, awkward_worker: Worker, redis_server: RedisServer
+) -> None:
+    result = awkward.send("undeadly")
+    with pytest.raises(ValueError, match="no letter"):
+        result.get(timeout=10)
+    wait_until_gone(redis_server, result.id)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("surrogate", r"FileNotFoundError: letter-\udcff.txt"),
+        ("unsayable", "Unsayable: <its str() raised ValueError>"),
+    ],
+)
+def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
+    awkward: Project, awkward_worker: Worker, effects: Effects, how: str, said: str
+) -> None:
+    result = awkward.send("unsayable", how)
+    letters = DeadLetters(awkward.app)
+
+    wait_for(letters.count, 15, "a dead letter")
+
+    letter = letters.get(result.id)
+    assert (letter.reason, letter.exception) == (Reason.FAILED, said)
+    assert "in unsayable" in letter.traceback
+    assert (len(effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
+    assert result.state == "FAILURE"
+
+
+def test_a_failure_that_takes_long_to_tell_is_no_orphan(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
+    add_tasks(project.app)
+    for name in ("one", "two"):
+        start(name, project=project)
+    result = project.send("limited_slowly")
+    wait_for(lambda: result.state == "FAILURE", 15, "FAILURE")
+    # Two receivers' times: Celery tells a hard limit twice.
+    wait_for(lambda: effects.client.get("failures-told") == b"2", 30, "both are told")
+    wait_for(lambda: record_of(redis_server, result.id).get("state") == "dead", 10, "buried")
+    assert record_of(redis_server, result.id)["reason"] == "time_limit"
+    assert [run.attempt for run in effects.runs(result.id)] == [1]

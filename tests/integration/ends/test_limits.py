@@ -1,0 +1,95 @@
+"""Limits of time and of rate: what they end has ended once."""
+
+from __future__ import annotations
+
+from tests.integration.conftest import Project, Start
+from tests.integration.ends.ways import (
+    GONE,
+    End,
+    assert_none_comes_back,
+    ticking_run_of,
+    wait_for_ends,
+    wait_until_only_ends_are_left,
+)
+from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, record_of
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
+    ending: Project, start: Start, redis_server: RedisServer
+) -> None:
+    worker = start()
+    sent_at = ending.effects.now()
+    first, called_off = ending.send("rare"), ending.send("rare")
+    expired = ending.send("rare", expires=3)
+    rated = [ending.send("rated") for _ in range(4)]
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
+    wait_for(lambda: len(client.keys(LEDGER + "task:*")) == 5, 10, "one of each has run")
+
+    ending.app.control.revoke(called_off.id, reply=True, timeout=5)
+    worker.kill_group()
+    wait_for(lambda: ending.effects.now() - sent_at > 3, 10, "its expiry")
+
+    ends = {result.id: End(GONE, "SUCCESS") for result in (first, *rated)}
+    ends |= {result.id: End(GONE, "REVOKED", 0) for result in (called_off, expired)}
+    worker = start("two")
+    wait_for_ends(ending, ends)
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
+    apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
+) -> None:
+    worker = start(project=apart)
+    result = apart.send("locked_gate", "object", "gate", soft_time_limit=4)
+    began_at = apart.effects.run_of(result.id).started_at
+    results.stop()
+    apart.effects.open_gate("gate")
+    wait_for(lambda: apart.effects.finished(result.id), 10, "the end of its body")
+    assert apart.effects.now() - began_at < 4
+
+    # It comes while the outcome waits for the result backend.
+    wait_for(lambda: apart.effects.now() - began_at > 5, 10, "the limit")
+    results.start()
+
+    ends = {result.id: End(GONE, "SUCCESS")}
+    wait_for_ends(apart, ends)
+    wait_until_only_ends_are_left(redis_server, 0)
+    assert_none_comes_back(apart, start, worker, redis_server, ends)
+
+
+@promise("one-object")
+def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    for name in ("one", "two"):
+        start(name)
+    first = project.send("limited_object", "object")
+    effects.run_of(first.id)
+    wait_for(lambda: record_of(redis_server, first.id).get("state") == "dead", 15, "buried")
+    second = project.send("limited_object", "object")
+    effects.run_of(second.id)
+    wait_for(lambda: record_of(redis_server, second.id).get("state") == "dead", 15, "buried")
+    assert not effects.overlaps("object")
+    assert record_of(redis_server, first.id)["reason"] == "time_limit"
+    # After its record, by a step of its own.
+    wait_for(lambda: not redis_server.client().keys(LOCKS), 5, "the lock is freed")
+
+
+def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start()
+    result = project.send("limited_object", "object")
+    run = ticking_run_of(effects, result.id)
+    result.revoke(terminate=True)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
+    assert client.zcard(DEAD) == 0
+    # It did not mind the signal: the limit ended it, and only then it was over.
+    assert effects.runs(result.id)[0].alive_at - run.started_at > 1.5

@@ -1,0 +1,218 @@
+"""Tasks that are called off: none runs again, whoever remembers it, and none keeps its object."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+import redis
+
+from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.ends.ways import (
+    GONE,
+    End,
+    assert_none_comes_back,
+    ticking_run_of,
+    wait_for_ends,
+    wait_until_only_ends_are_left,
+)
+from tests.integration.figures import LOCKS, RECORD
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def waiting(project: Project, redis_server: RedisServer, **options: Any) -> dict[str, Any]:
+    """Send tasks that wait in every place where one can; `options` are those of all of them.
+
+    To a worker of concurrency 1, which the first runs until the gate "busy" is opened.
+    """
+    send = project.send
+    found = {
+        "retried": send("flaky", 1, 12, **options),
+        "retried far away": send("flaky", 1, 600, **options),
+    }
+    for result in found.values():
+        wait_for(lambda r=result: r.state == "RETRY", 15, "a retry")
+    found["running"] = send("gate", "busy", **options)
+    project.effects.run_of(found["running"].id)
+    found["with an ETA"] = send("work", 0.01, countdown=12, **options)
+    found["with an ETA far away"] = send("work", 0.01, countdown=600, **options)
+    # As many as a worker fetches; what comes then stays in the queue.
+    found["fetched"] = send("work", 0.01, **options)
+    for _ in range(2):
+        send("work", 0.01)
+    client = redis_server.client()
+    wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
+    found["in the queue"] = send("work", 0.01, **options)
+    return found
+
+
+def revoked(results: dict[str, Any]) -> dict[str, End]:
+    """The ends of tasks that were called off; some had run by then."""
+    have_run = ("running", "retried", "retried far away")
+    return {r.id: End(GONE, "REVOKED", int(place in have_run)) for place, r in results.items()}
+
+
+@promise("revocations")
+@pytest.mark.parametrize("is_terminated", [False, True])
+def test_what_is_revoked_never_runs_though_nobody_remembers_it(
+    ending: Project, start: Start, redis_server: RedisServer, is_terminated: bool
+) -> None:
+    worker = start(concurrency=1)
+    results = waiting(ending, redis_server)
+    assert redis_server.client().llen("celery") == 1
+    if not is_terminated:
+        del results["running"]
+
+    ending.app.control.revoke([r.id for r in results.values()], terminate=is_terminated)
+
+    ends = revoked(results)
+    wait_for_ends(ending, ends)
+    # Its memory dies with the worker, and what it had fetched goes back to the queue.
+    ending.effects.open_gate("busy")
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+@promise("revocations")
+def test_what_is_revoked_by_a_stamp_never_runs(
+    ending: Project, start: Start, redis_server: RedisServer
+) -> None:
+    worker = start(concurrency=1)
+    results = waiting(ending, redis_server, stamped_headers=["customer"], customer="one")
+    # Who wants to know of a stamp has to see the message: what is parked has not been sent.
+    for place in ("running", "retried far away", "with an ETA far away"):
+        ending.app.control.revoke(results.pop(place).id, terminate=True)
+
+    ending.app.control.revoke_by_stamped_headers({"customer": "one"}, reply=True, timeout=5)
+
+    ends = revoked(results)
+    wait_for_ends(ending, ends)
+    wait_until_only_ends_are_left(redis_server, 0)
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+def test_what_has_expired_never_runs_wherever_it_waited(
+    ending: Project, start: Start, redis_server: RedisServer
+) -> None:
+    worker = start(concurrency=1)
+    sent_at = ending.effects.now()
+    results = waiting(ending, redis_server, expires=8)
+    assert redis_server.client().llen("celery") == 1
+    wait_for(lambda: ending.effects.now() - sent_at > 9, 15, "their expiry")
+
+    # What ran in time is lost, and too late for another run.
+    worker.kill_child(ending.effects.run_of(results["running"].id).pid)
+
+    ends = revoked(results)
+    wait_for_ends(ending, ends)
+    wait_until_only_ends_are_left(redis_server, 0)
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+@promise("revocations")
+@pytest.mark.parametrize(
+    ("pool", "how"),
+    [
+        ("prefork", "is retried far away"),
+        ("threads", "is retried far away"),
+        ("prefork", "is lost"),
+    ],
+)
+def test_what_is_revoked_while_it_runs_does_not_run_again(
+    ending: Project, start: Start, redis_server: RedisServer, pool: str, how: str
+) -> None:
+    worker = start(concurrency=1, pool=pool, options=ONE_EACH)
+    result = ending.send("follow", ["retry:gate", "finish"], 600)
+    run = ending.effects.run_of(result.id)
+    # What is lost goes behind this one.
+    ending.send("gate", "later")
+    ending.app.control.revoke(result.id, reply=True, timeout=5)
+
+    if how == "is lost":
+        worker.kill_child(run.pid)
+    ending.effects.open_gate("gate")
+
+    ends = {result.id: End(GONE, "REVOKED")}
+    wait_for_ends(ending, ends, 15)
+    ending.effects.open_gate("later")
+    assert_none_comes_back(ending, start, worker, redis_server, ends)
+
+
+@promise("one-object")
+@pytest.mark.parametrize("name", ["stubborn_object", "unwinding_object"])
+def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer, name: str
+) -> None:
+    start()
+    first = project.send(name, "object", 4.0)
+    ticking_run_of(effects, first.id)
+    first.revoke(terminate=True)
+    wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
+    second = project.send(name, "object", 0.01)
+    assert second.get(timeout=30) == "object"
+    assert not effects.overlaps("object")
+    assert len(effects.runs(first.id)) == 1
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock is freed")
+    wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
+
+
+def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start()
+    first = project.send("stubborn_object", "object", 60.0)
+    ticking_run_of(effects, first.id)
+    first.revoke(terminate=True, signal="SIGKILL")
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 5, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
+    assert project.send("stubborn_object", "object", 0.01).get(timeout=10) == "object"
+    assert len(effects.runs(first.id)) == 1
+
+
+def left_queued(
+    start: Start, project: Project, effects: Effects, client: redis.Redis, **options: object
+) -> str:
+    """Send a task that holds an object, and stop its worker coldly; return its id."""
+    one = start("one", project=project)
+    result = project.send("locked_gate", "object", "gate", **options)
+    effects.run_of(result.id)
+    one.signal_main(signal.SIGQUIT)
+    one.wait_until_ended()
+    assert client.keys(LOCKS)
+    return result.id
+
+
+def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    task_id = left_queued(start, project, effects, client)
+    # Held up, so that the worker hears of the revocation while nobody runs the task.
+    message = client.rpop("celery")
+    assert message is not None
+    client.zincrby("{reliable:0}:due", 60_000, task_id)
+    start("two", project=project)
+    (answer,) = project.app.control.revoke(task_id, reply=True, timeout=10)
+    assert "ok" in next(iter(answer.values()))
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
+    assert len(effects.runs(task_id)) == 1
+
+
+def test_a_task_that_expires_after_its_release_leaves_no_lock(
+    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    task_id = left_queued(start, project, effects, client, expires=6)
+    (began_at,) = effects.starts(task_id)
+    wait_for(lambda: effects.now() - began_at > 6, 10, "its expiry")
+    start("two", project=project)
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
+    wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
+    assert len(effects.runs(task_id)) == 1

@@ -1,0 +1,140 @@
+"""Revocations that no worker hears, or only those that do not run the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery.app.control import Control
+from celery.exceptions import TaskRevokedError
+
+from celery_reliable.application import reliable_of
+from celery_reliable.revoking import RecordingControl, install
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+# Celery's own way to store a result.
+pytestmark = pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")
+
+
+def record(project: Project, task_id: str) -> Any:
+    return reliable_of(project.app).ledger.find(task_id)
+
+
+@promise("revocations")
+@pytest.mark.parametrize("how", ["control", "result", "several"])
+@pytest.mark.parametrize("countdown", [0, 3600])
+def test_what_waits_is_gone_though_no_worker_hears_it(
+    project: Project, start_worker: Start, effects: Effects, how: str, countdown: int
+) -> None:
+    result = project.send("work", 0, countdown=countdown)
+    if how == "control":
+        project.app.control.revoke(result.id)
+    elif how == "result":
+        result.revoke()
+    else:
+        project.app.control.revoke([result.id, "nobody knows"])
+
+    assert record(project, result.id) is None
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)
+    start_worker("one")
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    assert not effects.runs(result.id)
+
+
+@promise("revocations")
+def test_only_some_workers_are_told(project: Project) -> None:
+    result = project.send("work", 0)
+    project.app.control.revoke(result.id, destination=["one@host"])
+    assert record(project, result.id) is not None
+
+
+def test_a_chord_of_what_nobody_will_run_goes_on(project: Project, start_worker: Start) -> None:
+    from celery import chord
+
+    work = project.task("work")
+    body = chord([work.si(0), work.si(0)])(work.si(0))
+    first = body.parent.results[0]
+    first.revoke()
+    start_worker("one")
+
+    with pytest.raises(Exception, match="revoked"):
+        body.get(timeout=20)
+
+
+@promise("revocations")
+@pytest.mark.parametrize("who", ["a worker that does not run it", "nobody"])
+def test_what_runs_on_a_dead_worker_does_not_come_back(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, who: str
+) -> None:
+    one = start_worker("one", options=("-Q", "celery"), concurrency=1)
+    result = project.send("gate", "gate")
+    effects.run_of(result.id)
+    two = start_worker("two", options=("-Q", "others"), concurrency=1)
+    one.kill_group()
+    if who == "nobody":
+        two.kill_group()
+        result.revoke()
+        start_worker("three", concurrency=1)
+    else:
+        (answer,) = project.app.control.revoke(result.id, reply=True, timeout=5)
+        assert answer
+        two.kill_group()
+        # Of what the workers remember nothing is left.
+        start_worker("three", concurrency=1)
+
+    wait_for(lambda: record(project, result.id) is None, 30, "it has ended")
+    with pytest.raises(TaskRevokedError):
+        result.get(timeout=5)
+    assert len(effects.runs(result.id)) == 1
+    effects.open_gate("gate")
+    assert project.send("work", 0).get(timeout=10) == "worked"
+    assert len(effects.runs(result.id)) == 1
+    assert reliable_of(project.app).ledger.count_dead() == 0
+
+
+@promise("revocations")
+def test_what_runs_and_is_not_terminated_has_its_outcome(
+    project: Project, start_worker: Start, effects: Effects
+) -> None:
+    start_worker("one")
+    result = project.send("gate", "gate")
+    effects.run_of(result.id)
+    result.revoke()
+    wait_for(lambda: record(project, result.id).is_revoked, 5, "it is noted")
+    effects.open_gate("gate")
+    assert result.get(timeout=10) == "gate"
+    wait_for(lambda: record(project, result.id) is None, 5, "it is settled")
+
+
+class OwnControl(Control):
+    """A control class of the application's own."""
+
+
+def test_an_app_keeps_its_own_control_class(project: Project) -> None:
+    app = project.app
+    app.__dict__.pop("control", None)
+    app.control_cls = OwnControl
+    install(app)
+    install(app)
+    assert isinstance(app.control, OwnControl)
+    assert isinstance(app.control, RecordingControl)
+
+
+def test_a_revocation_is_published_though_the_ledger_is_away(
+    project: Project, start_worker: Start, start_redis: StartRedis
+) -> None:
+    away = start_redis()
+    apart = project.with_settings(reliable={"REDIS_URL": away.url()})
+    start_worker("one", project=apart)
+    away.freeze()
+    try:
+        (answer,) = apart.app.control.revoke("some", reply=True, timeout=8, limit=1)
+    finally:
+        away.thaw()
+    assert answer

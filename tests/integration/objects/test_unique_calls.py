@@ -1,0 +1,263 @@
+"""`unique="queued"`: one of many calls is published, and all are answered with its result."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from celery import chain, chord, group
+from celery.signals import before_task_publish
+
+from celery_reliable import LedgerUnavailable, ObjectBusy
+from celery_reliable.ledger.scripts import script
+from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_settled
+from tests.integration.objects.conftest import Caller
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+RESULTS = "celery-task-meta-*"
+
+
+def left_over(redis_server: RedisServer) -> list[bytes]:
+    """What is kept of tasks and objects; not of who has published, which is forgotten by itself."""
+    keys: list[bytes] = redis_server.client().keys("{reliable:0}:*:*")  # type: ignore[assignment]
+    return [key for key in keys if b":sent:" not in key]
+
+
+@promise("one-object")
+def test_one_of_fifty_calls_runs_and_all_have_its_result(
+    project: Project,
+    start_worker: Start,
+    start_caller: Caller,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one")
+    callers = [
+        start_caller(project, "unique", "object", threads, calls, "gate:gate")
+        for threads, calls in ((4, 5), (20, 1))
+    ]
+    with ThreadPoolExecutor(5) as threads:
+        results = list(
+            threads.map(lambda _: project.send("unique", "object", ["gate:gate"]), range(10))
+        )
+    assert [caller.wait(60) for caller in callers] == [0, 0]
+    called = [one.decode() for one in effects.client.lrange("called", 0, -1)]
+    assert len(called + results) == 50
+    (task_id,) = {*called, *(result.id for result in results)}
+    assert redis_server.client().keys(RECORD + "*") == [(RECORD + task_id).encode()]
+    effects.open_gate("gate")
+    assert {result.get(timeout=20) for result in results} == {"run 1"}
+    wait_until_free(redis_server)
+    assert [run.task_id for run in effects.runs()] == [task_id]
+    with redis_server.client(1) as stored:
+        assert len(stored.keys(RESULTS)) == 1
+    wait_until_settled(redis_server, 5)
+
+
+def test_the_next_call_after_the_end_is_another_task(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one")
+    ids = set()
+    for _ in range(3):
+        result = project.send("unique", "object")
+        assert result.get(timeout=10) == "run 1"
+        ids.add(result.id)
+        wait_until_free(redis_server)
+    assert len(ids) == len(effects.runs()) == 3
+
+
+def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(
+    project: Project, redis_server: RedisServer
+) -> None:
+    first = project.send("unique", "object")
+    backend = project.app.backend
+    before = set(backend.result_consumer.subscribed_to)
+    second = project.send("unique", "object", task_id="withdrawn")
+    assert second.id == first.id
+    assert not redis_server.client().exists(RECORD + "withdrawn")
+    assert set(backend.result_consumer.subscribed_to) == before
+    # Asking for a result by its id is no call.
+    assert project.task("unique").AsyncResult("withdrawn").id == "withdrawn"
+
+
+def test_what_is_published_beside_a_unique_call_is_no_part_of_it(
+    project: Project, redis_server: RedisServer
+) -> None:
+    def publish_another(sender: str, **_: object) -> None:
+        if sender == "project.unique":
+            project.send("locked", "object", 0.01)
+
+    before_task_publish.connect(publish_another)
+    try:
+        ids = {project.send("unique", "object").id for _ in range(2)}
+    finally:
+        before_task_publish.disconnect(publish_another)
+    client = redis_server.client()
+    assert len(ids) == 1
+    assert len(client.keys(RECORD + "*")) == 3
+    assert len(client.keys(LOCKS)) == 1
+
+
+def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(
+    project: Project, start_worker: Start, effects: Effects
+) -> None:
+    start_worker("one")
+    first = project.send("unique", "object", ["gate:gate"])
+    effects.run_of(first.id)
+    caller = project.send("call", "unique", ["object"])
+    assert caller.get(timeout=10) == first.id
+    assert [child.id for child in caller.children] == [first.id]
+    effects.open_gate("gate")
+    assert first.get(timeout=10) == "run 1"
+
+
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_caller_is_killed_before_it_has_the_object(
+    soon: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    start_caller: Caller,
+    effects: Effects,
+    redis_server: RedisServer,
+    is_overtaken: bool,
+) -> None:
+    behind_proxy = soon.with_settings(broker_url=proxy.url())
+    rule = proxy.drop_request(script=script("lock").sha, times=None)
+    caller = start_caller(behind_proxy, "unique", "object", 1, 1)
+    rule.wait(timeout_seconds=30)
+    caller.kill()
+    caller.wait()
+    client = redis_server.client()
+    (key,) = client.keys(RECORD + "*")
+    task_id = key.decode().removeprefix(RECORD)
+    assert not client.keys(LOCKS)
+    second = soon.send("unique", "object", ["gate:gate"]) if is_overtaken else None
+    start_worker("one", project=soon)
+    if second is None:
+        # It is sent from its record.
+        effects.run_of(task_id)
+    else:
+        assert second.id != task_id
+        effects.run_of(second.id)
+        wait_for(lambda: not client.exists(key), 20, "it was sent, and skipped")
+        effects.open_gate("gate")
+        assert second.get(timeout=10) == "run 1"
+    wait_until_free(redis_server)
+    assert len(effects.runs()) == 1
+
+
+def test_a_caller_is_killed_before_it_has_sent(
+    soon: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    start_caller: Caller,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # The broker is silent to the caller, and the ledger is not.
+    behind_proxy = soon.with_settings(
+        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": redis_server.url()}
+    )
+    proxy.stall()
+    caller = start_caller(behind_proxy, "unique", "object", 1, 1, "gate:gate")
+    client = redis_server.client()
+    wait_for(lambda: client.keys(LOCKS), 30, "it has the object")
+    caller.kill()
+    caller.wait()
+    first = soon.send("unique", "object")
+    assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
+    assert client.llen("celery") == 0
+    start_worker("one", project=soon)
+    effects.run_of(first.id)
+    assert soon.send("unique", "object").id == first.id
+    effects.open_gate("gate")
+    assert first.get(timeout=10) == "run 1"
+    wait_until_free(redis_server)
+    assert [run.task_id for run in effects.runs()] == [first.id]
+
+
+def test_for_whose_id_somebody_waits_is_published_in_any_case(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one")
+    first = project.send("unique_fail", "object", ["gate:gate"])
+    effects.run_of(first.id)
+    unique, add = project.task("unique_fail"), project.task("add")
+    member = unique.si("object")
+    frozen = member.clone()
+    assert frozen.freeze().id != first.id
+    waited_for = {
+        "frozen": frozen.apply_async(),
+        "group": group(member, member).apply_async().results[0],
+        "first": chain(member, add.si(1, 2)).apply_async().parent,
+        "last": chain(add.si(1, 2), member).apply_async(),
+        "header": chord([member], add.si(1, 2)).apply_async().parent.results[0],
+        "body": chord([add.si(1, 2), add.si(3, 4)], member).apply_async(),
+        "linked": add.apply_async((1, 2), link=member.clone().set(task_id="linked")),
+        "host": unique.apply_async(("object",), link=add.si(1, 2)),
+        "by name": project.app.send_task("project.unique_fail", ("object",)),
+    }
+    waited_for["linked"] = unique.AsyncResult("linked")
+    for how, result in waited_for.items():
+        assert result.id != first.id, how
+        with pytest.raises(ObjectBusy, match=first.id):
+            result.get(timeout=20)
+    effects.open_gate("gate")
+    assert first.get(timeout=10) == "run 1"
+    assert {run.task_id for run in effects.runs() if run.task == unique.name} == {first.id}
+
+
+def test_a_send_that_raised_frees_the_object(
+    project: Project, proxy: RedisProxy, redis_server: RedisServer
+) -> None:
+    behind_proxy = project.with_settings(broker_url=proxy.url())
+    proxy.drop_request("LPUSH", times=None)
+    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+        behind_proxy.send("unique", "object", retry=False)
+    assert not left_over(redis_server)
+
+
+def test_a_task_that_another_call_was_answered_with_is_sent_later(
+    soon: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind_proxy = soon.with_settings(
+        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": redis_server.url()}
+    )
+    client = redis_server.client()
+    proxy.stall()
+    with ThreadPoolExecutor(1) as caller:
+        sending = caller.submit(behind_proxy.send, "unique", "object", retry=False)
+        wait_for(lambda: client.keys(LOCKS), 10, "it has the object")
+        second = soon.send("unique", "object")
+        proxy.sever()
+        first = sending.result(30)
+    assert second.id == first.id
+    assert client.llen("celery") == 0
+    start_worker("one", project=soon)
+    assert second.get(timeout=20) == "run 1"
+    wait_until_free(redis_server)
+    assert len(effects.runs()) == 1
+
+
+def test_who_cannot_tell_whose_the_object_is_sends_nothing(
+    project: Project, proxy: RedisProxy, redis_server: RedisServer
+) -> None:
+    for outbox in (False, True):
+        behind_proxy = project.with_settings(broker_url=proxy.url(), reliable={"OUTBOX": outbox})
+        rule = proxy.drop_request(script=script("lock").sha, times=None)
+        with pytest.raises(LedgerUnavailable):
+            behind_proxy.send("unique", "object")
+        proxy.remove(rule)
+        client = redis_server.client()
+        assert not left_over(redis_server)
+        assert client.llen("celery") == 0

@@ -1,0 +1,234 @@
+"""What a publisher is told, and what becomes of its task, while broker or ledger are away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from celery_reliable import NotPublished, PublishUnknown
+from celery_reliable.ledger.scripts import script
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import DUE, LOCKS, RECORD, wait_until_settled
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+# A publisher that gives up soon, so that its caller learns of it soon.
+HASTY = {
+    "broker_transport_options": {"socket_timeout": 2, "socket_connect_timeout": 1},
+    "broker_connection_timeout": 1,
+    "task_publish_retry": False,
+}
+
+Make = Callable[[bool], Project]
+
+
+@pytest.fixture
+def make(project: Project, ledger_server: RedisServer, start_redis: StartRedis) -> Make:
+    """Make the project, its broker, ledger and results apart from each other; with an outbox or
+    not.
+    """
+    results = start_redis()
+
+    def one(outbox: bool) -> Project:
+        return project.with_settings(
+            result_url=results.url(),
+            reliable={**SOON, "REDIS_URL": ledger_server.url(), "OUTBOX": outbox},
+            celery=HASTY,
+        )
+
+    return one
+
+
+@promise("nothing-lost")
+def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
+    make: Make,
+    ledger_server: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(True)
+    worker = start_worker("one", project=apart)
+    redis_server.stop()
+    began_at = effects.now()
+    results = [apart.send("work", 0.01) for _ in range(2)]
+    took = effects.now() - began_at
+    with ledger_server.client() as client:
+        assert all(client.exists(RECORD + result.id) for result in results)
+    redis_server.start()
+    back_at = effects.now()
+    for result in results:
+        assert result.get(timeout=40) == "worked"
+    waited = effects.now() - back_at
+    wait_until_settled(ledger_server, 15)
+    # Nothing comes late: no second message is anywhere.
+    later = apart.send("work", 0.01)
+    assert later.get(timeout=20) == "worked"
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+    assert [len(effects.runs(result.id)) for result in results] == [1, 1]
+    assert worker.is_running
+    print(f"outbox: 2 published in {took:.1f} s, done {waited:.1f} s after the broker came back")
+
+
+def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
+    make: Make,
+    ledger_server: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(False)
+    redis_server.stop()
+    with pytest.raises(OperationalError):
+        apart.send("work", 0.01, task_id="not-sent")
+    with ledger_server.client() as client:
+        assert not client.keys(RECORD + "*")
+        assert client.zcard(DUE) == 0
+    redis_server.start()
+    start_worker("one", project=apart)
+    later = apart.send("work", 0.01)
+    assert later.get(timeout=20) == "worked"
+    wait_until_settled(ledger_server, 15)
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+    assert {run.task_id for run in effects.runs()} == {later.id}
+
+
+@promise("ledger-away")
+def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
+    make: Make,
+    ledger_server: RedisServer,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    apart = make(False)
+    records = ledger_server.client()
+    redis_server.freeze()
+    with ThreadPoolExecutor(1) as publisher:
+        sent = publisher.submit(apart.send, "work", 0.01, task_id="unknown")
+        wait_for(lambda: records.exists(RECORD + "unknown"), 10, "it is recorded")
+        # The broker does not answer yet.
+        records.close()
+        ledger_server.kill()
+        with pytest.raises(PublishUnknown, match="may run or not") as caught:
+            sent.result(60)
+    assert caught.value.task_id == "unknown"
+    redis_server.thaw()
+    ledger_server.start()
+    # The record was not withdrawn, so the task is still one that may not be lost.
+    start_worker("one", project=apart)
+    wait_for(lambda: effects.finished("unknown"), 40, "it runs")
+    wait_until_settled(ledger_server, 15)
+    assert len(effects.runs("unknown")) == 1
+
+
+@promise("ledger-away")
+def test_while_the_ledger_is_away_nothing_is_sent(
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
+) -> None:
+    projects = [make(True), make(False)]
+    ledger_server.stop()
+    began_at = effects.now()
+    # An outbox is in the ledger: it does not help here.  Each waits for it as Celery would.
+    with ThreadPoolExecutor(2) as publishers:
+        for sent in [publishers.submit(one.send, "work", 0.01) for one in projects]:
+            with pytest.raises(OperationalError, match="could not be recorded") as caught:
+                sent.result(60)
+            # It is known that nobody has it: the connection was refused.
+            assert isinstance(caught.value, NotPublished)
+    assert effects.now() - began_at < 3
+    with redis_server.client() as client:
+        assert client.llen("celery") == 0
+
+
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+def test_a_record_that_was_lost_on_the_way_is_made_once(
+    how: str, project: Project, proxy: RedisProxy, start_worker: Start, effects: Effects
+) -> None:
+    start_worker("one")
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script("record").sha)
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs(result.id)) == 1
+
+
+@promise("one-object")
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+@pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
+def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
+    step: str,
+    how: str,
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one")
+    publisher = project.with_settings(broker_url=proxy.url())
+    rule = getattr(proxy, how)(script=script(step).sha)
+    results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
+    rule.wait()
+    assert len({result.id for result in results}) == 1
+    client = redis_server.client()
+    assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
+    effects.open_gate("gate")
+    assert results[1].get(timeout=10) == "run 1"
+    assert len(effects.runs()) == 1
+    wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
+
+
+def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    rule = proxy.drop_reply("LPUSH")
+    result = publisher.send("work", 0.01)
+    rule.wait()
+    client = redis_server.client()
+    assert client.llen("celery") == 2
+    start_worker("one")
+    assert result.get(timeout=10) == "worked"
+    # What follows both in their queue.
+    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
+    assert len(effects.runs(result.id)) == 1
+
+
+def test_a_send_that_raised_is_withdrawn(
+    project: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    publisher = project.with_settings(
+        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    start_worker("one")
+    proxy.sever()
+    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+        publisher.send("work", 0.01, retry=False)
+    assert not redis_server.client().keys(RECORD + "*")
+    proxy.mend()
+    result = publisher.send("work", 0.01)
+    assert result.get(timeout=10) == "worked"
+    assert len(effects.runs()) == 1

@@ -1,0 +1,93 @@
+"""A worker was forgotten while it lived: what it is delivered afterwards is found by others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from celery_reliable import recovery
+from celery_reliable.application import reliable_of
+from celery_reliable.model import SweepReport
+from celery_reliable.releasing import release
+from celery_reliable.sweeper import Sweeper
+from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import leases
+from tests.support.effects import Effects
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def quick(project: Project) -> Project:
+    return project.with_settings(reliable=SOON, celery={"task_acks_late": True})
+
+
+def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
+    quick: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    one, two = (start_worker(name, project=quick) for name in ("one", "two"))
+    former = {lease for lease in leases(redis_server) if lease.startswith("one@")}
+    one.freeze()
+    wait_for(lambda: not former & leases(redis_server), 40, "it is forgotten")
+    # Until nobody would have to look at its room any more.
+    with redis_server.client() as client:
+        wait_for(
+            lambda: (
+                not any(
+                    name.startswith(b"unacked:one@")
+                    for name in client.smembers("celery-reliable.rooms:reliable")
+                )
+            ),
+            40,
+            "its empty room is struck off",
+        )
+    one.thaw()
+    wait_for(lambda: any(x.startswith("one@") for x in leases(redis_server)), 20, "it is back")
+    two.stop()
+    plain = quick.send("plain_gate", "gate")
+    effects.run_of(plain.id)
+    one.kill_group()
+    now_ms = reliable_of(quick.app).ledger.workers.time_ms
+    (lease,) = reliable_of(quick.app).ledger.workers.leases()
+    wait_for(lambda: now_ms() > lease.until_ms, 20, "its lease is over")
+
+    assert release(quick.app).messages == 1
+    with redis_server.client() as client:
+        assert client.llen("celery") == 1
+        assert client.keys("unacked*") == client.keys("celery-reliable.rooms:*") == []
+
+
+@pytest.fixture
+def sweeper(quick: Project) -> Iterator[Sweeper]:
+    found = Sweeper(quick.app)
+    yield found
+    found.close()
+
+
+def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
+    quick: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = sweeper.ledger.workers
+    room = sweeper.broker.room("unacked:one")
+    # It takes itself for alive all along.
+    room.holder, room.is_sure = lambda: "one.0", lambda name: True
+    room.open(sweeper.config.namespace)
+    workers.register("one.0", lease_ms=1, client_id=0, facts={"room": room.name})
+    wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")
+    assert workers.declare(workers.leases()[0], "lapsed", witness_ms=0).reply.value == "declared"
+    sweeper.recovery.recover(workers.leases()[0], SweepReport())
+    assert workers.leases() == []
+
+    quick.send("plain_work", 0)
+    assert len(room.take(["celery"], ["celery"], 1).deliveries) == 1
+    # And now it dies.
+    moment = recovery.time.monotonic()
+    for seconds in (0, 5, 10):
+        monkeypatch.setattr(recovery.time, "monotonic", lambda s=seconds: moment + s)
+        sweeper.recovery.recover_ownerless([], SweepReport())
+        monkeypatch.undo()
+    with redis_server.client() as client:
+        # A plain task's message stays for its visibility timeout, and its room on the list.
+        assert client.smembers("celery-reliable.rooms:reliable") == {room.name.encode()}
+    assert len(room) == 1

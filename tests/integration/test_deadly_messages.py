@@ -1,0 +1,192 @@
+"""A message that kills the main process which opens it stops, and what came with it is unharmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_reliable.deadletters import DeadLetters
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Reason
+from tests.integration.conftest import Project
+from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
+from tests.integration.project.explosive import BOMB, add_tasks
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
+from tests.support.rabbit_server import RabbitServer
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+QUICK = ("--without-mingle", "--without-gossip", "--prefetch-multiplier", "100")
+EXPLOSIVE = "tests.integration.project.explosive"
+MAX_LOSSES = 3
+INNOCENTS = 50
+Start = Callable[..., Worker]
+
+
+@pytest.fixture
+def brief(project: Project) -> Iterator[Project]:
+    """The project with short times, and the format that kills."""
+    times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
+    derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
+    add_tasks(derived.app)
+    yield derived
+    derived.close()
+
+
+@promise("poison-stops")
+@pytest.mark.parametrize(
+    ("name", "options", "most_deaths"),
+    [
+        ("work", {"serializer": BOMB}, MAX_LOSSES + 2),
+        ("work", {"compression": BOMB}, MAX_LOSSES + 2),
+        ("unforgiving", {"serializer": BOMB}, 2),
+        ("plain_work", {"serializer": BOMB}, MAX_LOSSES + 2),
+        ("plain_late", {"compression": BOMB}, MAX_LOSSES + 2),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else str(value),
+)
+def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
+    name: str,
+    options: dict[str, str],
+    most_deaths: int,
+    brief: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    def start() -> Worker:
+        return start_worker(
+            "one", app=EXPLOSIVE, project=brief, concurrency=1, options=QUICK, wait=False
+        )
+
+    client = redis_server.client()
+    running = brief.send("gate", "open")
+    worker, deaths = start(), 0
+    wait_for(lambda: effects.runs(running.id), 30, "it runs")
+    innocents = [brief.send("work", 0).id for _ in range(INNOCENTS)]
+    innocents += [brief.send("plain_work", 0).id]
+    wait_for(lambda: not client.llen("celery"), 20, "all are fetched")
+    bomb = brief.send(name, 0, **options)
+    charged: set[bytes] = set()
+
+    def is_done() -> bool:
+        nonlocal worker, deaths
+        if not worker.is_running:
+            effects.open_gate("open")
+            # What it ran in a child would run on.
+            worker.end()
+            worker, deaths = start(), deaths + 1
+        found = [client.hget(RECORD + one, "losses") for one in (running.id, *innocents)]
+        charged.update(count for count in found if count)
+        return bool(client.zcard(DEAD)) and all(
+            effects.finished(one) for one in (running.id, *innocents)
+        )
+
+    wait_for(is_done, 120, "a dead letter, and the end of all others")
+    print(f"{name} {options}: a dead letter after {deaths} deaths")
+    assert charged <= {b"0"}
+    assert deaths <= most_deaths
+    (letter,) = DeadLetters(brief.app).list()
+    assert (letter.task_id, letter.reason) == (bomb.id, Reason.LOST)
+    assert "open" in letter.exception or name == "plain_late"
+    # Whoever tells Celery of it survives that.
+    later = brief.send("work", 0)
+    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    if name != "plain_late" and name != "plain_work":
+        wait_for(lambda: not client.hexists(RECORD + bomb.id, "owed"), 20, "it is announced")
+        assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
+    assert worker.is_running
+
+
+def test_what_never_came_back_is_opened_without_a_word(
+    brief: Project,
+    proxy: RedisProxy,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    behind = brief.with_settings(broker_url=proxy.url())
+    words = proxy.watch(script=script("open").sha)
+    start_worker("one", project=behind, app=EXPLOSIVE, options=QUICK)
+    for _ in range(5):
+        behind.send("work", 0).get(timeout=10)
+    wait_until_settled(redis_server, 15)
+    assert words.matched == 0
+
+
+def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(
+    brief: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    times = {**brief.settings.reliable, "QUEUED_SECONDS": 6, "LEASE_SECONDS": 3}
+    brief = brief.with_settings(reliable=times)
+    add_tasks(brief.app)
+
+    def start() -> Worker:
+        return start_worker("one", app=EXPLOSIVE, project=brief, options=QUICK, wait=False)
+
+    client = redis_server.client()
+    worker, deaths = start(), 0
+    brief.send("work", 0).get(timeout=30)
+    # Claimed as its message is filed, and buried with its only loss.
+    bomb = brief.send("unforgiving", 0, serializer=BOMB)
+
+    def is_told() -> bool:
+        nonlocal worker, deaths
+        if not worker.is_running:
+            worker.end()
+            worker, deaths = start(), deaths + 1
+        is_dead = client.hget(RECORD + bomb.id, "state") == b"dead"
+        return is_dead and not client.hexists(RECORD + bomb.id, "owed")
+
+    wait_for(is_told, 60, "it is announced")
+    assert deaths <= 2
+    assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
+    later = brief.send("work", 0)
+    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    assert worker.is_running
+
+
+def test_what_rabbitmq_delivers_again_is_noted_too(
+    brief: Project,
+    start_rabbit: Callable[..., RabbitServer],
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    rabbit = start_rabbit()
+    place = {"REDIS_URL": redis_server.url()}
+    brief = brief.with_settings(
+        broker_url=rabbit.url(), reliable={**brief.settings.reliable, **place}
+    )
+    add_tasks(brief.app)
+
+    def start() -> Worker:
+        return start_worker("one", app=EXPLOSIVE, project=brief, options=QUICK, wait=False)
+
+    client = redis_server.client()
+    innocents = [brief.send("work", 0).id for _ in range(10)]
+    bomb = brief.send("work", 0, serializer=BOMB)
+    innocents += [brief.send("work", 0).id for _ in range(10)]
+    # RabbitMQ delivers again at once; who dies before the last one was declared is not waited for.
+    start_worker("two", app=EXPLOSIVE, project=brief, options=(*QUICK, "-Q", "elsewhere"))
+    worker, deaths = start(), 0
+
+    def is_done() -> bool:
+        nonlocal worker, deaths
+        if not worker.is_running:
+            worker.end()
+            wait_for(lambda: client.zcard(WORKERS) == 1, 20, "it is declared dead")
+            worker, deaths = start(), deaths + 1
+        is_dead = client.hget(RECORD + bomb.id, "state") == b"dead"
+        return is_dead and all(effects.finished(one) for one in innocents)
+
+    wait_for(is_done, 120, "a dead letter, and the end of all others")
+    assert deaths <= MAX_LOSSES + 2
+    later = brief.send("work", 0)
+    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    assert worker.is_running
+    assert client.zcard(DEAD) == 1

@@ -1,0 +1,241 @@
+"""The ledger's Redis forgets, while broker and workers go on: what the broker has still runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from tests.conftest import StartRedis
+from tests.integration.conftest import SOON, Project, Start, start_all
+from tests.integration.figures import META, RECORD, WORKERS, passes_finish, wait_until_settled
+from tests.support.effects import Effects
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.waiting import wait_for
+
+NAMES = ("one", "two")
+HORIZON_SECONDS = 2
+
+
+@pytest.fixture
+def ledger(start_redis: StartRedis) -> RedisServer:
+    """A Redis for the ledger alone that keeps nothing but what it is told to save."""
+    return start_redis({"appendonly": "no", "save": ""})
+
+
+@pytest.fixture
+def apart(project: Project, ledger: RedisServer) -> Project:
+    """The project with its ledger on a Redis of its own."""
+    return project.with_settings(reliable={**SOON, "REDIS_URL": ledger.url()})
+
+
+@pytest.fixture
+def workers(apart: Project, start_worker: Start) -> list[Worker]:
+    """Two workers of concurrency 2."""
+    return list(start_all(start_worker, *NAMES, project=apart).values())
+
+
+def go_on(
+    apart: Project,
+    ledger: RedisServer,
+    effects: Effects,
+    redis_server: RedisServer,
+    workers: Sequence[Worker],
+    task_ids: Sequence[str],
+) -> None:
+    """See everything end and a new task run, with workers that nobody has touched."""
+    wanted = set(task_ids)
+    wait_for(
+        lambda: wanted <= {run.task_id for run in effects.finished()}, 60, "all of them finished"
+    )
+    assert apart.send("work", 0.01).get(timeout=30) == "worked"
+    wait_until_settled(ledger, 60)
+    with redis_server.client() as client:
+        wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
+        wait_for(lambda: not client.keys("unacked*"), 20, "nothing in the workers' rooms")
+    with ledger.client() as client:
+        wait_for(lambda: client.zcard(WORKERS) == len(workers), 20, "both leases")
+    assert all(worker.is_running for worker in workers)
+    # An attempt without a record stores its result with nobody waiting for that.
+    wait_for(
+        lambda: {apart.app.AsyncResult(task_id).state for task_id in wanted} == {"SUCCESS"},
+        20,
+        "all results stored",
+    )
+
+
+@promise("as-durable-as-redis")
+@pytest.mark.parametrize("how", ["restarted from an older snapshot", "flushed"])
+def test_a_ledger_that_forgets(
+    apart: Project,
+    ledger: RedisServer,
+    workers: list[Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+    how: str,
+) -> None:
+    send = apart.send
+    # Those that the snapshot has: two run, one ended after it, and others wait.
+    running = [send("gate", "early").id for _ in range(2)]
+    ending = send("gate", "between")
+    for task_id in (*running, ending.id):
+        effects.run_of(task_id)
+    known = [send("work", 0.01, queue="waits").id for _ in range(5)]
+    with ledger.client() as client:
+        client.save()
+    # Those that it does not have: one ended, others run or wait.
+    effects.open_gate("between")
+    ended = send("work", 0.01)
+    assert [ending.get(timeout=15), ended.get(timeout=15)] == ["between", "worked"]
+    late = [send("gate", "late").id, send("follow", ["retry:late", "finish"]).id]
+    for task_id in late:
+        effects.run_of(task_id)
+    unknown = [send("work", 0.01).id for _ in range(5)]
+    unknown += [send("work", 0.01, queue="waits").id for _ in range(5)]
+    with ledger.client() as client:
+        wait_for(lambda: not client.exists(RECORD + ended.id), 10, "it is settled")
+        if how == "flushed":
+            client.flushall()
+    if how != "flushed":
+        ledger.kill()
+        ledger.start()
+        with ledger.client() as client:
+            assert client.exists(RECORD + known[0])
+            assert not client.exists(RECORD + late[0])
+    for gate in ("early", "late"):
+        effects.open_gate(gate)
+    with redis_server.client() as client:
+        # A queue that nobody has consumed so far.
+        assert client.llen("waits") == 10
+    for worker in workers:
+        worker.wait_until_ready()
+    apart.app.control.add_consumer("waits")
+    everything = [*running, ending.id, *known, ended.id, *late, *unknown]
+    go_on(apart, ledger, effects, redis_server, workers, everything)
+    runs = [len(effects.runs(task_id)) for task_id in everything]
+    print(f"ledger {how}: {len(everything)} tasks, {sum(runs)} runs")
+    # What had ended and been stored has no reason to run again.
+    assert len(effects.runs(ended.id)) == 1
+
+
+class TestLaggingReplica:
+    """The ledger's Redis dies, and a replica that lags takes its place."""
+
+    @pytest.fixture
+    def replica(self, ledger: RedisServer, start_redis: StartRedis) -> RedisServer:
+        """A replica of the ledger's Redis."""
+        server = start_redis()
+        with server.client() as client:
+            client.replicaof("127.0.0.1", ledger.port)
+            wait_for(
+                lambda: client.info("replication")["master_link_status"] == "up", 15, "it follows"
+            )
+        return server
+
+    @pytest.fixture
+    def ledger(self, start_redis: StartRedis) -> RedisServer:
+        """A Redis for the ledger alone that can be restarted."""
+        return start_redis()
+
+    @pytest.fixture
+    def address(self, ledger: RedisServer) -> Iterator[RedisProxy]:
+        """Where the ledger is found, whichever of the two it is."""
+        with RedisProxy(ledger.port) as running:
+            yield running
+
+    @pytest.fixture
+    def apart(self, project: Project, address: RedisProxy) -> Project:
+        """The project with its ledger there."""
+        times = {**SOON, "ETA_HORIZON_SECONDS": HORIZON_SECONDS, "REDIS_URL": address.url()}
+        return project.with_settings(reliable=times)
+
+    @promise("as-durable-as-redis", "never-two")
+    @pytest.mark.parametrize("before", ["nothing", "the master restarted"])
+    def test_nothing_is_dropped_and_nothing_runs_beside_itself(
+        self,
+        apart: Project,
+        ledger: RedisServer,
+        replica: RedisServer,
+        address: RedisProxy,
+        start_worker: Start,
+        effects: Effects,
+        redis_server: RedisServer,
+        before: str,
+    ) -> None:
+        send = apart.send
+        one = start_worker("one", project=apart, concurrency=6)
+        # What the replica knows: tasks that run, wait in a queue, or wait for their time.
+        running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
+        settled = send("gate", "between")
+        for task_id in (*running, settled.id):
+            effects.run_of(task_id)
+        claimed = send("gate", "late", queue="second").id
+        quick = send("work", 0.01, queue="second")
+        eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
+        parked = send("gate", "late", eta=eta).id
+        known = [send("work", 0.01, queue="waits").id for _ in range(3)]
+        cut_off(replica, ledger)
+
+        # What it does not: another worker, and what became of all these.
+        effects.open_gate("between")
+        assert settled.get(timeout=15) == "between"
+        if before == "the master restarted":
+            counted = generation(ledger)
+            ledger.stop()
+            ledger.start()
+            wait_for(lambda: generation(ledger) != counted, 15, "a pass sees another server")
+        two = start_worker("two", project=apart, options=("-Q", "second,third"))
+        late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
+        for task_id in (claimed, parked, *late):
+            effects.run_of(task_id)
+        ended = send("work", 0.01)
+        assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
+        unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]
+        with ledger.client() as client:
+            for task_id in (settled.id, ended.id, quick.id):
+                wait_for(lambda i=task_id: not client.exists(RECORD + i), 10, "it is settled")
+        with replica.client() as client:
+            states = [
+                client.hget(RECORD + task_id, "state")
+                for task_id in (settled.id, claimed, quick.id, parked, late[0], ended.id)
+            ]
+        assert states == [b"running", b"queued", b"queued", b"parked", None, None]
+        # So late that the sweeper looks at once at what the replica takes for queued.
+        overdue_at = effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
+        wait_for(lambda: effects.now() > overdue_at, 20, "it is overdue there")
+
+        ledger.kill()
+        address.server_port = replica.port
+        with replica.client() as client:
+            client.replicaof("NO", "ONE")
+
+        # Nobody died: what runs goes on, and not beside itself.
+        passes_finish(replica, 6, 30)
+        untouched = [*running, claimed, parked, *late]
+        assert [len(effects.runs(task_id)) for task_id in untouched] == [1] * len(untouched)
+        for gate in ("early", "late"):
+            effects.open_gate(gate)
+        apart.app.control.add_consumer("waits")
+        everything = [*untouched, settled.id, quick.id, *known, ended.id, *unknown]
+        go_on(apart, replica, effects, redis_server, [one, two], everything)
+        assert effects.overlaps() == []
+        runs = {task_id: len(effects.runs(task_id)) for task_id in everything}
+        print(f"before: {before}; {len(runs)} tasks, {sum(runs.values())} runs")
+        # What had ended and been stored has no reason to run again.
+        assert runs[ended.id] == 1
+
+
+def cut_off(replica: RedisServer, ledger: RedisServer) -> None:
+    """Let the replica have all there is now, and nothing of what comes later."""
+    with ledger.client() as ahead, replica.client() as behind:
+        assert ahead.wait(1, 5000) == 1
+        behind.replicaof("127.0.0.1", free_port())
+
+
+def generation(server: RedisServer) -> bytes | None:
+    with server.client() as client:
+        return client.hget(META, "generation")

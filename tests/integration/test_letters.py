@@ -1,0 +1,271 @@
+"""Dead letters from one end to the other: how a task becomes one, and what can be done with it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from celery_reliable.application import reliable_of
+from celery_reliable.deadletters import REDACTED, CannotReplay, DeadLetters, full_view, short_view
+from celery_reliable.envelope import Envelope
+from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.model import DeadLetter, Reason
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import DUE, RECORD
+from tests.integration.letters import put
+from tests.integration.project.deadly import add_starving
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> DeadLetter:
+    """Wait until the task is a dead letter whose burial owes Celery nothing any more."""
+
+    def found() -> DeadLetter | None:
+        try:
+            letter = letters.get(task_id)
+        except UnknownDeadLetter:
+            return None
+        return None if letter.is_owed else letter
+
+    return wait_for(found, timeout_seconds, f"{task_id} among the dead letters")  # type: ignore[return-value]
+
+
+def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    letters: DeadLetters,
+    redis_server: RedisServer,
+) -> None:
+    start_worker("one")
+    result = project.send("follow", ["fail", "finish"])
+    with pytest.raises(Exception, match="in run 1"):
+        result.get(timeout=20)
+
+    letter = buried(letters, result.id)
+
+    assert (letter.name, letter.reason) == ("project.follow", Reason.FAILED)
+    assert "Broken" in letter.exception
+    assert "in run 1" in letter.exception
+    assert "Traceback" in letter.traceback
+    assert "tasks.py" in letter.traceback
+    assert (letter.attempts, letter.losses) == (1, 0)
+    assert [entry.what for entry in letter.history] == ["failed"]
+    assert [found.task_id for found in letters.list()] == [result.id]
+    view = full_view(letter, with_arguments=True)
+    assert view["args"] == [["fail", "finish"]]
+    assert view["headers"]["id"] == result.id
+    assert view["queue"] == "celery"
+
+    replayed = letters.replay(result.id)
+
+    assert (replayed.is_sent, replayed.attempt) == (True, 2)
+    wait_for(lambda: effects.finished(result.id), 20, "the replayed task")
+    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
+    client = redis_server.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+    assert letters.count() == 0
+    assert client.zcard(DUE) == 0
+
+
+def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
+    project: Project, start_worker: Start, letters: DeadLetters
+) -> None:
+    start_worker("one")
+    result = project.send("flaky", 9, 0, 1)
+    first = buried(letters, result.id)
+    assert first.attempts == 2
+
+    letters.replay(result.id)
+    second = wait_for(
+        lambda: next((one for one in letters.list() if one.buried_ms > first.buried_ms), None),
+        20,
+        "the second burial",
+    )
+
+    # The retries counted anew: again one retry, and then the end.
+    assert second is not None
+    assert second.attempts == 4
+    life = ["retried", "failed"]
+    assert [entry.what for entry in second.history] == [*life, "replayed", *life]
+    assert second.published_ms == first.published_ms < second.history[0].at_ms
+
+
+def test_a_letter_says_that_memory_ran_out(
+    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters, tmp_path: Path
+) -> None:
+    add_starving(project.app)
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 0\n")
+    start_worker(
+        "one",
+        app="tests.integration.project.deadly",
+        environ={"MEMORY_EVENTS": str(events)},
+    )
+    result = project.send("starving")
+
+    letter = buried(letters, result.id, 30)
+
+    (run,) = effects.runs(result.id)
+    told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
+    assert (letter.exception, letter.history[0].cause) == (told, told)
+
+
+@promise("poison-stops")
+def test_poison_is_dead_lettered_after_its_losses(
+    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters
+) -> None:
+    start_worker("one")
+    result = project.send("poison")
+
+    letter = buried(letters, result.id, 60)
+
+    assert len(effects.runs(result.id)) == 4
+    assert (letter.reason, letter.attempts, letter.losses) == (Reason.LOST, 4, 4)
+    pid = effects.runs(result.id)[-1].pid
+    assert letter.exception == f"child_lost: signal 9 (SIGKILL), pid {pid}"
+    assert letter.exception in str(project.app.AsyncResult(result.id).result)
+    assert [(entry.what, entry.cause) for entry in letter.history] == [
+        ("lost", f"child_lost: signal 9 (SIGKILL), pid {run.pid}")
+        for run in effects.runs(result.id)
+    ]
+    assert [entry.attempt for entry in letter.history][:4] == [1, 2, 3, 4]
+    assert all(entry.owner for entry in letter.history[:4])
+    assert project.app.AsyncResult(result.id).state == "FAILURE"
+
+
+def test_a_discarded_letter_is_gone(
+    project: Project, letters: DeadLetters, redis_server: RedisServer
+) -> None:
+    put(project, "unwanted")
+
+    letters.discard("unwanted")
+
+    assert letters.count() == 0
+    assert not redis_server.client().keys(RECORD + "*")
+    for touch in (letters.get, letters.discard, letters.replay):
+        with pytest.raises(UnknownDeadLetter, match="unwanted") as caught:
+            touch("unwanted")
+        assert caught.value.task_id == "unwanted"
+
+
+def test_a_replayed_message_starts_anew_and_keeps_the_rest(
+    project: Project, letters: DeadLetters, redis_server: RedisServer
+) -> None:
+    now = datetime.now(timezone.utc)
+    past, future = (now - timedelta(hours=1)).isoformat(), (now + timedelta(hours=1)).isoformat()
+    put(project, "late", retries=3, eta=future, expires=past, stamps={"who": "me"})
+    put(project, "early", retries=1, eta=past, expires=future)
+
+    letters.replay("late")
+    letters.replay("early")
+
+    ledger = reliable_of(project.app).ledger
+    late, early = (
+        Envelope.from_text(record.message)
+        for record in ledger.find_all(["late", "early"])
+        if record is not None
+    )
+    assert (late.headers["retries"], late.headers["eta"], late.headers["expires"]) == (
+        0,
+        None,
+        None,
+    )
+    assert late.headers["stamps"] == {"who": "me"}
+    assert (early.headers["eta"], early.headers["expires"]) == (None, future)
+    assert "expiration" not in late.properties
+    assert late.properties["correlation_id"] == "late"
+    assert redis_server.client().llen("celery") == 2
+    with pytest.raises(UnknownDeadLetter, match="queued now"):
+        letters.replay("late")
+
+
+def test_a_replay_while_the_broker_is_away_is_left_to_the_sweeper(
+    project: Project, start_redis: StartRedis
+) -> None:
+    ledger_server = start_redis()
+    split = project.with_settings(
+        broker_url="redis://127.0.0.1:1/0", reliable={"REDIS_URL": ledger_server.url()}
+    )
+    put(split, "patient")
+    letters = DeadLetters(split.app)
+
+    replayed = letters.replay("patient")
+
+    assert not replayed.is_sent
+    assert "127.0.0.1:1" in replayed.problem
+    record = reliable_of(split.app).ledger.find("patient")
+    assert record is not None
+    assert record.state.value == "queued"
+    assert ledger_server.client().zscore("{reliable:0}:due", "patient")
+    split.close()
+
+
+def test_a_replay_learns_the_servers_generation(project: Project, letters: DeadLetters) -> None:
+    ledger = reliable_of(project.app).ledger
+    put(project, "old")
+    ledger.generation = "7"
+
+    letters.replay("old")
+
+    record = ledger.find("old")
+    assert record is not None
+    generation = Envelope.from_text(record.message).headers["reliable"].partition(":")[0]
+    assert generation == ledger.generation != "7"
+
+
+def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
+    project: Project, start_worker: Start, letters: DeadLetters, redis_server: RedisServer
+) -> None:
+    start_worker("one")
+    redis_server.client().lpush("celery", b"no JSON \xff\x1b[31m")
+
+    letter = wait_for(lambda: next(iter(letters.list()), None), 20, "the unreadable message")
+
+    assert letter is not None
+    assert letter.reason is Reason.UNPROCESSABLE
+    assert short_view(letter)["queue"] == "celery"
+    assert full_view(letter)["body"] == REDACTED
+    assert full_view(letter, with_arguments=True)["body"] == r"no JSON \xff\x1b[31m"
+    with pytest.raises(CannotReplay, match="discard"):
+        letters.replay(letter.task_id)
+    letters.discard(letter.task_id)
+    assert letters.count() == 0
+
+
+def test_arguments_are_redacted_wherever_they_stand(project: Project, letters: DeadLetters) -> None:
+    put(
+        project,
+        "private",
+        argsrepr="('secret-1',)",
+        kwargsrepr="{'pin': 'secret-2'}",
+        stamps={"customer": "secret-3"},
+        customer="secret-4",
+    )
+
+    letter = letters.get("private")
+
+    assert "secret" not in str(full_view(letter))
+    assert "secret" not in str(short_view(letter))
+    assert full_view(letter)["args"] == full_view(letter)["kwargs"] == REDACTED
+    shown = full_view(letter, with_arguments=True)
+    assert shown["headers"]["customer"] == "secret-4"
+    assert (shown["args"], shown["kwargs"]) == ([0.01], {})
+
+
+def test_pages_of_the_list_follow_each_other(project: Project, letters: DeadLetters) -> None:
+    for number in range(5):
+        put(project, f"letter-{number}")
+
+    pages = [letters.list(2, offset) for offset in (0, 2, 4)]
+
+    found = [letter.task_id for page in pages for letter in page]
+    assert sorted(found) == [f"letter-{number}" for number in range(5)]
+    assert letters.count() == 5

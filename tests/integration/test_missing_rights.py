@@ -1,0 +1,109 @@
+"""A worker whose user of Redis may not do what it has to: at its start, and while it works."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import RECORD
+from tests.support.acl import granted
+from tests.support.effects import Effects
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+#: As long as a process waits for a right, at each of the steps with which it ends.
+PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture
+def narrow(project: Project, redis_server: RedisServer) -> Callable[..., Project]:
+    """The project as the README's user, without some words of the rule."""
+
+    def narrow(*without: str) -> Project:
+        url = granted(redis_server.client(), without=without)
+        return project.with_settings(broker_url=url, result_url=url)
+
+    return narrow
+
+
+@pytest.mark.parametrize(
+    ("without", "names"),
+    [
+        ("+hscan", ["broker", "HSCAN"]),
+        ("+zcard", ["ledger", "ZCARD"]),
+        ("~celery*", ["broker", "the key celery"]),
+        ("~{reliable:0}:*", ["ledger", "the key {reliable:0}:"]),
+        ("~unacked*", ["broker", "the key unacked"]),
+    ],
+)
+def test_what_is_missing_is_named_at_the_start(
+    narrow: Callable[..., Project], start_worker: Start, without: str, names: list[str]
+) -> None:
+    worker = start_worker("one", project=narrow(without), wait=False)
+
+    assert worker.wait_until_ended() != 0
+    said = [line for line in worker.log_text().splitlines() if line.startswith("celery_reliable:")]
+    assert len(said) == 1
+    assert all(name in said[0] for name in names), said
+
+
+def test_what_it_can_go_without_is_no_reason_to_end(
+    narrow: Callable[..., Project], start_worker: Start
+) -> None:
+    project = narrow("+info", "+client|id", "+client|list", "+config|get")
+    start_worker("one", project=project)
+
+    assert project.send("work", 0).get(timeout=20) == "worked"
+
+
+def test_a_right_that_is_taken_away_loses_nothing(
+    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    """What has ended keeps its claim, and is settled when that is allowed again; meanwhile its
+    process goes on with something else.
+    """
+    project, admin = narrow(), redis_server.client()
+    start_worker("one", project=project, concurrency=1)
+    first = project.send("gate", "gate")
+    effects.run_of(first.id)
+
+    # No script can remove a record any more, so none can be settled.
+    admin.execute_command("ACL", "SETUSER", "app", "-del")
+    effects.open_gate("gate")
+    second = project.send("work", 0)
+    wait_for(lambda: effects.runs(second.id), 4 * PATIENCE_SECONDS, "the process goes on")
+    assert first.state == "SUCCESS"
+    assert all(admin.exists(record(one)) for one in (first, second))
+
+    admin.execute_command("ACL", "SETUSER", "app", "+del")
+    for one in (first, second):
+        wait_for(lambda one=one: not admin.exists(record(one)), 30, "it is settled")
+        assert len(effects.runs(one.id)) == 1
+
+
+def test_a_worker_that_lacks_a_right_can_be_stopped(
+    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    project, admin = narrow(), redis_server.client()
+    one = start_worker("one", project=project)
+    result = project.send("gate", "gate")
+    effects.run_of(result.id)
+
+    admin.execute_command("ACL", "SETUSER", "app", "-del")
+    effects.open_gate("gate")
+    one.signal_main(signal.SIGTERM)
+    one.wait_until_ended(4 * PATIENCE_SECONDS)
+    assert admin.exists(record(result))
+
+    admin.execute_command("ACL", "SETUSER", "app", "+del")
+    start_worker("two", project=project)
+    wait_for(lambda: not admin.exists(record(result)), 30, "it is settled")
+    assert result.get(timeout=5) == "gate"
+
+
+def record(result: Any) -> str:
+    return RECORD + result.id

@@ -1,0 +1,72 @@
+"""A worker's channel and its room: what is claimed as it is filed, and given back as it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+TRANSPORT = "celery_reliable.transport:Transport"
+
+
+def sendable(name: str) -> bytes:
+    """A message as kombu leaves it in a list, with all that a consumer wants to see."""
+    told = {"exchange": "", "routing_key": "one"}
+    properties = {"delivery_tag": f"tag of {name}", "delivery_info": told}
+    return json.dumps({"body": "", "headers": {"id": name}, "properties": properties}).encode()
+
+
+class Claims:
+    """Tells which messages would have been claimed as they were filed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, payload: Any) -> None:
+        self.asked.append(payload["headers"]["id"])
+
+
+@pytest.mark.parametrize(
+    ("is_consumed", "idle", "asked"), [(True, 1, ["it"]), (False, 1, []), (True, 0, [])]
+)
+def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
+    shared_redis: redis.Redis, is_consumed: bool, idle: int, asked: list[str]
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        delivered: list[Any] = []
+        channel.basic_consume("one", False, delivered.append, "tag")
+        channel.reliable_room = "unacked:it"
+        room = channel.qos.room
+        room.idle_slots, room.early = (lambda: idle), (claims := Claims())
+        if not is_consumed:
+            channel.basic_cancel("tag")
+        channel._take(("one", "one", sendable("it")))
+        assert (claims.asked, len(delivered)) == (asked, int(is_consumed))
+        # What nobody consumes any more goes back.
+        assert shared_redis.llen("one") == int(not is_consumed)
+        room.is_leaving = True
+
+
+def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
+    shared_redis: redis.Redis,
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    n_waiting: list[int] = []
+    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        channel.basic_consume("one", False, lambda message: None, "tag")
+        channel.reliable_room = "unacked:it"
+        room = channel.qos.room
+        channel._take(("one", "one", sendable("it")))
+        room.is_leaving = True
+        # Whoever takes it before that is told that somebody runs it, and drops it.
+        room.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
+    assert n_waiting == [0]
+    assert shared_redis.llen("one") == 1

@@ -1,0 +1,23 @@
+"""A unit test has no server."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def start_redis() -> None:
+    """Refuse to start one, for whatever fixture asks for it."""
+    pytest.fail("a test that needs a Redis is one of tests/ledger")
+
+
+@pytest.fixture
+def start_rabbit() -> None:
+    """Refuse to start one."""
+    pytest.fail("a test that needs a RabbitMQ is one of tests/integration")
+
+
+@pytest.fixture
+def shared_redis() -> None:
+    """Refuse to share one."""
+    pytest.fail("a test that needs a Redis is one of tests/ledger")

@@ -1,0 +1,30 @@
+"""The scripts of a worker's room say in their headers what they do."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any
+
+import pytest
+
+SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
+#: All that they may do: with the room, with lists, and with the list of rooms.
+COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HSET", "LLEN", "RPOP", "RPUSH", "SREM"}
+
+
+@pytest.mark.parametrize("file", SCRIPTS, ids=lambda file: file.name)
+def test_header_and_body_agree(file: Any) -> None:
+    match = re.fullmatch(r"--\[\[\n(.*?)\n\]\]\n(.*)", file.read_text("utf-8"), re.DOTALL)
+    assert match
+    header, body = match.groups()
+    assert header.startswith(f"{file.name.removesuffix('.lua')}: ")
+    assert all(re.search(rf"^{title} +\S", header, re.MULTILINE) for title in ("Returns", "Cost"))
+    for kind in ("KEYS", "ARGV"):
+        listed = [int(n) for n in re.findall(rf"^{kind}\[(\d+)[\].]", header, re.MULTILINE)]
+        used = {int(n) for n in re.findall(rf"\b{kind}\[(\d+)\]", body)}
+        assert listed == list(range(1, len(listed) + 1))
+        # The last may stand for many, and is counted to.
+        assert used <= set(listed)
+        assert len(listed) - len(used) <= ("[9..]" in header)
+    assert set(re.findall(r"redis\.call\('(\w+)'", body)) <= COMMANDS
