@@ -12,6 +12,8 @@ from weakref import WeakSet
 
 from celery import Celery
 
+from celery_reliable.compat.app import real_app
+from celery_reliable.compat.notes import note, noted
 from celery_reliable.config import REDIS_SCHEMES, ReliableConfig, sanitized_url, split_urls
 from celery_reliable.durability import check_durability
 from celery_reliable.exceptions import ConfigurationError, LedgerRefused
@@ -49,7 +51,7 @@ logger = logging.getLogger(__name__)
 _PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
 
 #: Where an app keeps what it has of ours, so that the two go together.
-_ATTRIBUTE = "_celery_reliable"
+_ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
 #: Set by the Django room: an alias -> a connector to the Redis of that cache.
@@ -85,11 +87,12 @@ def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None
 
 def reliable_of(app: Celery) -> Reliable:
     """Return what *app* has of ours; made once, nothing is connected by it."""
-    real = app._get_current_object() if hasattr(app, "_get_current_object") else app
+    real = real_app(app)
     with _lock:
-        found: Reliable | None = real.__dict__.get(_ATTRIBUTE)
+        found: Reliable | None = noted(real, _ATTRIBUTE)
         if found is None:
-            found = real.__dict__[_ATTRIBUTE] = Reliable(real)
+            found = Reliable(real)
+            note(real, _ATTRIBUTE, found)
             _made.add(found)
         return found
 

@@ -13,6 +13,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
 from celery_reliable.envelope import Envelope
 from celery_reliable.rooms import Room, forget_server, room_names, server_seen, task_id_of
 from celery_reliable.transport import transport_for
@@ -124,12 +125,12 @@ class BrokerView:
         """
         channel = self.channel
         payload = {"properties": dict(envelope.properties)}
-        priority = channel._get_message_priority(payload, reverse=False)
+        priority = priority_of(channel, payload)
         heads = []
         with channel.conn_or_acquire() as client:
-            for queue in channel._lookup(envelope.exchange, envelope.routing_key):
+            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key):
                 # A command that kombu's prefixing client does not know: the prefix is ours to add.
-                key = channel.global_keyprefix + channel._q_for_pri(queue, priority)
+                key = channel.global_keyprefix + list_key(channel, queue, priority)
                 # Not LRANGE: before Redis 7 it walks there from the other end of the list.
                 pipe = client.pipeline()
                 for index in range(1, _LOOKED_AT + 1):

@@ -14,6 +14,8 @@ from typing import Any
 from celery import states
 from celery.app.task import Context
 
+from celery_reliable.compat.backend import chord_progress, counts_chords
+
 __all__ = ["tell", "tell_patiently"]
 
 logger = logging.getLogger(__name__)
@@ -31,23 +33,15 @@ def tell(backend: Any, request: Context, state: str, result: Any) -> bool:
     the claim runs out.  Raises what the backend's driver raises.
     """
     # Elsewhere a chord is not told by its members, or cannot be told twice.
-    is_ordered = getattr(backend, "_chord_zset", None)
-    if not request.chord or not request.group or is_ordered is None:
+    if not request.chord or not request.group or not counts_chords(backend):
         return True
     body_id = (request.chord.get("options") or {}).get("task_id")
     if body_id and backend.get_state(body_id) in states.READY_STATES:
         # It was sent, and only what the chord had counted was not cleared away.
         return True
     backend.on_chord_part_return(request, state, result)
-    counted_key, size_key, added_key = (
-        backend.get_key_for_group(request.group, suffix) for suffix in (".j", ".s", ".t")
-    )
-    client = backend.client
-    size = client.get(size_key)
-    if size is None:
-        return True
-    n_counted = client.zcard(counted_key) if is_ordered else client.llen(counted_key)
-    return bool(n_counted < int(size) + int(client.get(added_key) or 0))
+    progress = chord_progress(backend, request.group)
+    return progress is None or progress[0] < progress[1]
 
 
 def tell_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:

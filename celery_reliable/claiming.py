@@ -17,6 +17,9 @@ from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.consumer import has_rate_limit
+from celery_reliable.compat.pool import n_processes_up
+from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.envelope import Stamp
 from celery_reliable.ledger.caller import Step
 from celery_reliable.model import Claim, Reply
@@ -34,7 +37,6 @@ EARLY = "reliable_claim"
 #: For so long a claim is taken for current without a look, while nothing speaks against the lease:
 #: a worker that was away for longer may have been declared dead.
 _FRESH_SECONDS = 0.5
-_STRATEGY = "celery.worker.strategy:default"
 
 
 @dataclass
@@ -108,8 +110,8 @@ class EarlyClaims:
             or not headers.get("id")
             or not is_reliable(task)
             or headers.get("eta")
-            or self._consumer.task_buckets.get(task.name)
-            or task.Strategy != _STRATEGY
+            or has_rate_limit(self._consumer, task.name)
+            or not has_default_strategy(task)
             # It would begin before the task does.
             or type(task).time_to_run_seconds
             or not self._has_idle_child()
@@ -139,8 +141,8 @@ class EarlyClaims:
         worker = self._consumer.controller
         if worker.max_tasks_per_child or worker.max_memory_per_child:
             return False
-        inqueues = getattr(getattr(self._consumer.pool, "_pool", None), "_fileno_to_inq", None)
-        return inqueues is None or len(inqueues) > len(state.reserved_requests)
+        n_up = n_processes_up(self._consumer.pool)
+        return n_up is None or n_up > len(state.reserved_requests)
 
 
 def claimed_early(

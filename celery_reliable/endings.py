@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
-from celery.app.trace import TraceInfo, build_tracer, trace_ok_t
-
+from celery_reliable.compat.tracer import Traced, Tracer, as_traced, tracer_of
 from celery_reliable.exceptions import said
 
-__all__ = ["Tracer", "ended", "instead", "one_line", "raising", "returning"]
-
-Tracer = Callable[..., trace_ok_t]
+__all__ = ["ended", "instead", "one_line", "raising", "returning"]
 
 
-def ended(error: Exception, state: str) -> trace_ok_t:
+def ended(error: Exception, state: str) -> Traced:
     """Return what Celery's tracer returns when a body raises *error*, in *state*."""
-    try:
-        raise error
-    except Exception as exc:
-        return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)
+    return as_traced(error, state)
 
 
 def instead(task: Any, body: Callable[..., Any]) -> Tracer:
@@ -37,8 +30,7 @@ def instead(task: Any, body: Callable[..., Any]) -> Tracer:
         **quiet,
     }
     twin = type(cls.__name__, (cls,), members)()
-    tracer: Tracer = build_tracer(task.name, twin, task.app.loader, app=task.app)
-    return tracer
+    return tracer_of(task, twin)
 
 
 def _no_hook(*args: Any, **kwargs: Any) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 
 from celery import states
 from celery.app.task import Context
-from celery.app.trace import trace_ok_t
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
 
@@ -25,7 +24,8 @@ from celery_reliable import signals, telling
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
-from celery_reliable.endings import Tracer, ended, instead, one_line, raising, returning
+from celery_reliable.compat.tracer import Traced, Tracer
+from celery_reliable.endings import ended, instead, one_line, raising, returning
 from celery_reliable.envelope import Envelope, Stamp, from_request
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -59,9 +59,7 @@ _MOST_DOUBLINGS = 5
 def around(task: Any, tracer: Tracer) -> Tracer:
     """Return *tracer* with claim and settlement around it."""
 
-    def trace(
-        uuid: str, args: Any, kwargs: Any, request: dict[str, Any] | None = None
-    ) -> trace_ok_t:
+    def trace(uuid: str, args: Any, kwargs: Any, request: dict[str, Any] | None = None) -> Traced:
         execution = _Execution(
             task, tracer, uuid, args, kwargs, request if request is not None else {}
         )
@@ -93,12 +91,12 @@ class _Execution:
     def ledger(self) -> Ledger:
         return self.reliable.ledger
 
-    def run(self) -> trace_ok_t:
+    def run(self) -> Traced:
         """Run the attempt, or end the delivery without one."""
         with uninterrupted():
             return self._run()
 
-    def _run(self) -> trace_ok_t:
+    def _run(self) -> Traced:
         if current_worker() is None or self.reliable.is_unprotected:
             # Somebody traces without a worker (a test harness): there is no lease to claim under.
             return self.tracer(self.id, self.args, self.kwargs, self.request)
@@ -196,7 +194,7 @@ class _Execution:
         request = {**self.request, "id": self.id, "task": self.task.name}
         return from_request(request, self.args, self.kwargs, self.task.serializer or "json")
 
-    def _unprotected(self, exc: Exception) -> trace_ok_t:
+    def _unprotected(self, exc: Exception) -> Traced:
         """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
         logger.error("task_unprotected name=%s id=%s error=%s", self.task.name, self.id, exc)
         result = self.tracer(self.id, self.args, self.kwargs, self.request)
@@ -204,7 +202,7 @@ class _Execution:
             self.ledger.cancel(self.id, epoch=self.stamp.epoch, patience_seconds=FOREVER)
         return result
 
-    def _without_attempt(self, answer: Answer) -> trace_ok_t:
+    def _without_attempt(self, answer: Answer) -> Traced:
         """End a delivery that may not run.  Dropping it is safe: the record outlives the
         message.
         """
@@ -218,7 +216,7 @@ class _Execution:
 
     # -- the attempt
 
-    def _attempted(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _attempted(self, attempt: RunningAttempt) -> Traced:
         try:
             holder = take(self.task, attempt, self.args, self.kwargs)
         except ObjectIdError as exc:
@@ -229,7 +227,7 @@ class _Execution:
             return self._conflict(attempt, holder)
         return self._traced(attempt)
 
-    def _without_lock(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _without_lock(self, attempt: RunningAttempt) -> Traced:
         """Go on with an attempt whose record is not its own: the server lost it, or it is taken."""
         if is_current(self.ledger, attempt):
             return self._traced(attempt)
@@ -237,7 +235,7 @@ class _Execution:
         tell_fenced(self.task, attempt.claim, "taken")
         return ended(Ignore("taken from this worker"), states.IGNORED)
 
-    def _traced(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _traced(self, attempt: RunningAttempt) -> Traced:
         try:
             with time_to_run(self.task, attempt):
                 result = self.tracer(self.id, self.args, self.kwargs, self.request)
@@ -278,7 +276,7 @@ class _Execution:
 
     # -- how it ended
 
-    def _conclude(self, attempt: RunningAttempt, result: trace_ok_t) -> trace_ok_t:
+    def _conclude(self, attempt: RunningAttempt, result: Traced) -> Traced:
         """Tell the ledger what Celery has stored."""
         if attempt.is_closed:
             return result
@@ -331,7 +329,7 @@ class _Execution:
             free(self.task, attempt)
         return result
 
-    def _released(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _released(self, attempt: RunningAttempt) -> Traced:
         if attempt.is_closed:
             return ended(Ignore("closed by its own publication"), states.IGNORED)
         self.ledger.release(
@@ -342,7 +340,7 @@ class _Execution:
         )
         return ended(Reject("stopped with its worker", requeue=True), states.REJECTED)
 
-    def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> trace_ok_t:
+    def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> Traced:
         config = self.reliable.config
         if attempt.is_closed:
             return ended(Ignore("closed by its own publication"), states.IGNORED)
@@ -375,7 +373,7 @@ class _Execution:
             exception=one_line(exc),
         )
 
-    def _left(self, attempt: RunningAttempt, exc: Exception) -> trace_ok_t:
+    def _left(self, attempt: RunningAttempt, exc: Exception) -> Traced:
         """End an attempt that could not be concluded: without an outcome, or for want of a right
         with a claim that has no process.
 
@@ -392,7 +390,7 @@ class _Execution:
 
     # -- the object is another task's
 
-    def _conflict(self, attempt: RunningAttempt, holder: str) -> trace_ok_t:
+    def _conflict(self, attempt: RunningAttempt, holder: str) -> Traced:
         how = type(self.task).on_conflict
         logger.info(
             "object_held name=%s id=%s holder=%s on_conflict=%s",
@@ -414,7 +412,7 @@ class _Execution:
         # Somebody may wait for its result: its caller, or the canvas that it is a member of.
         return self._conclude(attempt, self._instead(returning({"skipped": holder})))
 
-    def _retry_conflict(self, attempt: RunningAttempt) -> trace_ok_t:
+    def _retry_conflict(self, attempt: RunningAttempt) -> Traced:
         """Publish the same task again, later; no retry, no loss and no number are spent."""
         told = self.request.get(_WAITS)
         waits = 1 + (told if type(told) is int and 0 <= told < _MOST_WAITS else 0)
@@ -444,5 +442,5 @@ class _Execution:
             attempt, ended(Ignore("the object is held: published again"), states.IGNORED)
         )
 
-    def _instead(self, body: Callable[..., Any]) -> trace_ok_t:
+    def _instead(self, body: Callable[..., Any]) -> Traced:
         return instead(self.task, body)(self.id, self.args, self.kwargs, self.request)

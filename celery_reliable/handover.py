@@ -8,10 +8,13 @@ task has none, and is looked for in the worker's room.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from celery.worker import state
 
+from celery_reliable.compat.controller import free_slot, hand_over_by
+from celery_reliable.compat.notes import noted
 from celery_reliable.process import WorkerProcess
 from celery_reliable.publisher import is_reliable
 
@@ -30,29 +33,27 @@ def install(w: Any, process: WorkerProcess) -> None:
 
     What has been handed over is not held back any more.
     """
-    hand_over = w._process_task
 
-    def process_task(request: Any) -> None:
-        if _is_ours(request, process):
-            hand_over(request)
-            return
-        logger.warning("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
-        state.task_ready(request)
-        request.acknowledged = True
-        request.message.channel.qos.forget(request.message.delivery_tag)
-        release = getattr(w, "_quick_release", None)
-        if release is not None:
-            release()
+    def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def process_task(request: Any) -> None:
+            if _is_ours(request, process):
+                hand_over(request)
+                return
+            logger.warning("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
+            state.task_ready(request)
+            request.acknowledged = True
+            request.message.channel.qos.forget(request.message.delivery_tag)
+            free_slot(w)
 
-    if w.process_task == hand_over:
-        w.process_task = process_task
-    w._process_task = process_task
+        return process_task
+
+    hand_over_by(w, around)
 
 
 def _is_ours(request: Any, process: WorkerProcess) -> bool:
     """Whether nobody else can have been given a request's message; in doubt it is looked for."""
     message = request.message
-    holder = getattr(message, "reliable_holder", None)
+    holder = noted(message, "holder")
     if holder is None or is_reliable(request.task):
         return True
     if process.surely_holds(holder):

@@ -13,6 +13,7 @@ from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.application import Reliable
+from celery_reliable.compat.redis import socket_of
 from celery_reliable.exceptions import (
     LedgerForbidden,
     LedgerRefused,
@@ -110,7 +111,7 @@ class Heartbeat(NativeThread):
 
     def _close_in_child(self) -> None:
         left_open = self._connection.left_open
-        for sock in (self._connection._sock, *left_open, self._waker, self._woken):
+        for sock in (socket_of(self._connection), *left_open, self._waker, self._woken):
             if sock is not None:
                 try:
                     os.close(sock.detach())
@@ -178,7 +179,7 @@ class Heartbeat(NativeThread):
 
     def _run(self) -> None:
         # The witness is to know a new connection before it misses the old one.
-        wait = self._config.heartbeat_seconds if self._connection._sock is not None else 0.0
+        wait = self._config.heartbeat_seconds if socket_of(self._connection) is not None else 0.0
         while True:
             is_cut = self._wait(wait)
             if self.stop_asked():
@@ -218,7 +219,7 @@ class Heartbeat(NativeThread):
 
     def _wait(self, seconds: float) -> bool:
         """Wait for the next beat; True at once when the connection was cut."""
-        sock = self._connection._sock
+        sock = socket_of(self._connection)
         readers = [self._woken] if sock is None else [self._woken, sock]
         try:
             return sock in wait_readable(readers, seconds)

@@ -1,63 +1,15 @@
-"""Three things that Celery's pools do at the wrong moment, done at the right one."""
+"""When a pool is stopped."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
-__all__ = ["PostponedStop", "hear_the_dead", "wait_aside"]
+from celery_reliable.compat.pool import stop_by
+
+__all__ = ["PostponedStop"]
 
 #: Threads and greenlets, of which a stop waits for what runs.
 _WAITING_POOLS = frozenset({"thread", "gevent", "eventlet"})
-
-
-def hear_the_dead(pool: Any) -> None:
-    """Let a started pool of processes hear what one said before it died, before its task is given
-    to another.  Other pools are left alone.
-
-    A process says that it begins a task, and then begins.  Billiard reads what dead processes said
-    when it clears up after them; but when one dies while it does so for another, it takes the task
-    for one that was never begun, and hands it to the next process: it would run again with no loss
-    counted.
-    """
-    processes: Any = getattr(pool, "_pool", None)
-    if not hasattr(processes, "on_partial_read"):
-        return
-    give_to_another = processes.on_partial_read
-
-    def on_partial_read(job: Any, process: Any) -> None:
-        processes.process_flush_queues(process)
-        give_to_another(job, process)
-
-    processes.on_partial_read = on_partial_read
-
-
-def wait_aside(pool: Any) -> None:
-    """Let what comes to a started pool of gevent's greenlets, while all of them are busy, wait
-    beside the main loop, as in a pool of threads.  Other pools are left alone.
-
-    Celery lets the main loop wait, which then neither reads from the broker nor acknowledges
-    anything.
-    """
-    greenlets: Any = getattr(pool, "_pool", None)
-    if not hasattr(greenlets, "greenlet_class"):
-        return
-    waiting: deque[Any] = deque()
-
-    def begin_in_turn() -> None:
-        while waiting:
-            # Waits for a free one; the next to come sees that somebody does.
-            greenlets.start(waiting[0])
-            waiting.popleft()
-
-    def put(target: Any, *args: Any, **kwargs: Any) -> Any:
-        greenlet = greenlets.greenlet_class(target, *args, **kwargs)
-        waiting.append(greenlet)
-        if len(waiting) == 1:
-            pool.spawn_n(begin_in_turn)
-        return greenlet
-
-    pool._quick_put = put
 
 
 class PostponedStop:
@@ -73,7 +25,7 @@ class PostponedStop:
         self._may_stop = name not in _WAITING_POOLS
         self._is_asked = False
         if not self._may_stop:
-            pool.stop = self
+            stop_by(pool, self)
 
     def __call__(self) -> None:
         """Stop the pool, now or when the shutdown begins."""

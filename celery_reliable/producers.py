@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from celery.app.amqp import AMQP
 from kombu import pools
 
 from celery_reliable.application import reliable_of
+from celery_reliable.compat import Part, require
+from celery_reliable.compat.amqp import OpenAMQP
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.sending import SENDING_TRANSPORT
 
@@ -18,19 +19,19 @@ __all__ = ["PLACE", "ProducingAMQP"]
 PLACE = "reliable_queues_at"
 
 
-class ProducingAMQP(AMQP):
+class ProducingAMQP(OpenAMQP):
     """Celery's AMQP with producers that may send and record in one step."""
-
-    _producer_pool: Any
 
     @property
     def producer_pool(self) -> Any:
         """The producers of the app."""
-        place = _queues_of(self.app) if self._producer_pool is None else ""
+        place = _queues_of(self.app) if self.producers_so_far is None else ""
         if place:
+            require(Part.REDIS_PRODUCER)
+            # Nobody else's: who has another transport has another pool.
             pool = pools.producers[_connection_to(self.app, place)]
             pool.limit = self.app.pool.limit
-            self._producer_pool = pool
+            self.producers_so_far = pool
         return super().producer_pool
 
     publisher_pool = producer_pool

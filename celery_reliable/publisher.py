@@ -12,9 +12,13 @@ from contextlib import suppress
 from typing import Any
 
 from celery import Celery
+from celery.app.amqp import AMQP
 from kombu.utils.json import dumps
 
 from celery_reliable.application import Reliable, reliable_of
+from celery_reliable.compat import Part, require
+from celery_reliable.compat.amqp import ask_before_sending, send_anew
+from celery_reliable.compat.app import give_part, make_part_by, may_yet_get, tasks_so_far
 from celery_reliable.envelope import (
     HEADER,
     HEIR,
@@ -68,41 +72,57 @@ def task_ref(task: Any, task_id: str) -> TaskRef:
 class RecordingAMQP(ProducingAMQP):
     """Celery's AMQP with the record before every send, or in one step with it."""
 
-    def _create_task_sender(self) -> Callable[..., Any]:
-        return _recording(self.app, super()._create_task_sender())
+    def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what records each task of ours, and sends it by *send*."""
+        return _recording(self.app, send)
 
 
 def install_everywhere() -> None:
-    """Make every app of this process that is made, or publishes, from now on record its reliable
-    tasks.
-
-    An app learns of its tasks when it is finalized, and `send_task` publishes without that.
+    """Let every app of this process that is made from now on have the AMQP that `amqp_of` gives
+    it.
     """
-    if Celery.amqp_cls == "celery.app.amqp:AMQP":
-        Celery.amqp_cls = f"{__name__}:{RecordingAMQP.__name__}"
+    make_part_by("amqp", "celery.app.amqp:AMQP", f"{__name__}:{amqp_of.__name__}")
+
+
+def amqp_of(app: Celery) -> AMQP:
+    """Return the AMQP of an app: Celery's own, as long as the app has no task of ours.
+
+    An app learns of its tasks when it is finalized, and `send_task` publishes without that.  So an
+    app that has declared one of ours is finalized before it sends anything.
+    """
+    amqp = AMQP(app)
+
+    def prepare() -> bool:
+        if app.autofinalize and may_yet_get(app, _is_base_of_ours):
+            app.finalize(auto=True)
+        return not app.finalized
+
+    if not app.finalized:
+        ask_before_sending(amqp, prepare)
+    return amqp
+
+
+def _is_base_of_ours(base: Any) -> bool:
+    return bool(getattr(base, "is_reliable", False))
 
 
 def install(app: Celery) -> None:
     """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
 
-    For an app with an AMQP class of its own, or one that published before this package was
-    imported.
+    Raises ConfigurationError when what is installed of Celery has not what that takes.
     """
-    amqp = app.amqp
-    if isinstance(amqp, RecordingAMQP):
-        return
-    own = type(amqp)
-    amqp.__class__ = type(own.__name__, (RecordingAMQP, own), {})
-    # What it made already knows nothing of records.
-    amqp._producer_pool = None
-    amqp.__dict__.pop("send_task_message", None)
+    require(Part.PRODUCER)
+    if not isinstance(app.amqp, RecordingAMQP):
+        give_part(app, "amqp", RecordingAMQP)
+        # What it made already knows nothing of records.
+        send_anew(app.amqp)
 
 
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
         if not app.finalized and app.autofinalize:
             app.finalize(auto=True)
-        task = app._tasks.get(name)
+        task = tasks_so_far(app).get(name)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)

@@ -1,7 +1,7 @@
 """What the worker's main process does when a child does not come back: `ReliableRequest`.
 
 Celery calls `on_failure` of a custom request for everything but success, and `on_timeout`,
-`acknowledge`, `reject` and `_announce_revoked`; it never calls its `on_success` or
+`acknowledge` and `reject`; it never calls its `on_success` or
 `execute_using_pool`.
 """
 
@@ -18,11 +18,12 @@ from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.exceptions import InvalidTaskError
 from celery.signals import task_revoked
 from celery.worker import state
-from celery.worker.request import Request
 
 from celery_reliable import clock, telling
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
+from celery_reliable.compat.notes import noted
+from celery_reliable.compat.request import OpenRequest
 from celery_reliable.deaths import how_it_ended
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import HEADER, Stamp, text_as_sent
@@ -54,7 +55,7 @@ def is_ending(token: str) -> bool:
     return token in _ending
 
 
-class ReliableRequest(Request):
+class ReliableRequest(OpenRequest):
     """One delivery of a reliable task's message, in the main process."""
 
     #: The claim was taken from this worker and its process is being stopped.
@@ -72,18 +73,18 @@ class ReliableRequest(Request):
             raise InvalidTaskError(f"no message of a task: {exc!r}") from exc
         #: By the clock of `clock`.
         self.reliable_received_at = clock.now()
-        early: EarlyClaim | None = getattr(message, "reliable_early", None)
+        early: EarlyClaim | None = noted(message, "early")
         self.reliable_token = early.token if early is not None else secrets.token_hex(8)
         if not self._is_ours:
             return
-        properties = {**(self._request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
+        properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Whatever a sender has put there.
         properties[EARLY] = early.told if early is not None else None
         if HEADER not in (message.headers or {}):
             text = text_as_sent(message)
             if text:
                 properties[MESSAGE] = text
-        self._request_dict["properties"] = properties
+        self.request_dict["properties"] = properties
 
     # -- letting go of a message before the end
 
@@ -126,7 +127,7 @@ class ReliableRequest(Request):
         if not self._is_ours:
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
-        if (self._already_cancelled or self._already_revoked) and isinstance(exc, _STOPPED):
+        if (self.is_cancelled or self.is_revoked) and isinstance(exc, _STOPPED):
             state.task_ready(self)
             self._end_stopped()
             return
@@ -185,7 +186,7 @@ class ReliableRequest(Request):
         try:
             self._conclude()
             is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
-            if self._already_revoked:
+            if self.is_revoked:
                 self._end_stopped()
             else:
                 with telling.through(self._send):
@@ -208,24 +209,24 @@ class ReliableRequest(Request):
         self.reliable_is_cancelled = True
         super().cancel(pool, signal, emit_retry)
 
-    def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
+    def announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
         if not self._is_ours:
-            super()._announce_revoked(reason, terminated, signum, expired)
+            super().announce_revoked(reason, terminated, signum, expired)
             return
         try:
-            super()._announce_revoked(reason, terminated, signum, expired)
+            super().announce_revoked(reason, terminated, signum, expired)
         except Exception as error:
             # Into the main loop it would be raised as a lost connection to the broker, or end the
             # worker: again and again, with the message that nobody has acknowledged.
             logger.error("revocation_not_stored name=%s id=%s error=%r", self.name, self.id, error)
             self.acknowledge()
-            self._already_revoked = True
+            self.is_revoked = True
             if expired:
                 # Its record is sent again when it is overdue, and expires again.
                 return
             fields = {"terminated": terminated, "signum": signum, "expired": expired}
-            task_revoked.send(sender=self.task, request=self._context, **fields)
+            task_revoked.send(sender=self.task, request=self.context, **fields)
         try:
             ledger = reliable_of(self.app).ledger
             answer = ledger.cancel(
@@ -235,7 +236,7 @@ class ReliableRequest(Request):
                     self.id, self.task, self.args, self.kwargs
                 ),
                 # A revocation means the id, whichever publication of it; an expiry this one.
-                epoch=Stamp.of(self._request_dict).epoch if expired else "",
+                epoch=Stamp.of(self.request_dict).epoch if expired else "",
                 patience_seconds=_PATIENCE_SECONDS,
             )
             # A signal is no end: the task may still run, and take its time or not mind at all.
@@ -256,11 +257,11 @@ class ReliableRequest(Request):
 
     def _end_stopped(self) -> None:
         """End what was revoked, or release what is to run again, now that its process is gone."""
-        if state.should_terminate and not self._already_revoked:
+        if state.should_terminate and not self.is_revoked:
             # Released with all others.
             return
         try:
-            if self._already_revoked:
+            if self.is_revoked:
                 self._settle_claim()
                 return
             claim = self._claim()
@@ -365,8 +366,8 @@ class ReliableRequest(Request):
         worker = current_worker()
         if worker is None or self.worker_pid is None:
             return None
-        stamp = Stamp.of(self._request_dict)
-        properties = self._request_dict.get("properties") or {}
+        stamp = Stamp.of(self.request_dict)
+        properties = self.request_dict.get("properties") or {}
         ask = partial(
             reliable_of(self.app).ledger.claim,
             task_ref(self.task, self.id),

@@ -12,9 +12,9 @@ from typing import Any
 from celery import Celery
 from celery.app.control import Control
 from celery.utils.functional import maybe_list
-from kombu.utils.imports import symbol_by_name
 
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.app import give_part, make_part_by
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.losses import Losses
 from celery_reliable.model import Record, State
@@ -41,8 +41,7 @@ class RecordingControl(Control):
 
 def install_everywhere() -> None:
     """Make every app of this process that is made from now on tell the ledger."""
-    if Celery.control_cls == "celery.app.control:Control":
-        Celery.control_cls = f"{__name__}:{RecordingControl.__name__}"
+    make_part_by("control", "celery.app.control:Control", f"{__name__}:{RecordingControl.__name__}")
 
 
 def install(app: Celery) -> None:
@@ -50,17 +49,7 @@ def install(app: Celery) -> None:
 
     For an app with a control class of its own, or made before this package was imported.
     """
-    made = app.__dict__.get("control")
-    own = type(made) if made is not None else symbol_by_name(app.control_cls)
-    if issubclass(own, RecordingControl):
-        return
-    ours = type(own.__name__, (RecordingControl, own), {})
-    if made is not None:
-        made.__class__ = ours
-    elif own is Control:
-        app.control_cls = f"{__name__}:{RecordingControl.__name__}"
-    else:
-        app.control_cls = ours
+    give_part(app, "control", RecordingControl)
 
 
 def call_off(app: Celery, task_ids: Iterable[str]) -> None:

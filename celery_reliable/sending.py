@@ -11,6 +11,12 @@ from typing import Any
 
 from kombu.transport import redis as kombu_redis
 
+from celery_reliable.compat.kombu import (
+    PuttingChannel,
+    expires_after_ms,
+    list_key,
+    priority_of,
+)
 from celery_reliable.transport import Channel
 
 __all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_with"]
@@ -36,7 +42,7 @@ def sending_with(send: Send) -> Iterator[None]:
         _sending.reset(token)
 
 
-class SendingChannel(Channel):
+class SendingChannel(PuttingChannel, Channel):
     """A channel whose messages somebody else may put into their lists."""
 
     # Who publishes hears what the server says to that.
@@ -50,22 +56,23 @@ class SendingChannel(Channel):
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
         return encoded
 
-    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+    def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        """Put a message into its list, unless somebody else does."""
         send = _sending.get()
         if send is not None:
-            priority = self._get_message_priority(message, reverse=False)
-            key = self.global_keyprefix + self._q_for_pri(queue, priority)
+            key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
             if send(key, message):
                 self._tell_of_use(queue)
                 return
-        super()._put(queue, message, **kwargs)
+        super().put(queue, message, **kwargs)
 
     def _tell_of_use(self, queue: str) -> None:
         """Let a queue that expires when it is not used expire later, as kombu does."""
-        if queue in self._expires:
+        after_ms = expires_after_ms(self, queue)
+        if after_ms is not None:
             with self.conn_or_acquire() as client, client.pipeline() as pipe:
                 for priority in self.priority_steps:
-                    pipe.pexpire(self._q_for_pri(queue, priority), self._expires[queue])
+                    pipe.pexpire(list_key(self, queue, priority), after_ms)
                 pipe.execute()
 
 

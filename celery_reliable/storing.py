@@ -10,16 +10,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from celery import states
-from celery.app.trace import task_has_custom
 from celery.backends.base import BaseKeyValueStoreBackend
 from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.backend import (
+    SUCCESS_BEGINS,
+    MarkingBackend,
+    longest_text,
+    result_meta,
+    run_errbacks,
+    under_class,
+)
+from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.guarding import is_current, tell_fenced
 from celery_reliable.ledger import server_of
@@ -32,9 +39,6 @@ from celery_reliable.stored import MARK, mark
 __all__ = ["PatientBackend", "before_retry", "marks"]
 
 logger = logging.getLogger(__name__)
-
-#: How a success begins in JSON, as Celery writes it; what it tells may have such words in it too.
-_SUCCESS = '{"status": "SUCCESS"'
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -53,24 +57,14 @@ def before_retry(prepare: Callable[[], None]) -> None:
         _before_retry.append(prepare)
 
 
-class _Marking:
+class _Marking(MarkingBackend):
     """Mixed into a backend's class: what the running attempt stores of its own task names it."""
 
-    def _get_result_meta(
-        self, result: Any, state: Any, traceback: Any, request: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        meta = super()._get_result_meta(  # type: ignore[misc]
-            result, state, traceback, request, *args, **kwargs
-        )
+    def more_fields(self, request: Any) -> dict[str, Any]:
         attempt = running.get()
-        if attempt is not None and getattr(request, "id", None) == attempt.claim.task_id:
-            meta[MARK] = mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)
-        return meta
-
-
-@cache
-def _marking(cls: Any) -> Any:
-    return type(cls.__name__, (_Marking, cls), {})
+        if attempt is None or getattr(request, "id", None) != attempt.claim.task_id:
+            return {}
+        return {MARK: mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)}
 
 
 def marks(backend: Any) -> bool:
@@ -80,12 +74,7 @@ def marks(backend: Any) -> bool:
 
 def _marked(backend: Any) -> Any:
     """Return *backend* under a class of ours: all that it has stays the same, and its own."""
-    if not marks(backend):
-        return backend
-    own: Any = type(backend)
-    view: Any = object.__new__(_marking(own))
-    view.__dict__ = backend.__dict__
-    return view
+    return under_class(backend, _Marking) if marks(backend) else backend
 
 
 class PatientBackend:
@@ -169,7 +158,7 @@ class PatientBackend:
         the user's, which come later, may work on it.
         """
         hooks = ("on_success", "after_return")
-        return bool(keep_ms(self._task)) or any(task_has_custom(self._task, h) for h in hooks)
+        return bool(keep_ms(self._task)) or any(has_own_hook(self._task, h) for h in hooks)
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str
@@ -182,19 +171,15 @@ class PatientBackend:
         server = server_of(backend.connparams)
         if server is None or server != reliable_of(self._task.app).ledger.connector.server:
             return None
-        meta = _marked(backend)._get_result_meta(
-            result=backend.encode_result(result, state),
-            state=state,
-            traceback=None,
-            request=request,
-        )
+        encoded = backend.encode_result(result, state)
+        meta = result_meta(_marked(backend), encoded, state, request)
         value = backend.encode({**meta, "task_id": task_id})
-        if len(value) > backend._MAX_STR_VALUE_SIZE:
+        if len(value) > longest_text(backend):
             return None
         return StoredResult(
             bytes_to_str(backend.get_key_for_task(task_id)),
             value,
-            _SUCCESS,
+            SUCCESS_BEGINS,
             int(backend.expires or 0),
             int(backend.connparams.get("db") or 0),
         )
@@ -245,7 +230,7 @@ class PatientBackend:
         )
         is_ours = attempt is None or not attempt.is_closed
         if call_errbacks and is_ours and request is not None and request.errbacks:
-            self._backend._call_task_errbacks(request, exc, traceback)
+            run_errbacks(self._backend, request, exc, traceback)
 
     def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         pause = _FIRST_PAUSE_SECONDS

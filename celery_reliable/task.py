@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery import Task as CeleryTask
 from celery.fixups.django import DjangoFixup
-from celery.local import class_property
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import clock, options, publisher, revoking, worker
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.app import app_property, fixups_of, set_backend
+from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
@@ -138,12 +139,12 @@ class ReliableTask(CeleryTask):
             cls._be_reliable(app)
         return bound
 
-    app = class_property(CeleryTask.__dict__["_get_app"], bind)
+    app = app_property(bind)
 
     @classmethod
     def _be_of_django(cls, app: Celery) -> None:
         """Give the task what Celery gives those of a Django project, by a task class of its own."""
-        if any(isinstance(fixup, DjangoFixup) for fixup in app._fixups):
+        if any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
             from celery.contrib.django.task import DjangoTask
 
             if not issubclass(cls, DjangoTask):
@@ -230,17 +231,8 @@ class ReliableTask(CeleryTask):
         # Dropped, a result also gives up what Celery subscribed to before it published.
         return result if holder == task_id else super().AsyncResult(holder, **kwargs)
 
-    # Celery builds a tracer for each task and keeps it here; every execution in a worker goes
-    # through it.
-    @property
-    def __trace__(self) -> Any:
-        return self.__dict__.get("_reliable_trace")
-
-    @__trace__.setter
-    def __trace__(self, tracer: Any) -> None:
-        if tracer is not None and is_reliable(self):
-            tracer = around(self, tracer)
-        self.__dict__["_reliable_trace"] = tracer
+    # Every execution in a worker goes through it.
+    __trace__ = kept_tracer(lambda task, own: around(task, own) if is_reliable(task) else own)
 
     @property
     def backend(self) -> Any:
@@ -250,7 +242,7 @@ class ReliableTask(CeleryTask):
 
     @backend.setter
     def backend(self, value: Any) -> None:
-        self._backend = value
+        set_backend(self, value)
 
     @shown
     def attempt(self) -> int:
@@ -306,6 +298,6 @@ class ReliableTask(CeleryTask):
         cls.on_replace = bequeathing(cls.on_replace)
         # The option of this name, where Celery's property looks for it: ours stands before that.
         if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
-            cls._backend = cls.__dict__["backend"]
+            set_backend(cls, cls.__dict__["backend"])
             del cls.backend
 

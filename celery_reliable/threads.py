@@ -26,6 +26,8 @@ import sys
 import threading
 from typing import Any
 
+from celery_reliable.compat.logging import lock_by
+
 __all__ = [
     "ForkGate",
     "NativeThread",
@@ -41,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 #: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
+
+#: Native threads and greenlets can write to the log.
+_shares_locks = False
 
 #: By its number: eventlet takes `poll` and its constants away.
 _POLLIN = getattr(select, "POLLIN", 1)
@@ -264,22 +269,10 @@ class SharedLock:
 
 def _share_locks_of_logging() -> None:
     """Let native threads write to the log, or connect to a server, which logs too."""
-    module: Any = logging
-    if isinstance(module._lock, SharedLock):
-        return
-
-    create = module.Handler.createLock
-
-    def create_shared(handler: Any) -> None:
-        create(handler)
-        handler.lock = SharedLock()
-
-    module._lock = SharedLock()
-    module.Handler.createLock = create_shared
-    for reference in list(module._handlerList):
-        handler = reference()
-        if handler is not None and handler.lock is not None:
-            handler.lock = SharedLock()
+    global _shares_locks
+    if not _shares_locks:
+        _shares_locks = True
+        lock_by(SharedLock)
 
 
 def _patched_by() -> str | None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import redis
 from kombu.transport import redis as kombu_redis
-from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
-from kombu.utils.scheduling import round_robin_cycle
 
+from celery_reliable.compat.kombu import OpenChannel, OpenQoS, list_key
+from celery_reliable.compat.notes import note
 from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.envelope import HEADER
 from celery_reliable.ledger.passing import losing
@@ -51,7 +51,7 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class QoS(kombu_redis.QoS):
+class QoS(OpenQoS):
     """Keeps deliveries in the worker's room, if the channel has one."""
 
     @property
@@ -69,7 +69,7 @@ class QoS(kombu_redis.QoS):
         if self.room is None:
             super().append(message, delivery_tag)
         else:
-            virtual.QoS.append(self, message, delivery_tag)
+            self.hold(message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
         """Remove the message from the room; never raises because the broker or the channel is
@@ -79,13 +79,13 @@ class QoS(kombu_redis.QoS):
         if room is None:
             super().ack(delivery_tag)
             return
-        message = self._delivered.get(delivery_tag)
+        message = self.held(delivery_tag)
         if message is not None and HEADER in (message.headers or {}):
             # What is still in the room when its worker dies is compared with its record.
             room.remove_soon(delivery_tag)
         else:
             room.remove(delivery_tag)
-        virtual.QoS.ack(self, delivery_tag)
+        self.let_go(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Give the message back behind the others, or remove it."""
@@ -97,13 +97,13 @@ class QoS(kombu_redis.QoS):
             room.give_back(self.channel, delivery_tag, is_last=True)
         else:
             room.remove(delivery_tag)
-        virtual.QoS.ack(self, delivery_tag)
+        self.let_go(delivery_tag)
 
     def forget(self, delivery_tag: str) -> None:
         """Hold the message no more, and leave it in the room if it is still there: what nobody
         holds is given back.
         """
-        virtual.QoS.ack(self, delivery_tag)
+        self.let_go(delivery_tag)
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """Give back what this channel was delivered and nobody runs, when it is closed.
@@ -116,30 +116,26 @@ class QoS(kombu_redis.QoS):
             if self.channel.connection is not None and self.channel.connection.client is not None:
                 super().restore_unacked_once(stderr)
             return
-        self._on_collect.cancel()
-        self._flush()
-        delivered = self._delivered
-        if getattr(delivered, "restored", False):
-            return
-        delivered.restored = True
-        try:
-            if room.is_leaving:
-                room.before_leaving()
-                room.catch_up()
-                # What was filed is there also if a signal came before it was delivered.
-                tags = [*delivered, *(room.tags() - set(delivered))]
-            else:
-                kept = room.running_tags()
-                tags = [tag for tag in delivered if tag not in kept]
-            # The newest first, as each goes in front of the others.
-            for tag in reversed(tags):
-                room.give_back(self.channel, tag, is_last=False)
-        except (redis.RedisError, OSError) as exc:
-            logger.warning("deliveries_left_in_room room=%s error=%r", room.name, exc)
-        delivered.clear()
+        with self.last_restoring() as delivered:
+            if delivered is None:
+                return
+            try:
+                if room.is_leaving:
+                    room.before_leaving()
+                    room.catch_up()
+                    # What was filed is there also if a signal came before it was delivered.
+                    tags = [*delivered, *(room.tags() - set(delivered))]
+                else:
+                    kept = room.running_tags()
+                    tags = [tag for tag in delivered if tag not in kept]
+                # The newest first, as each goes in front of the others.
+                for tag in reversed(tags):
+                    room.give_back(self.channel, tag, is_last=False)
+            except (redis.RedisError, OSError) as exc:
+                logger.warning("deliveries_left_in_room room=%s error=%r", room.name, exc)
 
 
-class Channel(kombu_redis.Channel):
+class Channel(OpenChannel):
     """kombu's Redis channel with a room, and without a new client object for every operation.
 
     What the worker can begin at once is popped and filed in one step; while plenty waits, what it
@@ -174,10 +170,10 @@ class Channel(kombu_redis.Channel):
         if self.has_to_write:
             self._try_to_write()
 
-    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
-        params: dict[str, Any] = super()._connparams(asynchronous)
-        params["connection_class"] = losing(params["connection_class"])
-        return params
+    def connection_arguments(self, asynchronous: bool) -> dict[str, Any]:
+        """Return how connections are made: such that a server that may not write is a lost one."""
+        arguments = super().connection_arguments(asynchronous)
+        return {**arguments, "connection_class": losing(arguments["connection_class"])}
 
     def _try_to_write(self) -> None:
         """Raise a connection error where nothing can be written: Celery waits between its attempts
@@ -190,7 +186,7 @@ class Channel(kombu_redis.Channel):
             # What its user may not do shows where it is needed.
             logger.debug("writing_not_tried error=%r", exc)
         except BaseException:
-            self._disconnect_pools()
+            self.close_connections()
             raise
 
     def basic_consume(
@@ -201,15 +197,17 @@ class Channel(kombu_redis.Channel):
         self._consumers_of[queue] = callback
         return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
-    def _create_client(self, asynchronous: bool = False) -> Any:
+    def new_client(self, asynchronous: bool) -> Any:
+        """Return a client; the same for all that is no event loop's."""
         if asynchronous:
-            return super()._create_client(asynchronous=True)
-        if self._kept_client is None or self._kept_pool is not self._pool:
-            self._kept_client = super()._create_client()
-            self._kept_pool = self._pool
+            return super().new_client(asynchronous)
+        if self._kept_client is None or self._kept_pool is not self.pool_so_far:
+            self._kept_client = super().new_client(asynchronous)
+            self._kept_pool = self.pool_so_far
         return self._kept_client
 
-    def _brpop_start(self, timeout: float | None = None) -> None:
+    def begin_to_wait(self, timeout: float | None) -> None:
+        """Take what waits in the queues, and wait as kombu does where nothing does."""
         self._note_lost_pop()
         if self.reliable_room and time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # What has waited for long is not popped before it can be filed.
@@ -228,9 +226,9 @@ class Channel(kombu_redis.Channel):
             n_delivered += self._take(None)
         if not self.reliable_room or self.qos.can_consume():
             try:
-                super()._brpop_start(timeout)
+                super().begin_to_wait(timeout)
             finally:
-                self._awaits_pop = bool(self._in_poll)
+                self._awaits_pop = self.is_waiting
 
     def _note_lost_pop(self) -> None:
         """Note that a connection is gone on which a message may have been popped, if it is."""
@@ -241,21 +239,17 @@ class Channel(kombu_redis.Channel):
             room.note_lost_pop(float(self.brpop_timeout or 0))
         self._awaits_pop = False
 
-    def _brpop_read(self, **options: Any) -> bool:
+    def end_of_wait(self, **options: Any) -> bool:
+        """File what came, take what can be begun beside it, and deliver all of it."""
         if not self.reliable_room:
-            return bool(super()._brpop_read(**options))
-        popped = None
+            return super().end_of_wait(**options)
         try:
-            popped = self.client.parse_response(self.client.connection, "BRPOP", **options)
-            self._awaits_pop = False
-            self._looked_at = time.monotonic()
+            popped = self.read_popped(**options)
         except self.connection_errors:
-            self.client.connection.disconnect()
             self._note_lost_pop()
             raise
-        finally:
-            self._in_poll = None
-            self._flush_brpop_reauth()
+        self._awaits_pop = False
+        self._looked_at = time.monotonic()
         if not popped:
             raise kombu_redis.Empty()
         key, raw = popped
@@ -277,9 +271,8 @@ class Channel(kombu_redis.Channel):
             if least and self._is_consumed(popped[1]):
                 payload, early = self._early(popped[2])
             least, most = max(0, least - 1), max(0, most - 1)
-        queues = self._queue_cycle.consume(len(self.active_queues))
-        lists = [self._q_for_pri(queue, p) for p in self.priority_steps for queue in queues]
-        # Of other orders of queues kombu's BRPOP takes the first that has something.
+        queues = self.queues_in_turn()
+        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
         try:
             taken = self.qos.room.take(
                 queues,
@@ -288,7 +281,7 @@ class Channel(kombu_redis.Channel):
                 popped,
                 most=most,
                 plenty=_PLENTY,
-                in_turn=type(self._queue_cycle) is round_robin_cycle,
+                in_turn=self.takes_turns,
                 beside=early and early.step,
             )
         except BaseException:
@@ -297,7 +290,7 @@ class Channel(kombu_redis.Channel):
             raise
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
-            self._queue_cycle.rotate(delivery.queue)
+            self.has_had_its_turn(delivery.queue)
         for delivery in taken.deliveries:
             # What was popped is the first.
             try:
@@ -314,8 +307,7 @@ class Channel(kombu_redis.Channel):
         # While it closes, its worker has no pool any more.
         if self._is_closing or not self.qos.can_consume():
             return 0, 0
-        if "can_consume" in vars(self.qos):
-            # `worker_disable_prefetch`: Celery wants to be asked before each.
+        if self.qos.is_asked_before_each:
             return 1, 1
         ask = self.qos.room.idle_slots
         idle = 0 if ask is None else ask()
@@ -364,11 +356,11 @@ class Channel(kombu_redis.Channel):
         except Exception as exc:
             self._keep(delivery, exc)
             return
-        message.reliable_early = early
+        note(message, "early", early)
         is_acknowledged = delivery.queue not in self._unacknowledged
         if is_acknowledged:
             self.qos.append(message, delivery.tag)
-            message.reliable_holder = delivery.holder
+            note(message, "holder", delivery.holder)
         self._consumers_of[delivery.queue](message)
         if not is_acknowledged:
             self.qos.room.discard(delivery.tag)
@@ -379,19 +371,19 @@ class Channel(kombu_redis.Channel):
             room.discard(delivery.tag)
 
     def _is_consumed(self, queue: str) -> bool:
-        return queue in self.connection._callbacks and not self._is_closing
+        return self.has_consumer(queue) and not self._is_closing
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""
         self._is_closing = True
-        if self._in_poll:
+        if self.is_waiting:
             try:
-                self._brpop_read()
+                self.end_of_wait()
             except kombu_redis.Empty:
                 pass
             except self.connection_errors:
                 logger.debug("channel_closed_with_broken_connection", exc_info=True)
-        self._in_poll = None
+        self.wait_no_more()
         self._note_lost_pop()
         super().close()
 

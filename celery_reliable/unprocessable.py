@@ -18,6 +18,8 @@ from celery.worker import state
 from celery_reliable import telling
 from celery_reliable.application import Reliable
 from celery_reliable.claiming import EarlyClaim
+from celery_reliable.compat.consumer import decode_errors_by, handle_by
+from celery_reliable.compat.notes import noted
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope, Stamp, as_sent, check_delivered
 from celery_reliable.exceptions import ReliableError
@@ -93,11 +95,14 @@ class Unprocessable:
             has_room = bool(getattr(c.task_consumer.channel, "reliable_room", None))
             return on_task_received if has_room else noting(self._openings, on_task_received)
 
-        c.create_task_handler = create_task_handler
-        c.on_unknown_message = on_unknown_message
-        c.on_unknown_task = on_unknown_task
-        c.on_invalid_task = on_invalid_task
-        c.on_decode_error = c.task_consumer.on_decode_error = on_decode_error
+        handle_by(
+            c,
+            create_task_handler=create_task_handler,
+            on_unknown_message=on_unknown_message,
+            on_unknown_task=on_unknown_task,
+            on_invalid_task=on_invalid_task,
+        )
+        decode_errors_by(c, on_decode_error)
 
     def catch_up(self) -> None:
         """Bury what waits for the ledger."""
@@ -134,7 +139,7 @@ class Unprocessable:
         """
         told = _told(message)
         task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
-        early: EarlyClaim | None = getattr(message, "reliable_early", None)
+        early: EarlyClaim | None = noted(message, "early")
         claim = early.claim if early is not None else None
         try:
             is_buried = self._buried(

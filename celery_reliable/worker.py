@@ -9,20 +9,31 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from billiard import get_start_method
 from celery import Celery, bootsteps
+from celery.backends.redis import RedisBackend
 from celery.signals import worker_shutdown, worker_shutting_down
 from celery.utils.functional import maybe_list
 from celery.worker import state
-from celery.worker.control import Panel
-from kombu import Connection
 
 from celery_reliable import deaths
-from celery_reliable.application import reliable_of
+from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.claiming import EarlyClaims
+from celery_reliable.compat import Part, check
+from celery_reliable.compat.consumer import (
+    acknowledge_at_once,
+    cancel_by,
+    command_by,
+    raise_prefetch_count,
+)
+from celery_reliable.compat.controller import before_soft_shutdown
+from celery_reliable.compat.kombu import held_tags, shown_as
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.compat.pool import flush_before_reassigning, task_ids_of, wait_aside
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.guard import raise_for
 from celery_reliable.handover import LOOKING_POOLS
@@ -31,7 +42,7 @@ from celery_reliable.heartbeat import Heartbeat, Passes
 from celery_reliable.longest import LongDeliveries
 from celery_reliable.model import Claim, Reply
 from celery_reliable.opening import Openings
-from celery_reliable.pools import PostponedStop, hear_the_dead, wait_aside
+from celery_reliable.pools import PostponedStop
 from celery_reliable.process import WorkerProcess, set_current_worker
 from celery_reliable.request import is_ending
 from celery_reliable.revoking import call_off
@@ -39,12 +50,14 @@ from celery_reliable.rights import missing_rights
 from celery_reliable.rooms import ROOM_PREFIX, Delivery, Room, opened_room, room_of, task_id_of
 from celery_reliable.starting import when_there
 from celery_reliable.transport import transport_for
-from celery_reliable.turning import acknowledge_at_once, raise_prefetch_count
 from celery_reliable.unprocessable import Unprocessable
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
 
 logger = logging.getLogger(__name__)
+
+#: Under which name a worker has its part of ours.
+_NOTED = "step"
 
 #: How often the main loop shows that it turns.
 _TURN_SECONDS = 1.0
@@ -76,7 +89,8 @@ class WorkerStep(bootsteps.StartStopStep):
                 self.enabled = False
                 return
             _check_start_method(w)
-            findings = when_there(w.app, self.reliable.check)
+            findings = raise_for(check(_parts(w, self.reliable)))
+            findings += when_there(w.app, self.reliable.check)
             findings += missing_rights(self.reliable)
             for finding in raise_for(findings):
                 level = logging.INFO if finding.level == "info" else logging.WARNING
@@ -88,10 +102,13 @@ class WorkerStep(bootsteps.StartStopStep):
         self.process.sends_events = bool(w.task_events)
         set_current_worker(self.process)
         self.room_name = ""
+        #: Undoes what this worker has changed that lives longer than it: user code may go on in
+        #: its process.
+        self._undo: list[Callable[[], Any]] = []
         self._choose_transport()
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
-        w.reliable = self
+        note(w, _NOTED, self)
         self._pool: Any = None
         self._pool_stop: PostponedStop | None = None
         self.pool_name = ""
@@ -123,9 +140,12 @@ class WorkerStep(bootsteps.StartStopStep):
             logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
             return
         self.room_name = f"{ROOM_PREFIX}{self.process.base}"
-        conf.broker_transport = path
-        # What Celery shows of a connection begins with its transport: with the URL's own scheme.
-        Connection.resolve_aliases[path] = self.reliable.broker_url.split("://", 1)[0]
+        before, conf.broker_transport = conf.broker_transport, path
+        self._undo += [
+            partial(setattr, conf, "broker_transport", before),
+            # What Celery shows of a connection begins with its transport.
+            shown_as(path, self.reliable.broker_url.split("://", 1)[0]),
+        ]
 
     def create(self, w: Any) -> None:
         """Stand before the pool."""
@@ -135,21 +155,18 @@ class WorkerStep(bootsteps.StartStopStep):
         """Register, and start to renew."""
         self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
-        hear_the_dead(w.pool)
-        if not self.reliable.is_redis_broker:
-            wait_aside(w.pool)
+        flush_before_reassigning(w.pool)
+        wait_aside(w.pool)
         self._pool_stop = PostponedStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()
         self.passes = Passes(self)
         self.passes.start()
-        worker_shutting_down.connect(self._on_shutting_down, weak=False)
-        worker_shutdown.connect(self._on_shutdown, weak=False)
+        worker_shutting_down.connect(self._on_shutting_down, sender=w.hostname, weak=False)
+        worker_shutdown.connect(self._on_shutdown, sender=w, weak=False)
         atexit.register(self.finish)
-        # Celery says that it shuts down after it has slept through a soft shutdown.
-        self._sleep_softly = w.wait_for_soft_shutdown
-        w.wait_for_soft_shutdown = self._leave_softly
+        before_soft_shutdown(w, self._leave)
 
     def close(self, w: Any) -> None:
         """The first thing that is called at a shutdown."""
@@ -161,20 +178,22 @@ class WorkerStep(bootsteps.StartStopStep):
         """Leave the lease alone: tasks run until the pool is joined, after this step was
         stopped.
         """
+        self._undo_all()
 
     def terminate(self, w: Any) -> None:
         """Likewise."""
         self._leave()
+        self._undo_all()
+
+    def _undo_all(self) -> None:
+        while self._undo:
+            self._undo.pop()()
 
     def _on_shutting_down(self, **kwargs: Any) -> None:
         self._leave()
 
     def _on_shutdown(self, **kwargs: Any) -> None:
         self.finish()
-
-    def _leave_softly(self) -> None:
-        self._leave()
-        self._sleep_softly()
 
     def _leave(self) -> None:
         self.is_leaving = True
@@ -193,6 +212,7 @@ class WorkerStep(bootsteps.StartStopStep):
             return
         self._is_finished = True
         atexit.unregister(self.finish)
+        self._undo_all()
         if self.passes is not None:
             self.passes.stop()
         ledger = self.reliable.ledger
@@ -272,10 +292,7 @@ class WorkerStep(bootsteps.StartStopStep):
             if getattr(request, "reliable_token", None) == claim.token:
                 return True
         # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
-        cache = getattr(getattr(self._pool, "_pool", None), "_cache", None) or {}
-        return any(
-            getattr(job, "correlation_id", None) == claim.task_id for job in list(cache.values())
-        )
+        return claim.task_id in task_ids_of(self._pool)
 
     def has_given_up(self, claim: Claim) -> bool:
         """Whether nobody can have begun by a claim, as its message could not be filed."""
@@ -304,17 +321,14 @@ class WorkerStep(bootsteps.StartStopStep):
         return not self.runs(claim)
 
 
-def _revoke(state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+def _revoke(revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
     """Celery's remote command, after which the ledger forgets what nobody runs.
 
     A parked task's revocation cannot be left to workers' memory: it would not outlive them.
     """
-    answer = _celery_revoke(state_, task_id, *args, **kwargs)
+    answer = revoke(state_, task_id, *args, **kwargs)
     call_off(state_.app, maybe_list(task_id) or [])
     return answer
-
-
-_celery_revoke = Panel.data["revoke"]
 
 
 class ConsumerStep(bootsteps.StartStopStep):
@@ -324,22 +338,22 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def include_if(self, c: Any) -> bool:
         """Whether the worker has our parts."""
-        return hasattr(c.controller, "reliable")
+        return noted(c.controller, _NOTED) is not None
 
     def start(self, c: Any) -> None:
         """Begin to show that the loop turns, to look for dead children, and at the room."""
-        Panel.data["revoke"] = _revoke
-        step: WorkerStep = c.controller.reliable
+        command_by(c, "revoke", _revoke)
+        step: WorkerStep = noted(c.controller, _NOTED)
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard has a thread that looks, and would meet us in the middle.
         if step.pool_name == "prefork" and c.hub is not None:
-            c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool._pool.maintain_pool)
+            c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.unprocessable.install(c)
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
-            c.cancel_active_requests = _let_run
+            cancel_by(c, _let_run)
         if step.pool_name == "solo" or c.hub is not None:
             acknowledge_at_once(c)
         if step.room_name:
@@ -370,7 +384,7 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
-        c.controller.reliable.is_connecting = True
+        noted(c.controller, _NOTED).is_connecting = True
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -392,8 +406,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             return
         # Of what former connections delivered it is only what runs: the rest Celery has forgotten
         # (Celery 5.6 keeps it among its requests, and runs it no more).
-        qos = consumer.channel.qos
-        held = (set(qos._delivered) - set(qos._dirty)) | _running_tags()
+        held = held_tags(consumer.channel.qos) | _running_tags()
         try:
             given = room.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
@@ -401,6 +414,21 @@ class ConsumerStep(bootsteps.StartStopStep):
             return
         if given:
             logger.warning("deliveries_given_back count=%d", given)
+
+
+def _parts(w: Any, reliable: Reliable) -> Iterator[Part]:
+    """Yield what of the package a worker uses."""
+    yield from (Part.PRODUCER, Part.WORKER)
+    if w.pool_cls.__module__.endswith(".prefork"):
+        yield Part.PREFORK
+    if w.pool_cls.__module__.endswith(".gevent"):
+        yield Part.GEVENT
+    if w.pool_cls.__module__.endswith(".eventlet"):
+        yield Part.EVENTLET
+    if reliable.is_redis_broker:
+        yield Part.REDIS_BROKER
+    if isinstance(w.app.backend, RedisBackend):
+        yield Part.REDIS_RESULTS
 
 
 def _check_start_method(w: Any) -> None:

@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from celery_reliable.compat.redis import keep_connection
 from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
@@ -70,8 +71,7 @@ class Connector:
         )
         client = redis.Redis(connection_pool=pool)
         if single:
-            # redis-py's own client of one connection connects at once, and is not made without.
-            client.connection = lasting(pool.make_connection())
+            keep_connection(client, lasting(pool.make_connection()))
         return client
 
     @classmethod

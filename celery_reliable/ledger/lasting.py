@@ -9,6 +9,8 @@ from typing import Any
 
 import redis
 
+from celery_reliable.compat.redis import put_aside, turn_into
+
 __all__ = ["LastingConnection", "lasting"]
 
 
@@ -17,8 +19,6 @@ class LastingConnection:
     time is put aside, and not closed.  The next command goes over a new one.
     """
 
-    _sock: Any
-    _parser: Any
     #: What was put aside, the oldest first; whoever has the connection closes it.
     left_open: list[Any]
 
@@ -28,10 +28,9 @@ class LastingConnection:
         try:
             return super().read_response(*args, **kwargs)  # type: ignore[misc]
         except redis.TimeoutError:
-            if self._sock is not None:
-                self.left_open.append(self._sock)
-                self._sock = None
-                self._parser.on_disconnect()
+            sock = put_aside(self)
+            if sock is not None:
+                self.left_open.append(sock)
             raise
         except redis.ResponseError:
             raise
@@ -48,7 +47,6 @@ class LastingConnection:
 
 def lasting(connection: Any) -> Any:
     """Make a connection of one's own lasting, and return it."""
-    own = type(connection)
-    connection.__class__ = type(own.__name__, (LastingConnection, own), {})
-    connection.left_open = []
-    return connection
+    made = turn_into(connection, LastingConnection)
+    made.left_open = []
+    return made

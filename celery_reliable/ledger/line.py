@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from celery_reliable.compat.redis import ask, has_something_to_read
 from celery_reliable.ledger.passing import undone
 
 __all__ = ["Line"]
@@ -30,21 +31,19 @@ class Line:
         if self._connection is None:
             self._connection = self._pool.make_connection()
         connection = self._connection
-        if connection._sock is not None:
-            try:
-                # What the server has closed meanwhile can be read; nothing else can.
-                if connection.can_read():
-                    connection.disconnect()
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
+        try:
+            # What the server has closed meanwhile can be read; nothing else can.
+            if has_something_to_read(connection):
                 connection.disconnect()
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
+            connection.disconnect()
         try:
             connection.connect()
         except (redis.RedisError, OSError) as exc:
             undone(exc)
             raise
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
-            return [_reply(connection) for _ in commands]
+            return ask(connection, commands)
         except BaseException:
             # A reply that nobody has read would be taken for the next one.
             connection.disconnect()
@@ -54,10 +53,3 @@ class Line:
         """Close the connection; it is made anew when something is asked."""
         if self._connection is not None:
             self._connection.disconnect()
-
-
-def _reply(connection: Any) -> Any:
-    try:
-        return connection.read_response()
-    except redis.ResponseError as exc:
-        return exc

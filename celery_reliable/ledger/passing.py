@@ -8,6 +8,8 @@ from typing import Any
 import redis
 from redis import exceptions as errors
 
+from celery_reliable.compat.notes import note, noted
+
 __all__ = ["is_of_cluster", "is_passing", "is_undone", "losing", "undone"]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
@@ -42,13 +44,13 @@ def is_of_cluster(exc: BaseException) -> bool:
 
 def undone(exc: BaseException) -> BaseException:
     """Note on an error that nothing can have been executed of what it is about."""
-    exc.reliable_undone = True  # type: ignore[attr-defined]
+    note(exc, "undone", True)
     return exc
 
 
 def is_undone(exc: BaseException) -> bool:
     """Whether that was noted."""
-    return bool(getattr(exc, "reliable_undone", False))
+    return bool(noted(exc, "undone"))
 
 
 def losing(connection_class: Any) -> Any:

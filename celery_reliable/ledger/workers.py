@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
+from celery_reliable.compat.redis import kept_connection, socket_of
 from celery_reliable.ledger.caller import Answer, Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.model import Beat, Claim, Reply, WorkerLease
@@ -277,7 +278,7 @@ class Workers:
     @property
     def connection(self) -> Any:
         """The one connection of a client that was made with one."""
-        return self._caller.client.connection
+        return kept_connection(self._caller.client)
 
     def client_id(self, connection: Any, known_socket: Any, known_id: int) -> tuple[int, Any]:
         """Connect if necessary; return the connection's id at the server and its socket.
@@ -289,9 +290,9 @@ class Workers:
         def ask(client: Any) -> int:
             import redis
 
-            if connection._sock is None:
+            if socket_of(connection) is None:
                 connection.connect()
-            if connection._sock is known_socket:
+            if socket_of(connection) is known_socket:
                 return known_id
             try:
                 return int(client.client_id())
@@ -299,7 +300,7 @@ class Workers:
                 return 0
 
         found = self._caller.read("client id", ask, 0)
-        return found, connection._sock
+        return found, socket_of(connection)
 
     def time_ms(self) -> int:
         """Return the server's time."""

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import redis
 from kombu.utils.encoding import bytes_to_str
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from celery_reliable.compat.kombu import list_key, new_pool, priority_of
+from celery_reliable.compat.redis import repeat_nothing
 from celery_reliable.ledger.line import Line
 from celery_reliable.rooms.entries import Entry, entry_of, quoted, unquoted
 
@@ -302,10 +302,10 @@ class Room:
         entry = entry_of(tag, value)
         priority = 0
         if entry.payload is not None:
-            priority = channel._get_message_priority(entry.payload, reverse=False)
+            priority = priority_of(channel, entry.payload)
         raw = entry.redelivered(returns=returns)
         moved = self._give_back(
-            keys=[self._key, self._prefix + channel._q_for_pri(entry.queue, priority)],
+            keys=[self._key, self._prefix + list_key(channel, entry.queue, priority)],
             args=[tag, "LPUSH" if is_last else "RPUSH", raw],
         )
         return bool(moved)
@@ -384,13 +384,10 @@ def room_of(name: str, channel: Any) -> Room:
     with _rooms_lock:
         room = _rooms.get(name)
         if room is None:
-            pool = channel._get_pool()
-            # What redis-py would send again by itself could not be told from what is sent once.
-            pool.connection_kwargs.update(
-                retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
-            )
-            # One more than it was given: the main loop keeps one.
-            pool.max_connections += 1
+            # Of its own: what the channel and others of its app have stays as it is.  It has one
+            # more than it was given, as the main loop keeps one.
+            pool = new_pool(channel)
+            repeat_nothing(pool)
             room = _rooms[name] = Room(name, pool, channel.global_keyprefix)
         return room
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.pools import PostponedStop, hear_the_dead
+from celery_reliable.pools import PostponedStop
 
 
 class Pool:
@@ -35,9 +35,3 @@ def test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked() -> No
     assert pool.n_stops == 0
     pool.stop()
     assert pool.n_stops == 1
-
-
-def test_a_pool_without_processes_is_left_alone() -> None:
-    pool = Pool()
-    hear_the_dead(pool)
-    assert vars(pool) == {}

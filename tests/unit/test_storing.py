@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_reliable.storing import _SUCCESS, PatientBackend
+from celery_reliable.compat.backend import SUCCESS_BEGINS
+from celery_reliable.storing import PatientBackend
 
 
 @pytest.fixture
@@ -44,4 +45,4 @@ def test_outside_of_attempts_an_error_is_raised_at_once(backend: Any) -> None:
 @pytest.mark.parametrize(("state", "is_success"), [("SUCCESS", True), ("PROGRESS", False)])
 def test_a_success_is_told_by_how_it_begins(backend: Any, state: str, is_success: bool) -> None:
     meta = backend._get_result_meta({"status": "SUCCESS"}, state, None, None)
-    assert backend.encode(meta).startswith(_SUCCESS) is is_success
+    assert backend.encode(meta).startswith(SUCCESS_BEGINS) is is_success

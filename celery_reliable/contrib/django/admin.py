@@ -21,6 +21,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET, require_POST
 
+from celery_reliable.compat.app import real_app
 from celery_reliable.contrib.django.models import DeadLetter
 from celery_reliable.deadletters import CannotReplay, DeadLetters, full_view, short_view
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
@@ -190,7 +191,7 @@ class DeadLetterAdmin(admin.ModelAdmin):
         return True
 
     def _letters(self) -> DeadLetters:
-        return DeadLetters(current_app._get_current_object(), patience_seconds=_PATIENCE_SECONDS)
+        return DeadLetters(real_app(current_app), patience_seconds=_PATIENCE_SECONDS)
 
     def _link(self, page: str, *args: str) -> str:
         name = f"admin:celery_reliable_deadletter_{page}"

@@ -22,6 +22,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.application import Reliable, reliable_of
+from celery_reliable.compat.app import real_app
 from celery_reliable.config import ReliableConfig
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.exceptions import ConfigurationError
@@ -96,7 +97,7 @@ def _config() -> ReliableConfig:
 
 def _reliable() -> Reliable | None:
     """Return what the project's Celery app has of ours; None when nobody made an app yet."""
-    app = current_app._get_current_object()
+    app = real_app(current_app)
     # Celery's stand-in for an app that was never made.
     if app.main == "default" and not app.set_as_current:
         return None

@@ -1,0 +1,86 @@
+"""Celery's AMQP: the one point through which an app publishes every task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery.app.amqp import AMQP
+
+from celery_reliable.compat.relied import Name, Part, relies_on
+
+__all__ = ["OpenAMQP", "ask_before_sending", "send_anew"]
+
+_AMQP = "celery.app.amqp:AMQP"
+
+
+@relies_on(
+    Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
+    Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
+    Name(f"{_AMQP}.send_task_message", used_by="celery.app.base:Celery.send_task"),
+    part=Part.PRODUCER,
+)
+class OpenAMQP(AMQP):
+    """Celery's AMQP, whose sender and producers a class of ours may choose.
+
+    Overrides ``AMQP._create_task_sender`` and sets ``AMQP._producer_pool``: signals tell of a
+    publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it tasks are sent that the ledger knows nothing of.
+    """
+
+    _producer_pool: Any
+
+    def _create_task_sender(self) -> Callable[..., Any]:
+        return self.sender_around(super()._create_task_sender())
+
+    def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what sends every task; *send* is Celery's own."""
+        return send
+
+    @property
+    def producers_so_far(self) -> Any:
+        """The producers that were made; None before there are any."""
+        return self._producer_pool
+
+    @producers_so_far.setter
+    def producers_so_far(self, pool: Any) -> None:
+        self._producer_pool = pool
+
+
+@relies_on(
+    Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
+    Name(f"{_AMQP}.send_task_message"),
+    part=Part.PRODUCER,
+)
+def send_anew(amqp: Any) -> None:
+    """Let an app make its producers, and what it sends with, once more when it needs them.
+
+    Clears ``AMQP._producer_pool`` and the ``send_task_message`` that is kept: both are made once.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it an app that had sent something before it got its
+    first task of ours goes on without records.
+    """
+    amqp._producer_pool = None
+    amqp.__dict__.pop("send_task_message", None)
+
+
+@relies_on(
+    Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
+    part=Part.PRODUCER,
+)
+def ask_before_sending(amqp: Any, prepare: Callable[[], bool]) -> None:
+    """Call *prepare* before each task that an app sends, as long as it returns True.
+
+    Sets ``send_task_message`` of this one object, where Celery keeps what it sends with, and calls
+    ``_create_task_sender``: so its class stays Celery's own, and other apps theirs.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it an app that publishes before it has made its tasks records
+    none of them.
+    """
+
+    def send_task_message(*args: Any, **options: Any) -> Any:
+        if prepare():
+            return amqp._create_task_sender()(*args, **options)
+        if amqp.__dict__.get("send_task_message") is send_task_message:
+            amqp.__dict__.pop("send_task_message", None)
+        return amqp.send_task_message(*args, **options)
+
+    amqp.__dict__["send_task_message"] = send_task_message

@@ -1,0 +1,200 @@
+"""Celery's app: what it is made of, and what it has not made yet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from celery import Celery
+from celery import Task as CeleryTask
+from celery.local import class_property
+from kombu.utils.imports import symbol_by_name
+
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
+
+__all__ = [
+    "app_property",
+    "fixups_of",
+    "give_part",
+    "make_part_by",
+    "may_yet_get",
+    "real_app",
+    "set_backend",
+    "tasks_so_far",
+]
+
+_APP = "celery.app.base:Celery"
+
+
+@relies_on(Name("celery.local:Proxy._get_current_object"), part=Part.PRODUCER)
+def real_app(app: Any) -> Any:
+    """Return the app behind `current_app`; an app itself as it is.
+
+    Calls ``Proxy._get_current_object``: nothing else tells the two apart.  Checked on Celery 5.6.3
+    and 5.7.0.  Without it what belongs to one app is kept for whichever is the current one.
+    """
+    return app._get_current_object() if hasattr(app, "_get_current_object") else app
+
+
+@relies_on(Kept(f"{_APP}._tasks"), part=Part.PRODUCER)
+def tasks_so_far(app: Celery) -> Mapping[str, Any]:
+    """Return the tasks that an app has made, and make no more of them.
+
+    Reads ``Celery._tasks``: ``tasks`` finalizes the app, which may be one that has nothing of ours.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it nobody knows which publications are recorded.
+    """
+    tasks: Mapping[str, Any] = app._tasks
+    return tasks
+
+
+@relies_on(
+    Kept(f"{_APP}._pending"),
+    Name("celery._state:_on_app_finalizers", used_by="celery._state:connect_on_app_finalize"),
+    Used(by="celery.local:Proxy.__init__", name="_Proxy__kwargs"),
+    Behaviour(
+        "a task waits as a proxy with its options",
+        lambda: _options_of(_declared_in_trial()) == {"base": CeleryTask},
+    ),
+    part=Part.PRODUCER,
+)
+def may_yet_get(app: Celery, is_meant: Callable[[Any], bool]) -> bool:
+    """Whether a task may come of what an app has yet to make, whose base *is_meant*; True where
+    that cannot be told.
+
+    Reads ``Celery._pending`` and ``celery._state._on_app_finalizers``, and the options in both: an
+    app that is not finalized tells nobody which tasks it is to have, and `send_task` publishes
+    without them.  Checked on Celery 5.6.3 and 5.7.0.  Without it such a task is sent with no
+    record, or every app of the process is finalized before its time.
+    """
+    if app.finalized:
+        return False
+    from celery._state import _on_app_finalizers
+
+    own = app.__dict__.get("Task")
+    try:
+        is_own_meant = is_meant(own or symbol_by_name(app.task_cls))
+    except (ImportError, AttributeError, ValueError):
+        return True
+    proxies = [_options_of(proxy) for proxy in list(app._pending)]
+    for options in (*proxies, *_shared_options(list(_on_app_finalizers))):
+        if options is None:
+            return True
+        base = options.get("base")
+        if is_own_meant if base is None else is_meant(base):
+            return True
+    return False
+
+
+def _options_of(proxy: Any) -> Mapping[str, Any] | None:
+    """Return the options of a task that is not made yet; None where it does not tell."""
+    try:
+        options = object.__getattribute__(proxy, "_Proxy__kwargs")
+    except AttributeError:
+        return None
+    return options if isinstance(options, Mapping) else None
+
+
+def _shared_options(finalizers: Iterable[Any]) -> Iterator[Mapping[str, Any] | None]:
+    """Yield the options of the tasks that each app gets; None for what does not tell."""
+    for function in finalizers:
+        if getattr(function, "__module__", None) == "celery.app.builtins":
+            continue
+        names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+        cells = dict(zip(names, getattr(function, "__closure__", None) or (), strict=False))
+        found = cells.get("options") or cells.get("opts")
+        yield found.cell_contents if found is not None else None
+
+
+def _declared_in_trial() -> Any:
+    app = Celery(set_as_current=False, fixups=())
+    app.task(shared=False, base=CeleryTask)(_declared_in_trial)
+    return app._pending[0]
+
+
+@relies_on(Kept(f"{_APP}._fixups"), part=Part.PRODUCER, is_promise=False)
+def fixups_of(app: Celery) -> Iterable[Any]:
+    """Return what adapts an app to a framework.
+
+    Reads ``Celery._fixups``: ``fixups`` has their names only, and one that found no Django is none.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it tasks of a Django project have no
+    ``delay_on_commit``.
+    """
+    fixups: Iterable[Any] = app._fixups
+    return fixups
+
+
+@relies_on(
+    Name(f"{_APP}.amqp_cls", used_by=f"{_APP}.amqp"),
+    Name(f"{_APP}.control_cls", used_by=f"{_APP}.control"),
+    Name(f"{_APP}.amqp_cls", used_by=f"{_APP}.__init__"),
+    Name(f"{_APP}.control_cls", used_by=f"{_APP}.__init__"),
+    part=Part.PRODUCER,
+)
+def make_part_by(name: str, default: str, path: str) -> None:
+    """Let the apps that are made from now on make a part of theirs (``amqp``, ``control``) by what
+    is at *path*, which is given the app; unless somebody has changed the *default* already.
+
+    Sets ``Celery.amqp_cls`` or ``Celery.control_cls``: nothing tells of an app that is made, and it
+    may publish or revoke before it has made its tasks.  What is at *path* gives an app that has
+    nothing of ours what Celery gives it.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app
+    that publishes before it has made its tasks records none of them.
+    """
+    if getattr(Celery, f"{name}_cls") == default:
+        setattr(Celery, f"{name}_cls", path)
+
+
+@relies_on(
+    Name(f"{_APP}.control_cls", used_by=f"{_APP}.control"),
+    Behaviour("an app keeps its control in its __dict__", lambda: _is_cached("control")),
+    Behaviour("an app keeps its AMQP in its __dict__", lambda: _is_cached("amqp")),
+    part=Part.PRODUCER,
+)
+def give_part(app: Celery, name: str, ours: type[Any]) -> None:
+    """Let a part of one app be of a class of ours too, before its own.  What was made already stays
+    the same object; what was not stays unmade.
+
+    Looks for it in the app's ``__dict__`` and sets its ``__class__``, or sets ``amqp_cls`` or
+    ``control_cls`` of the app: these are read once, and others hold what came of them.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own, or one that had sent
+    something before it got its first task of ours, tells the ledger nothing.
+    """
+    made = app.__dict__.get(name)
+    own = type(made) if made is not None else symbol_by_name(getattr(app, f"{name}_cls"))
+    if isinstance(own, type) and issubclass(own, ours):
+        return
+    if made is not None:
+        made.__class__ = type(own.__name__, (ours, own), {})
+    else:
+        # One that can be found by its name goes with an app to another process.
+        mixed = ours if issubclass(ours, own) else type(own.__name__, (ours, own), {})
+        setattr(app, f"{name}_cls", mixed)
+
+
+def _is_cached(name: str) -> bool:
+    return isinstance(inspect.getattr_static(Celery, name), cached_property)
+
+
+@relies_on(Name("celery.app.task:Task._get_app"), part=Part.PRODUCER)
+def app_property(bind: Any) -> Any:
+    """Return the property ``app`` for a task class whose ``bind`` is *bind*.
+
+    Reads ``Task._get_app``: Celery's own property calls the ``bind`` that was there when it was
+    made.  Checked on Celery 5.6.3 and 5.7.0.  Without it tasks that are bound by their ``app`` are
+    neither checked nor recorded.
+    """
+    return class_property(CeleryTask.__dict__["_get_app"], bind)
+
+
+@relies_on(
+    Name("celery.app.task:Task._backend", used_by="celery.app.task:Task.backend"),
+    part=Part.PRODUCER,
+)
+def set_backend(task: Any, backend: Any) -> None:
+    """Give a task, or a class of tasks, a result backend of its own.
+
+    Sets ``Task._backend``, where Celery's property looks: ours stands before that.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it the option ``backend`` of a task is not heeded.
+    """
+    task._backend = backend

@@ -1,0 +1,190 @@
+"""Celery's result backends: how a result is written, and how a chord is counted."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from celery import Celery
+from celery.backends.base import DisabledBackend
+from kombu.utils.json import dumps
+
+from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
+
+__all__ = [
+    "SUCCESS_BEGINS",
+    "MarkingBackend",
+    "chord_progress",
+    "counts_chords",
+    "longest_text",
+    "result_meta",
+    "run_errbacks",
+    "under_class",
+]
+
+_BASE = "celery.backends.base:Backend"
+_KEYS = "celery.backends.base:BaseKeyValueStoreBackend"
+_REDIS = "celery.backends.redis:RedisBackend"
+
+#: How a success begins in JSON, as Celery writes it; what it tells may have such words in it too.
+SUCCESS_BEGINS = '{"status": "SUCCESS"'
+
+
+@relies_on(
+    Name(
+        f"{_BASE}._get_result_meta",
+        takes=("result", "state", "traceback", "request"),
+        used_by=f"{_KEYS}._store_result",
+    ),
+    part=Part.WORKER,
+)
+class MarkingBackend:
+    """Mixed into the class of a backend that keeps results as texts: what is stored may get more
+    fields.
+
+    Overrides ``Backend._get_result_meta``: Celery has a setting for fields of its own only.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a result does not name the attempt that stored
+    it, and a lost attempt that had succeeded runs again.
+    """
+
+    def _get_result_meta(
+        self, result: Any, state: Any, traceback: Any, request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        meta = super()._get_result_meta(  # type: ignore[misc]
+            result, state, traceback, request, *args, **kwargs
+        )
+        return {**meta, **self.more_fields(request)}
+
+    def more_fields(self, request: Any) -> dict[str, Any]:
+        """Return what is stored besides."""
+        return {}
+
+
+@relies_on(
+    Behaviour(
+        "a backend is an object with a __dict__",
+        lambda: bool(DisabledBackend(app=Celery(set_as_current=False, fixups=())).__dict__),
+    ),
+    part=Part.WORKER,
+)
+def under_class(backend: Any, ours: type[Any]) -> Any:
+    """Return a backend under a class of ours, before its own: all that it has stays the same.
+
+    Makes an object that shares the backend's ``__dict__``: a backend is made by Celery, of a class
+    that is the user's choice, and may have a connection.  Checked on Celery 5.6.3 and 5.7.0.
+    Without it a result does not name the attempt that stored it.
+    """
+    own: Any = type(backend)
+    view: Any = object.__new__(_under(own, ours))  # type: ignore[arg-type]
+    view.__dict__ = backend.__dict__
+    return view
+
+
+@cache
+def _under(own: Any, ours: Any) -> Any:
+    return type(own.__name__, (ours, own), {})
+
+
+def _success_in_trial() -> str:
+    backend: Any = DisabledBackend(app=Celery(set_as_current=False, fixups=()))
+    text: str = dumps(backend._get_result_meta({}, "SUCCESS", None, None))
+    return text
+
+
+@relies_on(
+    Name(f"{_BASE}._get_result_meta", takes=("result", "state", "traceback", "request")),
+    Behaviour(
+        f"a success begins with {SUCCESS_BEGINS} in JSON",
+        lambda: _success_in_trial().startswith(SUCCESS_BEGINS),
+    ),
+    part=Part.REDIS_RESULTS,
+)
+def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
+    """Return what a backend stores of an encoded result, without the task's id.
+
+    Calls ``Backend._get_result_meta``: Celery stores what it makes of that, and shows it to nobody.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a result cannot be stored with its settlement;
+    and were it written otherwise, a success could be overwritten by a lost attempt's failure.
+    """
+    meta: dict[str, Any] = backend._get_result_meta(
+        result=result, state=state, traceback=None, request=request
+    )
+    return meta
+
+
+@relies_on(Name(f"{_REDIS}._MAX_STR_VALUE_SIZE", used_by=f"{_REDIS}.set"), part=Part.REDIS_RESULTS)
+def longest_text(backend: Any) -> int:
+    """Return how long a text may be that a Redis backend stores.
+
+    Reads ``RedisBackend._MAX_STR_VALUE_SIZE``: the bound is Redis's, and its refusal Celery's own
+    error.  Checked on Celery 5.6.3 and 5.7.0.  Without it an attempt whose result is too long is
+    settled by nobody.
+    """
+    length: int = backend._MAX_STR_VALUE_SIZE
+    return length
+
+
+@relies_on(
+    Name(
+        f"{_BASE}._call_task_errbacks",
+        takes=("request", "exc", "traceback"),
+        used_by=f"{_BASE}.mark_as_failure",
+    ),
+    part=Part.WORKER,
+)
+def run_errbacks(backend: Any, request: Any, exc: Any, traceback: Any) -> None:
+    """Call the errbacks of a task that has failed.
+
+    Calls ``Backend._call_task_errbacks``: Celery does so within ``mark_as_failure``, which is
+    repeated until the failure is stored.  Checked on Celery 5.6.3 and 5.7.0.  Without it errbacks
+    are called as often as somebody tries to store a failure, or never.
+    """
+    backend._call_task_errbacks(request, exc, traceback)
+
+
+@relies_on(
+    Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
+    part=Part.REDIS_RESULTS,
+)
+def counts_chords(backend: Any) -> bool:
+    """Whether a backend counts a chord's members as they end, and may be told of one twice.
+
+    Looks for ``RedisBackend._chord_zset``: Celery says of no backend how it counts.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when a member's process dies as it
+    ends.
+    """
+    return hasattr(backend, "_chord_zset")
+
+
+@relies_on(
+    Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
+    Behaviour(
+        "a chord is counted under the keys .j, .s and .t",
+        lambda: {".j", ".s", ".t"} <= _texts_of_redis_backend(),
+    ),
+    part=Part.REDIS_RESULTS,
+)
+def chord_progress(backend: Any, group: str) -> tuple[int, int] | None:
+    """Return how many members of a chord were counted, and how many there are; None when its
+    counters are gone, as its body was sent.
+
+    Reads the keys of a Redis backend that end in ``.j``, ``.s`` and ``.t``: Celery looks at them in
+    scripts of its own.  Checked on Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when
+    the process dies that was to send its body.
+    """
+    counted_key, size_key, added_key = (
+        backend.get_key_for_group(group, suffix) for suffix in (".j", ".s", ".t")
+    )
+    client = backend.client
+    size = client.get(size_key)
+    if size is None:
+        return None
+    n_counted = client.zcard(counted_key) if backend._chord_zset else client.llen(counted_key)
+    return int(n_counted), int(size) + int(client.get(added_key) or 0)
+
+
+def _texts_of_redis_backend() -> set[str]:
+    from celery.backends.redis import RedisBackend
+
+    codes = (getattr(one, "__code__", None) for one in vars(RedisBackend).values())
+    return {text for code in codes if code for text in code.co_consts if isinstance(text, str)}

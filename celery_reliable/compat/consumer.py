@@ -1,0 +1,175 @@
+"""Celery's consumer: what it does with messages, acknowledgements and remote commands."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from celery.worker.consumer.control import Control
+from celery.worker.control import Panel
+
+from celery_reliable.compat.relied import Either, Kept, Name, Part, Used, relies_on
+
+__all__ = [
+    "acknowledge_at_once",
+    "cancel_by",
+    "command_by",
+    "decode_errors_by",
+    "handle_by",
+    "has_rate_limit",
+    "raise_prefetch_count",
+]
+
+_CONSUMER = "celery.worker.consumer.consumer:Consumer"
+_HANDLER = f"{_CONSUMER}.create_task_handler"
+
+#: What Celery calls to acknowledge a message, as it names it.
+_ACKNOWLEDGING = frozenset({"ack_log_error", "reject_log_error"})
+
+
+@relies_on(
+    Name(_HANDLER, used_by="celery.worker.loops:asynloop"),
+    Name(_HANDLER, used_by="celery.worker.loops:synloop"),
+    Name(f"{_CONSUMER}.on_unknown_message", takes=("body", "message"), used_by=_HANDLER),
+    Name(f"{_CONSUMER}.on_unknown_task", takes=("body", "message", "exc"), used_by=_HANDLER),
+    Name(f"{_CONSUMER}.on_invalid_task", takes=("body", "message", "exc"), used_by=_HANDLER),
+    part=Part.WORKER,
+)
+def handle_by(
+    c: Any,
+    *,
+    create_task_handler: Callable[..., Any],
+    on_unknown_message: Callable[..., Any],
+    on_unknown_task: Callable[..., Any],
+    on_invalid_task: Callable[..., Any],
+) -> None:
+    """Let others do what one consumer does with messages, and with those that it cannot run.
+
+    Replaces these methods of this one consumer: Celery's signals come when a message is gone, and
+    the setting `worker_consumer` is the user's.  Checked on Celery 5.6.3 and 5.7.0.  Without it a
+    message that no worker can run is lost, or ends one worker after the other.
+    """
+    c.create_task_handler = create_task_handler
+    c.on_unknown_message = on_unknown_message
+    c.on_unknown_task = on_unknown_task
+    c.on_invalid_task = on_invalid_task
+
+
+@relies_on(
+    Name(f"{_CONSUMER}.on_decode_error", takes=("message", "exc"), used_by=_HANDLER),
+    Name("kombu.messaging:Consumer.on_decode_error"),
+    part=Part.WORKER,
+)
+def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) -> None:
+    """Let *on_decode_error* hear of messages that cannot be decoded.
+
+    Replaces it on Celery's consumer and on kombu's, which got it when it was made.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it a message that nobody can decode is acknowledged, and gone.
+    """
+    c.on_decode_error = c.task_consumer.on_decode_error = on_decode_error
+
+
+@relies_on(
+    Either(
+        (
+            Name(f"{_CONSUMER}.call_soon_ack", takes=("p",), used_by=_HANDLER),
+            Name(f"{_CONSUMER}.call_soon", takes=("p",), used_by=_HANDLER),
+        )
+    ),
+    Used(by=_HANDLER, name="ack_log_error"),
+    Used(by=_HANDLER, name="reject_log_error"),
+    part=Part.WORKER,
+)
+def acknowledge_at_once(c: Any) -> None:
+    """Let what the main loop's thread acknowledges not wait for the loop's next turn.
+
+    In a solo pool that comes when the task has ended; and of what ends as it is delivered (it is
+    expired, or revoked) no more would be taken in one turn than may be prefetched.
+
+    Replaces ``call_soon_ack`` of this one consumer (before Celery 5.7 ``call_soon``, for what is
+    called ``ack_log_error`` and ``reject_log_error``).  Checked on Celery 5.6.3 and 5.7.0.  Without
+    it a solo worker that is killed has acknowledged nothing of what it has run since it began.
+    """
+    name = "call_soon_ack" if hasattr(c, "call_soon_ack") else "call_soon"
+    later, loop = getattr(type(c), name), get_ident()
+
+    def soon(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        is_acknowledged = getattr(function, "__name__", "") in _ACKNOWLEDGING
+        if is_acknowledged and get_ident() == loop:
+            return function(*args, **kwargs)
+        return later(c, function, *args, **kwargs)
+
+    setattr(c, name, soon)
+
+
+@relies_on(
+    Kept("kombu.common:QoS.prev"),
+    Kept("kombu.common:QoS.value"),
+    Name("kombu.common:QoS.update"),
+    Used(by="celery.worker.loops:asynloop", name="prev"),
+    part=Part.WORKER,
+    is_promise=False,
+)
+def raise_prefetch_count(c: Any) -> None:
+    """Let what waits for its ETA be held besides what is prefetched, without waiting for a turn of
+    the main loop.
+
+    Reads ``QoS.prev``, as Celery's loops do once in a turn.  Checked on Celery 5.6.3 and 5.7.0 with
+    kombu 5.7.0.  Without it a worker that is delivered many tasks with an ETA stands idle beside
+    others that could run, for up to a second each time.
+    """
+    if c.qos.prev != c.qos.value:
+        c.qos.update()
+
+
+@relies_on(
+    Name(f"{_CONSUMER}.cancel_active_requests", used_by="celery.apps.worker:on_cold_shutdown"),
+    part=Part.WORKER,
+)
+def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
+    """Let *cancel* stop what runs at a cold shutdown.
+
+    Replaces ``cancel_active_requests`` of this one consumer: it is called from a signal handler,
+    and asks nobody.  Checked on Celery 5.6.3 and 5.7.0.  Without it a pool that cannot stop a task
+    raises into whatever the main loop does then, and a message may be popped and never filed.
+    """
+    c.cancel_active_requests = cancel
+
+
+@relies_on(Kept(f"{_CONSUMER}.task_buckets"), part=Part.WORKER)
+def has_rate_limit(c: Any, name: str) -> bool:
+    """Whether a consumer holds tasks of this name back, so that they begin later.
+
+    Reads ``Consumer.task_buckets``: limits may be set by remote command, which tells no task.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a task is claimed long before it begins.
+    """
+    return bool(c.task_buckets.get(name))
+
+
+@relies_on(
+    Name("celery.worker.control:Panel.data"),
+    Kept("celery.worker.consumer.control:Control.box"),
+    Kept("celery.worker.pidbox:Pidbox.node"),
+    Kept("kombu.pidbox:Node.handlers"),
+    Used(by="kombu.pidbox:Node.handle", name="handlers"),
+    Used(by="celery.worker.pidbox:Pidbox.__init__", name="handlers"),
+    part=Part.WORKER,
+)
+def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
+    """Let one worker do a remote command by *around*, which is given Celery's own way, the worker's
+    state, and what the command is given.  To be called when the consumer's steps are made.
+
+    Sets ``handlers`` of the ``Node`` of this one worker: Celery's own table of commands, ``Panel``,
+    is that of all workers of the process.  Checked on Celery 5.6.3 and 5.7.0.  Without it the
+    ledger does not hear of what is revoked by remote command, which then outlives no worker.
+    """
+    own = Panel.data[name]
+
+    def handle(state: Any, *args: Any, **kwargs: Any) -> Any:
+        return around(own, state, *args, **kwargs)
+
+    for step in c.steps:
+        if isinstance(step, Control):
+            step.box.node.handlers = ChainMap({name: handle}, Panel.data)

@@ -1,0 +1,69 @@
+"""The worker itself: Celery's WorkController."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.compat.relied import Name, Part, Used, relies_on
+
+__all__ = ["before_soft_shutdown", "free_slot", "hand_over_by"]
+
+_WORKER = "celery.worker.worker:WorkController"
+_POOL_STEP = "celery.worker.components:Pool.create"
+
+HandOver = Callable[[Any], Any]
+
+
+@relies_on(
+    Name(f"{_WORKER}._process_task", takes=("req",), used_by=f"{_WORKER}._process_task_sem"),
+    Used(by=_POOL_STEP, name="process_task"),
+    Used(by=_POOL_STEP, name="_process_task_sem"),
+    part=Part.WORKER,
+)
+def hand_over_by(w: Any, make: Callable[[HandOver], HandOver]) -> None:
+    """Let what *make* returns hand a worker's requests to its pool; it is given Celery's own way.
+
+    To be called after the pool is made, and before the consumer is.  Replaces ``process_task`` and
+    ``_process_task`` of this one worker: between a request and its pool Celery asks nobody.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a plain task that was taken from a frozen worker
+    runs there as well.
+    """
+    own = w._process_task
+    ours = make(own)
+    if w.process_task == own:
+        w.process_task = ours
+    w._process_task = ours
+
+
+@relies_on(Used(by=_POOL_STEP, name="_quick_release"), part=Part.WORKER)
+def free_slot(w: Any) -> None:
+    """Give back the slot of a request that was not handed to the pool.
+
+    Calls ``_quick_release``, which workers with an event loop have: only a job that has ended gives
+    it back otherwise.  Checked on Celery 5.6.3 and 5.7.0.  Without it a worker that dropped a few
+    requests runs no more.
+    """
+    # A worker without an event loop counts no slots.
+    if hasattr(w, "_quick_release"):
+        w._quick_release()
+
+
+@relies_on(
+    Name(f"{_WORKER}.wait_for_soft_shutdown", used_by="celery.apps.worker:on_cold_shutdown"),
+    part=Part.WORKER,
+)
+def before_soft_shutdown(w: Any, leave: Callable[[], None]) -> None:
+    """Call *leave* before a worker sleeps through its soft shutdown.
+
+    Replaces ``wait_for_soft_shutdown`` of this one worker: Celery's signal comes after it.  Checked
+    on Celery 5.6.3 and 5.7.0.  Without it a worker counts as stalled during its soft shutdown, and
+    what it runs is given to others.
+    """
+    sleep = w.wait_for_soft_shutdown
+
+    def wait() -> None:
+        leave()
+        sleep()
+
+    w.wait_for_soft_shutdown = wait

@@ -1,0 +1,338 @@
+"""kombu's Redis transport: the steps of its channel, and what its QoS holds.
+
+kombu names all of these for itself alone.  `OpenChannel` and `OpenQoS` give them names that a class
+may use and override; the rest are functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kombu import Connection
+from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual
+from kombu.utils.scheduling import round_robin_cycle
+
+from celery_reliable.compat.relied import Kept, Name, Part, relies_on
+
+__all__ = [
+    "OpenChannel",
+    "OpenQoS",
+    "PuttingChannel",
+    "expires_after_ms",
+    "held_tags",
+    "list_key",
+    "new_pool",
+    "priority_of",
+    "queues_reached",
+    "shown_as",
+]
+
+_CHANNEL = "kombu.transport.redis:Channel"
+_QOS = "kombu.transport.virtual.base:QoS"
+_POLLER = "kombu.transport.redis:MultiChannelPoller"
+
+
+@relies_on(
+    Name(f"{_CHANNEL}._q_for_pri", takes=("queue", "pri"), used_by=f"{_CHANNEL}._put"),
+    part=Part.REDIS_BROKER,
+)
+def list_key(channel: Any, queue: str, priority: int) -> str:
+    """Return the key of the list that a queue is in one priority, without the channel's prefix.
+
+    Calls ``Channel._q_for_pri``: kombu names the lists for itself alone.  Checked on kombu 5.7.0.
+    Without it messages are put into, looked for in and given back to lists that nobody consumes.
+    """
+    key: str = channel._q_for_pri(queue, priority)
+    return key
+
+
+@relies_on(
+    Name(f"{_CHANNEL}._get_message_priority", takes=("message", "reverse")),
+    part=Part.REDIS_BROKER,
+)
+def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
+    """Return the priority by which kombu puts a message into one of its queue's lists.
+
+    Calls ``Channel._get_message_priority``: what it makes of the property is in no manual.  Checked
+    on kombu 5.7.0.  Without it messages are given back to, and looked for in, another list.
+    """
+    priority: int = channel._get_message_priority(message, reverse=False)
+    return priority
+
+
+@relies_on(Name(f"{_CHANNEL}._lookup", takes=("exchange", "routing_key")), part=Part.REDIS_BROKER)
+def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[str]:
+    """Return the queues that an exchange leads to.
+
+    Calls ``Channel._lookup``: exchanges are kombu's own on a Redis, and it shows them to nobody.
+    Checked on kombu 5.7.0.  Without it nobody knows whether a task's message is still in its queue,
+    and every task that is overdue is sent again.
+    """
+    queues: Iterable[str] = channel._lookup(exchange, routing_key)
+    return queues
+
+
+@relies_on(
+    Name(f"{_CHANNEL}._get_pool", takes=("asynchronous",), used_by=f"{_CHANNEL}.pool"),
+    part=Part.REDIS_BROKER,
+)
+def new_pool(channel: Any) -> Any:
+    """Return a new pool of connections to a channel's server, which nobody else has.
+
+    Calls ``Channel._get_pool``: kombu alone knows how its URLs, TLS and Sentinels are reached, and
+    its ``pool`` is everybody's.  Checked on kombu 5.7.0.  Without it a worker has no connection of
+    its own to acknowledge on, and none that outlives a channel.
+    """
+    return channel._get_pool()
+
+
+@relies_on(Kept(f"{_CHANNEL}._expires"), part=Part.REDIS_BROKER, is_promise=False)
+def expires_after_ms(channel: Any, queue: str) -> int | None:
+    """Return after how long a queue that is not used expires; None for one that does not.
+
+    Reads ``Channel._expires``: kombu notes for itself what was declared.  Checked on kombu 5.7.0.
+    Without it a queue that is declared with ``expires`` may expire though it is published to, and
+    what was in it is sent again only when it is overdue.
+    """
+    found: int | None = channel._expires.get(queue)
+    return found
+
+
+@relies_on(Kept(f"{_QOS}._delivered"), Kept(f"{_QOS}._dirty"), part=Part.REDIS_BROKER)
+def held_tags(qos: Any) -> set[str]:
+    """Return the delivery tags of what was delivered and not acknowledged.
+
+    Reads ``QoS._delivered`` and ``QoS._dirty``: kombu only says whether there may be more.  Checked
+    on kombu 5.7.0.  Without it a worker gives back what it is about to run, or keeps for ever what
+    it has lost.
+    """
+    return set(qos._delivered) - set(qos._dirty)
+
+
+@relies_on(
+    Name("kombu.connection:Connection.resolve_aliases"), part=Part.REDIS_BROKER, is_promise=False
+)
+def shown_as(transport: str, scheme: str) -> Callable[[], None]:
+    """Let connections that use *transport* be shown with the *scheme* of their URL; returns what
+    undoes that.
+
+    Changes ``Connection.resolve_aliases``, which all connections share, and nobody's but those of
+    that transport: what is shown begins with the transport's name, and nothing else says how it
+    reads.  Checked on kombu 5.7.0.  Without it a worker's banner names a broker that nobody knows.
+    """
+    aliases = Connection.resolve_aliases
+    before = aliases.get(transport)
+    aliases[transport] = scheme
+
+    def undo() -> None:
+        if before is None:
+            aliases.pop(transport, None)
+        else:
+            aliases[transport] = before
+
+    return undo
+
+
+@relies_on(
+    Kept(f"{_QOS}._delivered"),
+    Kept(f"{_QOS}._on_collect"),
+    Name(f"{_QOS}._flush"),
+    Name(f"{_QOS}.append", takes=("message", "delivery_tag")),
+    Name(f"{_QOS}.ack", takes=("delivery_tag",)),
+    Name(
+        f"{_QOS}.restore_unacked_once",
+        takes=("stderr",),
+        used_by="kombu.transport.virtual.base:Channel.close",
+    ),
+    Name(f"{_QOS}.can_consume_max_estimate"),
+    part=Part.REDIS_BROKER,
+)
+class OpenQoS(kombu_redis.QoS):
+    """kombu's QoS, whose deliveries a class of ours may keep elsewhere.
+
+    Calls ``append`` and ``ack`` of kombu's virtual QoS past those of its Redis transport, and reads
+    ``_delivered``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all workers, from
+    which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was delivered is in no
+    room of its own, and is delivered twice, or lost with it.
+    """
+
+    def held(self, delivery_tag: str) -> Any:
+        """Return the message that was delivered under a tag; None for one that is not held."""
+        return self._delivered.get(delivery_tag)
+
+    def hold(self, message: Any, delivery_tag: str) -> None:
+        """Count a message as delivered, and file it nowhere."""
+        virtual.QoS.append(self, message, delivery_tag)
+
+    def let_go(self, delivery_tag: str) -> None:
+        """Count a message as delivered no more, and remove it from nowhere."""
+        virtual.QoS.ack(self, delivery_tag)
+
+    @contextmanager
+    def last_restoring(self) -> Iterator[Any]:
+        """Have what is held, by tag, in its order, and hold nothing after that; None when that was
+        done before.
+        """
+        self._on_collect.cancel()
+        self._flush()
+        delivered = self._delivered
+        if delivered.restored:
+            yield None
+            return
+        delivered.restored = True
+        yield delivered
+        delivered.clear()
+
+    @property
+    def is_asked_before_each(self) -> bool:
+        """Whether somebody wants to be asked before each delivery: Celery does so by a method of
+        this one object (`worker_disable_prefetch`).
+        """
+        return "can_consume" in vars(self)
+
+
+@relies_on(
+    Name(f"{_CHANNEL}._connparams", takes=("asynchronous",), used_by=f"{_CHANNEL}._get_pool"),
+    Name(
+        f"{_CHANNEL}._create_client",
+        takes=("asynchronous",),
+        used_by=f"{_CHANNEL}.conn_or_acquire",
+    ),
+    Name(
+        f"{_CHANNEL}._brpop_start",
+        takes=("timeout",),
+        used_by=f"{_POLLER}._register_BRPOP",
+    ),
+    Name(f"{_CHANNEL}._brpop_read", used_by=f"{_CHANNEL}.close"),
+    Name(f"{_CHANNEL}._disconnect_pools", used_by=f"{_CHANNEL}.close"),
+    Name(f"{_CHANNEL}._flush_brpop_reauth", used_by=f"{_CHANNEL}._brpop_read"),
+    Kept(f"{_CHANNEL}._in_poll"),
+    Kept(f"{_CHANNEL}._pool"),
+    Kept(f"{_CHANNEL}._queue_cycle"),
+    Name("kombu.utils.scheduling:round_robin_cycle.consume", takes=("n",)),
+    Name("kombu.utils.scheduling:round_robin_cycle.rotate", takes=("last_used",)),
+    Kept("kombu.transport.virtual.base:Transport._callbacks"),
+    part=Part.REDIS_BROKER,
+)
+class OpenChannel(kombu_redis.Channel):
+    """kombu's Redis channel, whose steps have names that a class of ours may use and override.
+
+    Overrides ``_connparams``, ``_create_client``, ``_brpop_start``, ``_brpop_read``, and reads what
+    they keep: kombu has no other place at which to pop and file in one step.  Checked on kombu
+    5.7.0.  Without it messages are popped as by Celery alone, and those that were popped and not
+    yet filed are lost with their worker.
+    """
+
+    # -- what kombu calls
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        return self.connection_arguments(asynchronous)
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        return self.new_client(asynchronous)
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        self.begin_to_wait(timeout)
+
+    def _brpop_read(self, **options: Any) -> bool:
+        return self.end_of_wait(**options)
+
+    # -- what may be overridden
+
+    def connection_arguments(self, asynchronous: bool) -> dict[str, Any]:
+        """Return how connections are made."""
+        arguments: dict[str, Any] = super()._connparams(asynchronous)
+        return arguments
+
+    def new_client(self, asynchronous: bool) -> Any:
+        """Return a client; *asynchronous*: for the event loop."""
+        return super()._create_client(asynchronous)
+
+    def begin_to_wait(self, timeout: float | None) -> None:
+        """Ask for a message, and wait for it (BRPOP)."""
+        super()._brpop_start(timeout)
+
+    def end_of_wait(self, **options: Any) -> bool:
+        """Deliver what came; raises kombu's Empty when nothing did."""
+        return bool(super()._brpop_read(**options))
+
+    # -- what may be used
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a message was asked for and has not come."""
+        return bool(self._in_poll)
+
+    def read_popped(self, **options: Any) -> Any:
+        """Return the list and the message that came; None when none did.  Raises redis-py's errors,
+        with the connection closed.
+        """
+        try:
+            return self.client.parse_response(self.client.connection, "BRPOP", **options)
+        except self.connection_errors:
+            self.client.connection.disconnect()
+            raise
+        finally:
+            self.wait_no_more()
+            self._flush_brpop_reauth()
+
+    def wait_no_more(self) -> None:
+        """Note that nothing is waited for."""
+        self._in_poll = None
+
+    def queues_in_turn(self) -> list[str]:
+        """Return the queues that are consumed, in the order that is theirs now."""
+        queues: list[str] = self._queue_cycle.consume(len(self.active_queues))
+        return queues
+
+    def has_had_its_turn(self, queue: str) -> None:
+        """Note that a queue has delivered."""
+        self._queue_cycle.rotate(queue)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether queues of one priority take turns; of other orders the first that has something
+        is the one that delivers.
+        """
+        return type(self._queue_cycle) is round_robin_cycle
+
+    def has_consumer(self, queue: str) -> bool:
+        """Whether somebody consumes from a queue."""
+        return queue in self.connection._callbacks
+
+    @property
+    def pool_so_far(self) -> Any:
+        """The pool of the channel's connections; None before there is one."""
+        return self._pool
+
+    def close_connections(self) -> None:
+        """Close the connections of the channel's pools."""
+        self._disconnect_pools()
+
+
+@relies_on(
+    Name(f"{_CHANNEL}._put", takes=("queue", "message"), used_by=f"{_CHANNEL}.basic_publish"),
+    Name(
+        f"{_CHANNEL}.encode_body",
+        takes=("body", "encoding"),
+        used_by=f"{_CHANNEL}._inplace_augment_message",
+    ),
+    part=Part.REDIS_PRODUCER,
+)
+class PuttingChannel:
+    """Mixed into a Redis channel: whatever is put into a queue's list goes through `put`.
+
+    Overrides ``Channel._put``, the last of kombu's steps: before it there is no message yet, after
+    it there is one without a record.  Checked on kombu 5.7.0.  Without it tasks are sent that the
+    ledger knows nothing of.
+    """
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        self.put(queue, message, **kwargs)
+
+    def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        """Put a message into its queue's list."""
+        super()._put(queue, message, **kwargs)  # type: ignore[misc]

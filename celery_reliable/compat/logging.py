@@ -1,0 +1,41 @@
+"""Python's logging, whose locks belong to one native thread where eventlet has replaced them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.compat.relied import Kept, Name, Part, relies_on
+
+__all__ = ["lock_by"]
+
+
+@relies_on(
+    Name("logging:_lock"),
+    Name("logging:_handlerList", used_by="logging:_addHandlerRef"),
+    Name("logging:Handler.createLock", used_by="logging:Handler.__init__"),
+    Kept("logging:Handler.lock"),
+    part=Part.EVENTLET,
+)
+def lock_by(make: Callable[[], Any]) -> None:
+    """Let logging use locks that *make* returns, for what there is and for what comes.
+
+    Sets ``logging._lock`` and the handlers' ``lock``, and replaces ``Handler.createLock``, for the
+    whole process: logging makes its locks by itself, of what eventlet put in the place of
+    Python's.  Checked on Python 3.10 to 3.13.  Without it a native thread that logs while a
+    greenlet does raises there, or hangs.
+    """
+    module: Any = logging
+    create = module.Handler.createLock
+
+    def create_other(handler: Any) -> None:
+        create(handler)
+        handler.lock = make()
+
+    module._lock = make()
+    module.Handler.createLock = create_other
+    for reference in list(module._handlerList):
+        handler = reference()
+        if handler is not None and handler.lock is not None:
+            handler.lock = make()

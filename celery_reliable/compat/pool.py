@@ -1,0 +1,162 @@
+"""Celery's pools, and billiard's under them: which jobs they have, and who hears what is said."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
+
+__all__ = [
+    "billiards",
+    "flush_before_reassigning",
+    "n_processes_up",
+    "stop_by",
+    "task_ids_of",
+    "wait_aside",
+]
+
+_BILLIARD = "billiard.pool:Pool"
+_ASYNC = "celery.concurrency.asynpool:AsynPool"
+_GREENLETS = "celery.concurrency.gevent:TaskPool"
+_TASK_POOL = "celery.concurrency.prefork:TaskPool"
+
+
+@relies_on(Kept(f"{_TASK_POOL}._pool"), part=Part.PREFORK)
+def billiards(pool: Any) -> Any:
+    """Return billiard's pool behind a started pool of processes; None for other pools.
+
+    Reads ``TaskPool._pool``: Celery's own pool hands on only some of its methods.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it nothing can be known of a pool's processes, nor of their
+    jobs.
+    """
+    from celery.concurrency.prefork import TaskPool
+
+    return pool._pool if isinstance(pool, TaskPool) else None
+
+
+@relies_on(
+    Kept(f"{_BILLIARD}._cache"),
+    Kept("billiard.pool:ApplyResult.correlation_id"),
+    Name(f"{_BILLIARD}.apply_async", takes=("func", "args", "kwds")),
+    part=Part.PREFORK,
+)
+def task_ids_of(pool: Any) -> set[str]:
+    """Return the ids of the tasks that a pool of processes was handed and has not ended.
+
+    Reads ``Pool._cache``, and ``correlation_id`` of the jobs in it: billiard tells nobody which it
+    has, and Celery forgets its requests when it loses its connection.  Checked on billiard 4.3.2.
+    Without it a live attempt is taken for lost once the connection was, and runs twice at once.
+    """
+    from billiard.pool import ApplyResult
+
+    processes = billiards(pool)
+    jobs = list(processes._cache.values()) if processes is not None else []
+    return {job.correlation_id for job in jobs if isinstance(job, ApplyResult)}
+
+
+@relies_on(Kept(f"{_ASYNC}._fileno_to_inq"), part=Part.PREFORK)
+def n_processes_up(pool: Any) -> int | None:
+    """Return how many processes of a pool are up and take jobs; None for a pool in which none has
+    to come up.
+
+    Reads ``AsynPool._fileno_to_inq``: Celery tells only how many there are to be.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it tasks are claimed for processes that are not there yet,
+    while idle workers could run them.
+    """
+    from celery.concurrency.asynpool import AsynPool
+
+    processes = billiards(pool)
+    return len(processes._fileno_to_inq) if isinstance(processes, AsynPool) else None
+
+
+@relies_on(
+    Name(
+        f"{_ASYNC}.on_partial_read",
+        takes=("job", "proc"),
+        used_by=f"{_ASYNC}.on_job_process_down",
+    ),
+    Name(f"{_ASYNC}.process_flush_queues", takes=("proc",)),
+    part=Part.PREFORK,
+)
+def flush_before_reassigning(pool: Any) -> None:
+    """Let a started pool of processes hear what one said before it died, before its task is given
+    to another.  Other pools are left alone.
+
+    A process says that it begins a task, and then begins.  Billiard reads what dead processes said
+    when it clears up after them; but when one dies while it does so for another, it takes the task
+    for one that was never begun, and hands it to the next process.
+
+    Replaces ``AsynPool.on_partial_read`` of this one pool: Celery calls nobody else at that moment.
+    Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a task whose process dies
+    beside another's runs again with no loss counted.
+    """
+    from celery.concurrency.asynpool import AsynPool
+
+    processes = billiards(pool)
+    if not isinstance(processes, AsynPool):
+        return
+    give_to_another = processes.on_partial_read
+
+    def on_partial_read(job: Any, process: Any) -> None:
+        processes.process_flush_queues(process)
+        give_to_another(job, process)
+
+    processes.on_partial_read = on_partial_read
+
+
+@relies_on(
+    Kept(f"{_GREENLETS}._pool"),
+    Kept(f"{_GREENLETS}._quick_put"),
+    Used(by=f"{_GREENLETS}.on_apply", name="_quick_put"),
+    Kept(f"{_GREENLETS}.spawn_n"),
+    part=Part.GEVENT,
+)
+def wait_aside(pool: Any) -> None:
+    """Let what comes to a started pool of gevent's greenlets, while all of them are busy, wait
+    beside the main loop, as in a pool of threads.  Other pools are left alone.
+
+    Celery lets the main loop wait, which then neither reads from the broker nor acknowledges
+    anything.
+
+    Replaces ``TaskPool._quick_put`` of this one pool, and asks gevent's own pool for its
+    ``greenlet_class``: Celery has no other place between a request and its greenlet.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it a worker whose greenlets are all busy reads nothing from its
+    broker, which may close the connection on it.
+    """
+    # Not by an import: where gevent is installed that would load it.
+    if all(one.__module__ != "celery.concurrency.gevent" for one in type(pool).__mro__):
+        return
+    greenlets: Any = pool._pool
+    waiting: deque[Any] = deque()
+
+    def begin_in_turn() -> None:
+        while waiting:
+            # Waits for a free one; the next to come sees that somebody does.
+            greenlets.start(waiting[0])
+            waiting.popleft()
+
+    def put(target: Any, *args: Any, **kwargs: Any) -> Any:
+        greenlet = greenlets.greenlet_class(target, *args, **kwargs)
+        waiting.append(greenlet)
+        if len(waiting) == 1:
+            pool.spawn_n(begin_in_turn)
+        return greenlet
+
+    pool._quick_put = put
+
+
+@relies_on(
+    Name("celery.concurrency.base:BasePool.stop"),
+    Name("celery.worker.components:Pool"),
+    part=Part.WORKER,
+)
+def stop_by(pool: Any, stop: Callable[[], None]) -> None:
+    """Let a pool be stopped by *stop*, which is to call what this pool's own ``stop`` was.
+
+    Replaces ``stop`` of this one pool: Celery stops pools in a signal handler, and asks nobody.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it a cold shutdown of threads or greenlets hangs, or
+    breaks off what the main loop does.
+    """
+    pool.stop = stop

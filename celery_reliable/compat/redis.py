@@ -1,0 +1,147 @@
+"""redis-py's connections, whose sockets are watched and whose replies are read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, relies_on
+
+__all__ = [
+    "ask",
+    "has_something_to_read",
+    "keep_connection",
+    "kept_connection",
+    "put_aside",
+    "repeat_nothing",
+    "socket_of",
+    "turn_into",
+]
+
+_CONNECTION = "redis.connection:Connection"
+_POOL = "redis.connection:ConnectionPool"
+
+
+@relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)
+def socket_of(connection: Any) -> Any:
+    """Return the socket of a connection; None while it is not connected.
+
+    Reads ``Connection._sock``: redis-py shows nothing of it.  Checked on redis-py 6.4.0 and 8.1.0.
+    Without it a worker does not notice that its connection was cut, and is taken for dead.
+    """
+    return connection._sock
+
+
+@relies_on(
+    Kept(f"{_CONNECTION}._sock"),
+    Kept(f"{_CONNECTION}._parser"),
+    Name("redis._parsers.base:BaseParser.on_disconnect"),
+    Name(f"{_CONNECTION}.read_response", takes=("disable_decoding",)),
+    part=Part.WORKER,
+)
+def put_aside(connection: Any) -> Any:
+    """Take a connection's socket away, unclosed, and return it; None when it has none.
+
+    Sets ``Connection._sock`` and tells ``Connection._parser`` so: redis-py can only close it.
+    Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes the connection by
+    which a worker is known to live, and a living worker is declared dead.
+    """
+    sock = connection._sock
+    if sock is not None:
+        connection._sock = None
+        connection._parser.on_disconnect()
+    return sock
+
+
+@relies_on(
+    Kept("redis.client:Redis.connection"), Name(f"{_POOL}.make_connection"), part=Part.WORKER
+)
+def keep_connection(client: redis.Redis, connection: Any) -> None:
+    """Let a client send all that it sends over one connection.
+
+    Sets ``Redis.connection``: redis-py's own client of one connection connects as it is made, and
+    is not made without a server.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a worker renews
+    its lease over any connection, and the end of that one tells nothing of its death.
+    """
+    client.connection = connection
+
+
+def kept_connection(client: Any) -> Any:
+    """Return the connection that `keep_connection` has set."""
+    return client.connection
+
+
+@relies_on(
+    Name("redis.connection:ConnectionPool.make_connection"),
+    Behaviour("a connection has a __dict__", lambda: "__slots__" not in vars(redis.Connection)),
+    part=Part.WORKER,
+)
+def turn_into(connection: Any, ours: type[Any]) -> Any:
+    """Let a connection of one's own be of a class of ours too, before its own, and return it.
+
+    Sets its ``__class__``: which class it has depends on how the server is reached, and pools of
+    all kinds make it.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes
+    the connection by which a worker is known to live.
+    """
+    own = type(connection)
+    connection.__class__ = type(own.__name__, (ours, own), {})
+    return connection
+
+
+@relies_on(
+    Name(f"{_CONNECTION}.can_read", takes=("timeout",)),
+    Kept(f"{_CONNECTION}._sock"),
+    part=Part.WORKER,
+)
+def has_something_to_read(connection: Any) -> bool:
+    """Whether a connection on which nothing was asked has something to read: its end, that is.
+
+    Calls ``Connection.can_read``, which is in no manual.  Checked on redis-py 6.4.0 and 8.1.0.
+    Without it the queues are asked over connections that the server has closed meanwhile.
+    """
+    return connection._sock is not None and bool(connection.can_read())
+
+
+@relies_on(
+    Name(f"{_CONNECTION}.pack_commands", takes=("commands",)),
+    Name(f"{_CONNECTION}.send_packed_command", takes=("command",)),
+    Name(f"{_CONNECTION}.read_response"),
+    part=Part.WORKER,
+)
+def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Send commands at once, and return what each is answered; an error reply as its exception.
+
+    Calls what redis-py's pipelines call and its manual does not name: a pipeline takes a connection
+    of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.
+    Without it messages can neither be taken from queues nor claimed as they are taken.
+    """
+    connection.send_packed_command(connection.pack_commands(commands))
+    return [_reply(connection) for _ in commands]
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except redis.ResponseError as exc:
+        return exc
+
+
+@relies_on(
+    Kept(f"{_POOL}.connection_kwargs"), Kept(f"{_POOL}.max_connections"), part=Part.REDIS_BROKER
+)
+def repeat_nothing(pool: Any) -> None:
+    """Let the connections of a pool of one's own repeat nothing by themselves, and have one more of
+    them than it was given.
+
+    Changes ``ConnectionPool.connection_kwargs`` and ``max_connections``: kombu makes the pool, and
+    has no option for either.  Checked on redis-py 6.4.0 and 8.1.0.  Without it what redis-py sends
+    again by itself is taken for what was sent once, and a message may be filed twice.
+    """
+    pool.connection_kwargs.update(
+        retry=Retry(NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[]
+    )
+    pool.max_connections += 1

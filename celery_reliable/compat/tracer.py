@@ -1,0 +1,120 @@
+"""Celery's tracer, through which every execution of a task goes, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery import Task as CeleryTask
+from celery.app.trace import TraceInfo, build_tracer, task_has_custom, trace_ok_t
+
+from celery_reliable.compat.relied import Behaviour, Name, Part, Used, relies_on
+
+__all__ = [
+    "Traced",
+    "Tracer",
+    "as_traced",
+    "has_default_strategy",
+    "has_own_hook",
+    "kept_tracer",
+    "tracer_of",
+]
+
+#: What a tracer returns: result or error, how it ended, its runtime, the result as text.
+Traced = trace_ok_t
+Tracer = Callable[..., trace_ok_t]
+
+_TRACE = "celery.app.trace"
+_STRATEGY = "celery.worker.strategy:default"
+_KEPT = "_reliable_trace"
+
+
+@relies_on(
+    Name("celery.app.task:Task.__trace__"),
+    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:fast_trace_task"),
+    Name("celery.app.task:Task.__trace__", used_by=f"{_TRACE}:trace_task"),
+    Used(by="celery.worker.consumer.consumer:Consumer.update_strategies", name="__trace__"),
+    Used(by="celery.concurrency.prefork:process_initializer", name="__trace__"),
+    part=Part.WORKER,
+)
+def kept_tracer(around: Callable[[Any, Tracer], Tracer]) -> Any:
+    """Return the property ``__trace__`` of a task class, whose tracers have *around* around them.
+
+    Celery builds a tracer for each task and keeps it there; children, threads, greenlets and the
+    solo pool call it for every execution, and eager or direct calls never do.  Signals and hooks
+    come inside of it, and a user's task may override the latter.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it tasks run with no claim: two at once, and without an end.
+    """
+
+    def get(task: Any) -> Any:
+        return task.__dict__.get(_KEPT)
+
+    def keep(task: Any, tracer: Any) -> None:
+        task.__dict__[_KEPT] = None if tracer is None else around(task, tracer)
+
+    return property(get, keep)
+
+
+@relies_on(
+    Name(f"{_TRACE}:TraceInfo", takes=("state", "retval")),
+    Behaviour(
+        "a tracer returns what it was, how it ended, its runtime and its text",
+        lambda: trace_ok_t._fields == ("retval", "info", "runtime", "retstr"),
+    ),
+    part=Part.WORKER,
+)
+def as_traced(error: Exception, state: str) -> trace_ok_t:
+    """Return what Celery's tracer returns when a body raises *error*, in *state*.
+
+    Makes a ``trace_ok_t`` and a ``TraceInfo``, which are in no manual: pools take nothing else for
+    the end of a task.  Checked on Celery 5.6.3 and 5.7.0.  Without it a delivery that may not run
+    ends its process.
+    """
+    try:
+        raise error
+    except Exception as exc:
+        return trace_ok_t(ExceptionInfo(internal=True), TraceInfo(state, exc), 0.0, None)
+
+
+@relies_on(Name(f"{_TRACE}:build_tracer", takes=("name", "task", "loader")), part=Part.WORKER)
+def tracer_of(task: Any, twin: Any) -> Tracer:
+    """Return Celery's own tracer of *twin*, for the name and the app of *task*.
+
+    Calls ``build_tracer``: only it stores results, and publishes callbacks, chains and chords, as
+    Celery does.  Checked on Celery 5.6.3 and 5.7.0.  Without it a delivery that may not run leaves
+    those waiting who wait for its result.
+    """
+    tracer: Tracer = build_tracer(task.name, twin, task.app.loader, app=task.app)
+    return tracer
+
+
+@relies_on(
+    Name(f"{_TRACE}:task_has_custom", takes=("task", "attr")),
+    Used(by=f"{_TRACE}:build_tracer", name="task_has_custom"),
+    part=Part.WORKER,
+)
+def has_own_hook(task: Any, name: str) -> bool:
+    """Whether a task has a hook of the user's, such as ``on_success``, which Celery will call.
+
+    Calls ``task_has_custom``: Celery decides by it, and another judgement could differ.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it an object is freed while a hook of its task works on it.
+    """
+    return bool(task_has_custom(task, name))
+
+
+@relies_on(
+    Name("celery.app.task:Task.Strategy", used_by="celery.app.task:Task.start_strategy"),
+    Name("celery.worker.strategy:default", takes=("task", "app", "consumer")),
+    Behaviour("a task's strategy is named as a text", lambda: CeleryTask.Strategy == _STRATEGY),
+    part=Part.WORKER,
+    is_promise=False,
+)
+def has_default_strategy(task: Any) -> bool:
+    """Whether a task's messages go to the pool as Celery's own strategy hands them on.
+
+    Reads ``Task.Strategy``, the path of a function: who names another may keep a message for long.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it no task is claimed as its message is taken, and
+    each costs one round trip more.
+    """
+    return bool(task.Strategy == _STRATEGY)
