@@ -30,7 +30,7 @@ _PARTS = ("tasks", "header", "body")
 
 def bequeathing(on_replace: Any) -> Any:
     """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
-    if getattr(on_replace, "_is_bequeathing", False):
+    if getattr(on_replace, "reliable_bequeaths", False):
         return on_replace
 
     @functools.wraps(on_replace)
@@ -46,7 +46,7 @@ def bequeathing(on_replace: Any) -> Any:
             _bequeath(task, attempt, canvas)
         return on_replace(task, canvas)
 
-    replaced._is_bequeathing = True  # type: ignore[attr-defined]
+    replaced.reliable_bequeaths = True  # type: ignore[attr-defined]
     return replaced
 
 
