@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from celery_reliable.application import reliable_of
+from celery_reliable.compat.notes import note, noted
 from celery_reliable.envelope import HEIR, new_epoch
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.model import Reply
@@ -30,7 +31,7 @@ _PARTS = ("tasks", "header", "body")
 
 def bequeathing(on_replace: Any) -> Any:
     """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
-    if getattr(on_replace, "reliable_bequeaths", False):
+    if noted(on_replace, "bequeaths"):
         return on_replace
 
     @functools.wraps(on_replace)
@@ -46,7 +47,7 @@ def bequeathing(on_replace: Any) -> Any:
             _bequeath(task, attempt, canvas)
         return on_replace(task, canvas)
 
-    replaced.reliable_bequeaths = True  # type: ignore[attr-defined]
+    note(replaced, "bequeaths", True)
     return replaced
 
 

@@ -300,4 +300,3 @@ class ReliableTask(CeleryTask):
         if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
             set_backend(cls, cls.__dict__["backend"])
             del cls.backend
-
