@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.presence import RAREST_LOOK, Presence
 
@@ -38,9 +38,11 @@ class Asked:
     count: int
 
     @classmethod
-    def of(cls, since_ms: str, count: str) -> Asked | None:
+    def of(cls, begun: answers.Begun) -> Asked | None:
         """Return what the beginning of a pass was answered; None when nobody asked."""
-        return cls(int(since_ms), int(count)) if since_ms and count else None
+        if begun.ahead_ms is None or begun.ahead_count is None:
+            return None
+        return cls(begun.ahead_ms, begun.ahead_count)
 
 
 @dataclass

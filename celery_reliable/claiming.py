@@ -21,8 +21,8 @@ from celery_reliable.compat.consumer import has_rate_limit
 from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.envelope import Stamp
-from celery_reliable.ledger.caller import Step
-from celery_reliable.model import Claim, Reply
+from celery_reliable.ledger import Step, answers
+from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.process import WorkerProcess
 from celery_reliable.publisher import is_reliable, task_ref
 from celery_reliable.rooms import returns_of
@@ -43,12 +43,10 @@ _FRESH_SECONDS = 0.5
 class EarlyClaim:
     """A claim that is sent with the filing of its message."""
 
-    task_id: str
-    worker: str
-    token: str
+    request: ClaimRequest
     #: By `clock.now`.
     asked_at: float
-    step: Step
+    step: Step[answers.ClaimAnswer]
     #: Its message is on the way to the pool; until then no request stands behind the claim.
     is_under_way: bool = True
     #: The message could not be filed; whether it was claimed is not known.
@@ -64,10 +62,9 @@ class EarlyClaim:
         token hears it.
         """
         answer = self.step.answer
-        if answer is None or answer.reply is not Reply.CLAIMED:
+        if not isinstance(answer, answers.Claimed):
             return None
-        attempt, losses = (int(value) for value in answer.values)
-        return Claim(self.task_id, attempt, self.worker, self.token, losses)
+        return self.request.claim(answer.attempt, answer.losses)
 
     @property
     def told(self) -> tuple[int, int, str, float] | None:
@@ -119,18 +116,17 @@ class EarlyClaims:
             or returns_of(payload)
         ):
             return None
-        task_id, token, worker = str(headers["id"]), secrets.token_hex(8), self._process.id
-        step = self._ledger.claim_step(
-            task_ref(task, task_id),
+        request = ClaimRequest(
+            task_ref(task, str(headers["id"])),
             epoch=stamp.epoch,
             generation=stamp.generation,
-            worker=worker,
-            token=token,
+            worker=self._process.id,
+            token=secrets.token_hex(8),
             pid=os.getpid(),
         )
-        early = EarlyClaim(task_id, worker, token, clock.now(), step)
+        early = EarlyClaim(request, clock.now(), self._ledger.claim_step(request))
         watched = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
-        self._watched = {**watched, token: early}
+        self._watched = {**watched, request.token: early}
         return early
 
     def _has_idle_child(self) -> bool:

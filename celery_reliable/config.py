@@ -117,7 +117,8 @@ class ReliableConfig:
         if mapping is None:
             mapping = {}
         if not isinstance(mapping, Mapping):
-            given = type(mapping).__name__
+            # Settings are nobody's types.
+            given = type(mapping).__name__  # type: ignore[unreachable]
             raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
         names = {item.name.upper(): item.name for item in fields(cls)}
         problems += [_unknown_name(name, names) for name in mapping if name not in names]

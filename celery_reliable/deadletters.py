@@ -14,7 +14,8 @@ from celery import Celery
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
-from celery_reliable.model import DeadLetter, Reply
+from celery_reliable.ledger import answers
+from celery_reliable.model import DeadLetter
 from celery_reliable.publisher import is_reliable, resend
 from celery_reliable.rooms import RETURNS
 
@@ -164,11 +165,11 @@ class DeadLetters:
                 message=stamped.to_text(),
                 due_in_ms=self._reliable.config.queued_ms,
             )
-            if answer.reply is not Reply.GENERATION:
+            if not isinstance(answer, answers.OtherGeneration):
                 break
-            ledger.generation = answer.text(0)
-        if answer.reply is not Reply.REPLAYED:
-            raise _unknown(task_id, answer.text(0) if answer.values else "")
+            ledger.generation = answer.current
+        if not isinstance(answer, answers.Replayed):
+            raise _unknown(task_id, _state_in(answer))
         problem = ""
         try:
             resend(self.app, stamped)
@@ -207,11 +208,8 @@ class DeadLetters:
     def discard(self, task_id: str) -> None:
         """Remove a dead letter for good.  Raises UnknownDeadLetter."""
         answer = self._ledger.discard(task_id)
-        if answer.reply is Reply.ABSENT and answer.is_repeated:
-            # The first command was executed and its reply lost.
-            return
-        if answer.reply is not Reply.DISCARDED:
-            raise _unknown(task_id, answer.text(0) if answer.values else "")
+        if not isinstance(answer, answers.Discarded):
+            raise _unknown(task_id, _state_in(answer))
         logger.info("dead_letter_discarded id=%s", task_id)
 
 
@@ -266,6 +264,10 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, 
     else:
         view.update(args=REDACTED, kwargs=REDACTED, body=REDACTED)
     return view
+
+
+def _state_in(answer: answers.Absent | answers.NotDead) -> str:
+    return answer.state if isinstance(answer, answers.NotDead) else ""
 
 
 def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:

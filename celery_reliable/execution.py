@@ -12,7 +12,6 @@ import os
 import random
 import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from celery import states
@@ -35,9 +34,8 @@ from celery_reliable.exceptions import (
     ObjectIdError,
 )
 from celery_reliable.guarding import is_current, tell_fenced, time_to_run, uninterrupted
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import FOREVER, Answer
-from celery_reliable.model import Cause, Claim, Reason, Reply
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.model import Cause, Claim, ClaimRequest, Reason
 from celery_reliable.objects import free, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
@@ -101,7 +99,7 @@ class _Execution:
             # Somebody traces without a worker (a test harness): there is no lease to claim under.
             return self.tracer(self.id, self.args, self.kwargs, self.request)
         try:
-            answer, claim = self._claim()
+            claim = self._claim()
         except LedgerUnavailable as exc:
             return self._unprotected(exc)
         except LedgerForbidden as exc:
@@ -112,9 +110,8 @@ class _Execution:
             # Its record, if it has one, is looked at again.
             logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
-        if claim is None:
-            assert answer is not None
-            return self._without_attempt(answer)
+        if not isinstance(claim, Claim):
+            return self._without_attempt(claim)
         if claim.attempt > self.stamp.attempt + 1:
             self._tell_redelivered(claim)
         attempt = RunningAttempt(claim, self.stamp, self.is_adopted)
@@ -154,7 +151,7 @@ class _Execution:
 
     # -- claim
 
-    def _claim(self) -> tuple[Answer | None, Claim | None]:
+    def _claim(self) -> answers.ClaimAnswer | Claim:
         """Claim, waiting for the worker's lease, and for the ledger as long as it takes.
 
         With FAIL_OPEN, only for a lease: then LedgerUnavailable is raised.
@@ -166,29 +163,29 @@ class _Execution:
         properties = self.request.get("properties") or {}
         early = claimed_early(worker, self.id, properties)
         if early is not None:
-            return None, early
+            return early
         token = str(properties.get(DELIVERY) or secrets.token_hex(8))
         for name in worker.turns_to_claim():
-            ask = partial(
-                self.ledger.claim,
+            request = ClaimRequest(
                 task_ref(self.task, self.id),
                 epoch=self.stamp.epoch,
                 generation=self.stamp.generation,
                 worker=name,
                 token=token,
                 pid=os.getpid(),
-                patience_seconds=patience_seconds,
             )
-            answer = ask()
-            if answer.reply is Reply.UNRECORDED:
+            answer = self.ledger.claim(request, patience_seconds=patience_seconds)
+            if isinstance(answer, answers.Unrecorded):
                 self.is_adopted = True
-                answer = ask(message=str(properties.get(MESSAGE) or self._as_delivered().to_text()))
-            if answer.reply is Reply.CLAIMED:
-                claim = Claim(self.id, int(answer.values[0]), name, token, int(answer.values[1]))
-                return answer, claim
-            if answer.reply is not Reply.NO_LEASE:
+                message = str(properties.get(MESSAGE) or self._as_delivered().to_text())
+                answer = self.ledger.claim(
+                    request, message=message, patience_seconds=patience_seconds
+                )
+            if isinstance(answer, answers.Claimed):
+                return request.claim(answer.attempt, answer.losses)
+            if not isinstance(answer, answers.NoLease):
                 break
-        return answer, None
+        return answer
 
     def _as_delivered(self) -> Envelope:
         request = {**self.request, "id": self.id, "task": self.task.name}
@@ -202,17 +199,15 @@ class _Execution:
             self.ledger.cancel(self.id, epoch=self.stamp.epoch, patience_seconds=FOREVER)
         return result
 
-    def _without_attempt(self, answer: Answer) -> Traced:
+    def _without_attempt(self, answer: answers.ClaimAnswer) -> Traced:
         """End a delivery that may not run.  Dropping it is safe: the record outlives the
         message.
         """
-        logger.info(
-            "delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.reply.value
-        )
-        if answer.reply is Reply.NO_LEASE:
+        logger.info("delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.word)
+        if isinstance(answer, answers.NoLease):
             # Not acknowledged: what this worker held belongs to the sweeper now.
             return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
-        return ended(Ignore(f"not run: {answer.reply.value}"), states.IGNORED)
+        return ended(Ignore(f"not run: {answer.word}"), states.IGNORED)
 
     # -- the attempt
 
@@ -285,6 +280,7 @@ class _Execution:
         retval = result.retval if info is None else info.retval
         if claim.attempt > 1 and state in (states.SUCCESS, states.FAILURE):
             tell_patiently(self.task.backend, {**self.request, "id": self.id}, state, retval)
+        answer: answers.ReplaceAnswer | answers.BuryAnswer | answers.SettleAnswer
         if state == states.IGNORED and attempt.is_replaced:
             answer = self.ledger.replace(
                 claim,
@@ -305,7 +301,7 @@ class _Execution:
                 traceback=str(getattr(result.retval, "traceback", "") or ""),
                 patience_seconds=FOREVER,
             )
-            if answer.reply is Reply.BURIED:
+            if isinstance(answer, answers.Buried):
                 telling.buried(
                     self.task.app,
                     self.task.name,
@@ -319,12 +315,12 @@ class _Execution:
         else:
             key, attempt.object_key = attempt.object_key, None
             answer = self.ledger.settle(claim, object_key=key, patience_seconds=FOREVER)
-        is_refused = answer.reply is Reply.FENCED or (
-            answer.reply is Reply.GONE and not answer.is_repeated
-        )
+        is_refused = isinstance(answer, answers.Fenced | answers.Gone)
         # A canvas that was quicker than its host has taken the id over already.
         if is_refused and not attempt.is_replaced:
-            tell_fenced(self.task, claim, answer.text(0) if answer.values else "gone")
+            tell_fenced(
+                self.task, claim, answer.state if isinstance(answer, answers.Fenced) else "gone"
+            )
         elif not is_refused:
             free(self.task, attempt)
         return result
@@ -355,20 +351,20 @@ class _Execution:
             detail=one_line(exc),
             patience_seconds=FOREVER,
         )
-        if answer.reply is Reply.QUEUED:
-            self._tell_lost(attempt, answer, exc)
-        elif answer.reply is Reply.BURIED:
+        if isinstance(answer, answers.Queued):
+            self._tell_lost(attempt, answer.losses, exc)
+        elif isinstance(answer, answers.Spent):
             free(self.task, attempt)
-            self._tell_lost(attempt, answer, exc)
+            self._tell_lost(attempt, answer.losses, exc)
         # It is sent from the record when its pause is over.
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
 
-    def _tell_lost(self, attempt: RunningAttempt, answer: Answer, exc: BaseException) -> None:
+    def _tell_lost(self, attempt: RunningAttempt, losses: int, exc: BaseException) -> None:
         telling.lost(
             self.task.app,
             self.task.name,
             attempt.claim,
-            losses=int(answer.values[0]),
+            losses=losses,
             cause=Cause.NO_OUTCOME.value,
             exception=one_line(exc),
         )
@@ -436,7 +432,7 @@ class _Execution:
                 due_in_ms=self.reliable.config.queued_ms,
                 patience_seconds=FOREVER,
             )
-            if answer.reply is Reply.RELEASED:
+            if isinstance(answer, answers.Released):
                 return ended(Reject(f"not published again: {exc!r}", requeue=True), states.REJECTED)
         return self._conclude(
             attempt, ended(Ignore("the object is held: published again"), states.IGNORED)

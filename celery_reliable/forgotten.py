@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import Reply, TaskRef
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.model import ClaimRequest, TaskRef
 from celery_reliable.process import RunningAttempt, current_worker
 
 __all__ = ["is_forgotten"]
@@ -28,15 +27,15 @@ def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
     for name in worker.turns_to_claim():
         if ledger.find(claim.task_id, patience_seconds=FOREVER) is not None:
             return False
-        answer = ledger.claim(
+        request = ClaimRequest(
             TaskRef(claim.task_id, ""),
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=name,
             token=claim.token,
             pid=os.getpid(),
-            patience_seconds=FOREVER,
         )
-        if answer.reply is not Reply.NO_LEASE:
-            return answer.reply is Reply.UNRECORDED
+        answer = ledger.claim(request, patience_seconds=FOREVER)
+        if not isinstance(answer, answers.NoLease):
+            return isinstance(answer, answers.Unrecorded)
     return False

@@ -21,8 +21,7 @@ from celery.exceptions import Ignore, Retry
 from celery_reliable import clock, signals, telling
 from celery_reliable.application import reliable_of
 from celery_reliable.forgotten import is_forgotten
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.ledger import FOREVER, Ledger
 from celery_reliable.model import Claim, State
 from celery_reliable.process import RunningAttempt, current_worker, running
 

@@ -20,7 +20,8 @@ from celery_reliable.exceptions import (
     LedgerUnavailable,
     ReliableError,
 )
-from celery_reliable.model import Claim, Reply
+from celery_reliable.ledger import answers
+from celery_reliable.model import Claim
 from celery_reliable.process import WorkerProcess
 from celery_reliable.rooms import Room
 from celery_reliable.sweeper import Sweeper
@@ -238,9 +239,9 @@ class Heartbeat(NativeThread):
             process.id, lease_ms=config.lease_ms, client_id=self._witnessed_id()
         )
         is_stopping = False
-        for claim in beat.taken:
+        for claim in beat.claims(process.id):
             is_stopping |= not self._stop_taken(claim)
-        if beat.reply is Reply.RENEWED:
+        if isinstance(beat, answers.Renewed):
             self._warned_at = 0.0
             with self._fork_lock:
                 self._connection.close_left_open()
@@ -248,7 +249,7 @@ class Heartbeat(NativeThread):
             # A successor may wait to hear that what was taken has been stopped.
             return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds
         process.lost()
-        if beat.reply is Reply.FORGOTTEN:
+        if isinstance(beat, answers.Forgotten):
             # The sweeper has finished with what this worker held; it goes on as a stranger to all
             # that.
             process.reborn()
@@ -327,7 +328,7 @@ class Passes(NativeThread):
         if room is None or at is None or time.monotonic() < at:
             return
         ago_ms = int(1000 * (time.monotonic() - at)) + 2 * sweeper.config.lease_ms
-        sweeper.ledger.workers.look_ahead(ago_ms=ago_ms)
+        sweeper.ledger.passes.look_ahead(ago_ms=ago_ms)
         if room.lost_pop_at == at:
             room.lost_pop_at = None
 

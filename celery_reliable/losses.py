@@ -19,8 +19,7 @@ from celery_reliable.chords import tell
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import Answer
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import (
     Cause,
     Claim,
@@ -28,9 +27,9 @@ from celery_reliable.model import (
     Due,
     Reason,
     Record,
-    Reply,
     State,
     SweepReport,
+    Verdict,
     WorkerLease,
 )
 from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
@@ -59,9 +58,7 @@ class Losses:
         *,
         has_message: bool,
         due_ms: str = "",
-        is_counted: bool = True,
-        is_death: bool = False,
-        is_suspect: bool = False,
+        verdict: Verdict | None = None,
         detail: str = "",
     ) -> int:
         """Count a loss; return how many the task has when it is queued again, else 0.
@@ -84,28 +81,29 @@ class Losses:
             due_in_ms=self._due_in_ms(cause, has_message),
             is_taken=True,
             due_ms=due_ms,
-            # Other brokers return what a dead worker held by themselves.
             # Other brokers return what a dead worker held, but for what it had acknowledged: of
             # two messages one changes nothing.
             is_unsent=not has_message,
-            is_counted=is_counted,
-            is_death=is_death,
-            is_suspect=is_suspect,
+            verdict=verdict,
             detail=detail,
         )
-        if record is None or not is_current or answer.reply not in (Reply.QUEUED, Reply.BURIED):
+        if (
+            not isinstance(answer, answers.Queued | answers.Spent)
+            or record is None
+            or not is_current
+        ):
             return 0
         report.lost += 1
-        n_losses = int(answer.values[0])
+        n_losses = answer.losses
         telling.lost(
             self.app,
             record.name,
             claim,
             losses=n_losses,
             cause=cause.value,
-            is_counted=is_counted,
+            is_counted=verdict is None or verdict.charges(claim.task_id),
         )
-        if answer.reply is Reply.BURIED:
+        if isinstance(answer, answers.Spent):
             report.buried += 1
             # In this order: perhaps nobody has read its message yet, and lived.
             self.try_to_announce(claim.task_id)
@@ -127,20 +125,19 @@ class Losses:
             f"{cause} ({how_it_died(lease)})",
             max_losses=self.config.max_losses,
             due_in_ms=self.config.queued_ms,
-            is_counted=lease.died_opening,
         )
-        if answer.reply not in (Reply.QUEUED, Reply.BURIED):
+        if not isinstance(answer, answers.Queued | answers.Spent):
             return
         report.lost += 1
         telling.lost(
             self.app,
             record.name,
             Claim(record.task_id, record.attempt, lease.worker, ""),
-            losses=int(answer.values[0]),
+            losses=answer.losses,
             cause=Cause.OPENING.value,
-            is_counted=lease.died_opening,
+            is_counted=lease.verdict.is_opening,
         )
-        if answer.reply is Reply.BURIED:
+        if isinstance(answer, answers.Spent):
             report.buried += 1
             self.try_to_announce(record.task_id)
 
@@ -279,7 +276,7 @@ class Losses:
         epoch: str = "",
         is_revoked: bool = False,
         patience_seconds: float | None = None,
-    ) -> Answer:
+    ) -> answers.CancelAnswer:
         """Call off the task of a record that nobody runs, and free the object that it has, in one
         step: what was left locked would stay until somebody else wants it.
         """
@@ -345,7 +342,7 @@ class Losses:
         if letter.reason is not Reason.LOST:
             return _context_of(self.app, letter.message)
         reader = secrets.token_hex(8)
-        is_sealed = self.ledger.read(letter, reader).reply is Reply.SEALED
+        is_sealed = isinstance(self.ledger.read(letter, reader), answers.Sealed)
         context = _context_of(self.app, letter.message, is_sealed=is_sealed)
         if not is_sealed:
             self.ledger.read(letter, reader, is_over=True)
@@ -370,7 +367,7 @@ class Losses:
         # Whoever moves the time is the one who announces; should that fail, it is due again then.
         turn = Due(task_id, due_ms or str(letter.buried_ms))
         answer = self.ledger.postpone(turn, due_in_ms=self.config.queued_ms)
-        if answer.reply is not Reply.POSTPONED and not answer.is_repeated:
+        if not isinstance(answer, answers.Postponed) and not answer.is_repeated:
             return
         task = self.app.tasks.get(letter.name)
         context = self._context_of_letter(letter)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 __all__ = [
-    "Beat",
     "Cause",
     "Claim",
+    "ClaimRequest",
     "DeadLetter",
     "Due",
     "HistoryEntry",
     "Reason",
     "Record",
-    "Reply",
     "State",
     "StoredResult",
     "SweepReport",
     "TaskRef",
+    "Verdict",
     "WorkerLease",
 ]
 
@@ -57,75 +57,6 @@ class Cause(str, Enum):
     OPENING = "opening"
 
 
-class Reply(str, Enum):
-    """The names by which the ledger's scripts answer."""
-
-    ACKNOWLEDGED = "acknowledged"
-    ALIVE = "alive"
-    ALONE = "alone"
-    ALREADY = "already"
-    ANNOUNCED = "announced"
-    ASKED = "asked"
-    BEGUN = "begun"
-    BURIED = "buried"
-    BEQUEATHED = "bequeathed"
-    BUSY = "busy"
-    CANCELLED = "cancelled"
-    CHANGED = "changed"
-    CLAIMED = "claimed"
-    CONCLUDING = "concluding"
-    DEAD = "dead"
-    DECLARED = "declared"
-    DECLARED_DEAD = "declared_dead"
-    DEREGISTERED = "deregistered"
-    DISCARDED = "discarded"
-    DUE = "due"
-    ELSEWHERE = "elsewhere"
-    ENDED = "ended"
-    EXISTS = "exists"
-    FENCED = "fenced"
-    FORGOTTEN = "forgotten"
-    GENERATION = "generation"
-    GONE = "gone"
-    GRACE = "grace"
-    HELD = "held"
-    ABSENT = "absent"
-    LOCKED = "locked"
-    NOT_DEAD = "not_dead"
-    NOT_DUE = "not_due"
-    NOT_HELD = "not_held"
-    NO_LEASE = "no_lease"
-    KEPT = "kept"
-    KNOWN = "known"
-    OPENED = "opened"
-    OPENING = "opening"
-    OUTLIVED = "outlived"
-    OVERTAKEN = "overtaken"
-    PARKED = "parked"
-    POSTPONED = "postponed"
-    QUEUED = "queued"
-    RECORDED = "recorded"
-    REFUSED = "refused"
-    REGISTERED = "registered"
-    RELEASED = "released"
-    RENEWED = "renewed"
-    REPLAYED = "replayed"
-    RUNNING = "running"
-    SEALED = "sealed"
-    SEND = "send"
-    SET_BACK = "set_back"
-    SETTLED = "settled"
-    STALE = "stale"
-    STOPPING = "stopping"
-    SUSPECTED = "suspected"
-    TOUCHED = "touched"
-    UNKNOWN = "unknown"
-    UNLOCKED = "unlocked"
-    UNRECORDED = "unrecorded"
-    WAITING = "waiting"
-    WITHDRAWN = "withdrawn"
-
-
 @dataclass(frozen=True)
 class StoredResult:
     """A task's result as it is to be stored on the ledger's server, in whichever database."""
@@ -160,6 +91,64 @@ class Claim:
     worker: str
     token: str
     losses: int = 0
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """Who would begin an attempt of a task, and by which of its messages."""
+
+    task: TaskRef
+    #: Of the message; empty when it carries none.
+    epoch: str
+    generation: str
+    worker: str
+    #: Names this delivery of the message.
+    token: str
+    #: Of the process that runs it.
+    pid: int
+    #: That process has died already: it is claimed in any case, to be lost at once.
+    is_over: bool = False
+
+    def claim(self, attempt: int, losses: int) -> Claim:
+        """Return the attempt that was had by it."""
+        return Claim(self.task.id, attempt, self.worker, self.token, losses)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a worker's death is put down to, as was decided when it was declared dead: once for all
+    that it ran.
+    """
+
+    #: "only": its only claim; "suspect": the suspect among its claims; "opening": the message that
+    #: it was opening; "ambiguous": that message or what it ran; "nobody"; empty where a worker of
+    #: an older version declared it dead: each of its claims.
+    word: str = ""
+    #: The task among its claims that is charged; empty: none.
+    charged: str = ""
+
+    def charges(self, task_id: str) -> bool:
+        """Whether the death counts as a loss of what the worker ran of a task."""
+        return not self.word or self.charged == task_id
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether it is put down to a message that the worker was opening."""
+        return self.word == "opening"
+
+    @property
+    def may_be_opening(self) -> bool:
+        """Whether the worker was opening a message that had come back when it died."""
+        return self.word in ("opening", "ambiguous")
+
+    @property
+    def names_suspect(self) -> bool:
+        """Whether a suspect is charged, so that what ran beside it may have been wronged."""
+        return self.word == "suspect"
+
+    def sparing_all(self) -> Verdict:
+        """Return the same with nobody charged."""
+        return replace(self, charged="")
 
 
 @dataclass(frozen=True)
@@ -254,29 +243,13 @@ class WorkerLease:
     facts: Mapping[str, object] = field(default_factory=dict)
     #: It was heard of after it had been declared dead.
     is_thawed: bool = False
-    #: What its death is put down to; empty where a worker of an older version declared it dead.
-    verdict: str = ""
-    #: The task among its claims that is charged with its death; empty: none.
-    charged: str = ""
+    #: Of its death; means nothing before.
+    verdict: Verdict = Verdict()
     #: The delivery that it was opening when it died, of a message that had come back from another
     #: dead worker; its task's id and epoch.
     opening: str = ""
     opening_id: str = ""
     opening_epoch: str = ""
-
-    def charges(self, task_id: str) -> bool:
-        """Whether the worker's death counts as a loss of what it ran of a task."""
-        return not self.verdict or self.charged == task_id
-
-    @property
-    def died_opening(self) -> bool:
-        """Whether its death is put down to a message that it was opening."""
-        return self.verdict == "opening"
-
-    @property
-    def may_have_died_opening(self) -> bool:
-        """Whether it was opening a message that had come back when it died."""
-        return self.verdict in ("opening", "ambiguous")
 
     @property
     def room(self) -> str:
@@ -302,15 +275,6 @@ class WorkerLease:
     def no_witness(self) -> str:
         """Why it has no witness, as it found when it started; empty when it found nothing."""
         return str(self.facts.get("no_witness", "") or "")
-
-
-@dataclass(frozen=True)
-class Beat:
-    """The ledger's answer to a heartbeat."""
-
-    reply: Reply
-    #: Claims taken from this worker that it has not acknowledged.
-    taken: tuple[Claim, ...]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery_reliable.application import reliable_of
 from celery_reliable.identity import object_key, resolve_object_id
-from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.ledger import FOREVER
 from celery_reliable.options import TaskObject
 from celery_reliable.process import RunningAttempt
 

@@ -15,7 +15,7 @@ from typing import Any
 from celery_reliable.application import Reliable
 from celery_reliable.envelope import Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.model import Reply
+from celery_reliable.ledger import answers
 from celery_reliable.process import WorkerProcess
 
 __all__ = ["Openings", "noting"]
@@ -55,10 +55,10 @@ class Openings:
             # Should it die now, nobody knows of what, as before.
             logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
             return True
-        if answer.reply is not Reply.OPENING:
+        if not isinstance(answer, answers.Opening):
             self._noted = None
-        if answer.reply in (Reply.ALONE, Reply.DEAD):
-            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.reply.value)
+        if isinstance(answer, answers.Alone | answers.Dead):
+            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.word)
             return False
         return True
 

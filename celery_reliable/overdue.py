@@ -12,10 +12,9 @@ from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import Answer
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.losses import Losses
-from celery_reliable.model import Cause, Claim, Due, Record, Reply, State, SweepReport, WorkerLease
+from celery_reliable.model import Cause, Claim, Due, Record, State, SweepReport, WorkerLease
 from celery_reliable.presence import Presence
 from celery_reliable.publisher import resend
 from celery_reliable.rooms import RETURNS
@@ -37,9 +36,11 @@ class Step:
     by_ms: int
 
     @classmethod
-    def of(cls, seen_ms: str, by_ms: str) -> Step | None:
+    def of(cls, begun: answers.Begun) -> Step | None:
         """Return what the beginning of a pass was answered; None when no step is known."""
-        return cls(int(seen_ms), int(by_ms)) if seen_ms and by_ms else None
+        if begun.stepped_ms is None or begun.stepped_by_ms is None:
+            return None
+        return cls(begun.stepped_ms, begun.stepped_by_ms)
 
 
 class Overdue:
@@ -84,7 +85,8 @@ class Overdue:
         )
 
     def _look_at_due(self, presence: Presence, report: SweepReport) -> None:
-        now_ms, dues = self.ledger.due(self.config.sweep_batch)
+        batch = self.ledger.due(self.config.sweep_batch)
+        now_ms, dues = batch.now_ms, batch.dues
         if not dues:
             return
         self._later = []
@@ -198,10 +200,10 @@ class Overdue:
 
     def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms, stored=stored)
-        if answer.reply is Reply.HELD:
+        if isinstance(answer, answers.Held):
             # It makes the task due when it has stopped the attempt, and dies within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
-        if answer.reply is not Reply.SEND:
+        if not isinstance(answer, answers.Send):
             return
         try:
             resend(self.app, _envelope(answer))
@@ -210,15 +212,15 @@ class Overdue:
             # keep the others from theirs.
             logger.warning("not_sent_again id=%s error=%r", due.task_id, exc)
             self.ledger.postpone(
-                Due(due.task_id, answer.text(1)), due_in_ms=self.config.sweep_ms, is_unsent=True
+                Due(due.task_id, answer.due_ms), due_in_ms=self.config.sweep_ms, is_unsent=True
             )
             return
         report.resent += 1
 
 
-def _envelope(answer: Answer) -> Envelope:
+def _envelope(answer: answers.Send) -> Envelope:
     """Return the message that is to be sent; of what came back from a dead worker it says so."""
-    envelope = Envelope.from_text(answer.text(0))
-    if not answer.text(2):
+    envelope = Envelope.from_text(answer.message)
+    if not answer.is_suspect:
         return envelope
     return replace(envelope, properties={**envelope.properties, RETURNS: 1})

@@ -34,8 +34,8 @@ from celery_reliable.exceptions import (
     ReliableError,
 )
 from celery_reliable.forgotten import is_forgotten
-from celery_reliable.ledger.caller import FOREVER, Answer
-from celery_reliable.model import Claim, Reply, State, TaskRef
+from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.model import Claim, State, TaskRef
 from celery_reliable.objects import fresh_id, key_of, unique_call
 from celery_reliable.process import running
 from celery_reliable.producers import PLACE, ProducingAMQP
@@ -278,7 +278,7 @@ class _RecordingProducer:
 
     def _record(
         self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
-    ) -> Answer:
+    ) -> answers.RecordAnswer:
         ledger = self._reliable.ledger
         claim = self._attempt.claim if self._attempt else None
         is_unrun = self._attempt is not None and self._attempt.is_waiting
@@ -304,10 +304,10 @@ class _RecordingProducer:
                 )
             except LedgerUnavailable as exc:
                 raise not_recorded(self._ref, exc) from exc
-            if answer.reply is Reply.GENERATION:
-                ledger.generation = answer.text(0)
+            if isinstance(answer, answers.OtherGeneration):
+                ledger.generation = answer.current
                 continue
-            if answer.reply is Reply.UNKNOWN:
+            if isinstance(answer, answers.Unknown):
                 # The server lost what this sender published before, or has long forgotten it.
                 self._epoch = ledger.senders.new_epoch(number)
                 continue
@@ -316,7 +316,7 @@ class _RecordingProducer:
             if (
                 claim is not None
                 and self._attempt is not None
-                and answer.reply is Reply.FENCED
+                and isinstance(answer, answers.NotCurrent)
                 and is_forgotten(ledger, self._attempt)
             ):
                 # The server lost the record of the attempt that publishes: it begins a new one.
@@ -325,8 +325,8 @@ class _RecordingProducer:
                 continue
             return answer
 
-    def _may_send(self, answer: Answer) -> bool:
-        if answer.reply is Reply.RECORDED:
+    def _may_send(self, answer: answers.RecordAnswer) -> bool:
+        if isinstance(answer, answers.Recorded):
             if self._attempt is not None:
                 self._attempt.is_closed = True
             return True
@@ -336,9 +336,9 @@ class _RecordingProducer:
             "publication_refused name=%s id=%s reply=%s",
             self._ref.name,
             self._ref.id,
-            answer.reply.value,
+            answer.word,
         )
-        if answer.reply is Reply.FENCED and self._attempt is not None:
+        if isinstance(answer, answers.NotCurrent) and self._attempt is not None:
             self._attempt.is_closed = True
         return False
 
@@ -403,9 +403,7 @@ class _RecordingProducer:
             ) from (why if isinstance(why, Exception) else unavailable)
         # Otherwise somebody claimed it meanwhile: the message had arrived after all.  Or somebody
         # relies on it.
-        return answer.reply is Reply.WITHDRAWN or (
-            answer.reply is Reply.GONE and answer.is_repeated
-        )
+        return isinstance(answer, answers.Withdrawn)
 
 
 def resend(app: Celery, envelope: Envelope) -> None:

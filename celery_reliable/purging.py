@@ -10,8 +10,8 @@ from celery import Celery
 
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
+from celery_reliable.ledger import answers
 from celery_reliable.losses import Losses
-from celery_reliable.model import Reply
 
 __all__ = ["Purged", "purge"]
 
@@ -49,7 +49,7 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                         record = ledger.find(task_id)
                         if record is not None:
                             answer = losses.cancel(record, epoch=epoch)
-                            done.records += answer.reply is Reply.CANCELLED
+                            done.records += isinstance(answer, answers.Cancelled)
                     channel.basic_ack(message.delivery_tag)
                     done.messages += 1
     finally:

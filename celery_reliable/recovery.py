@@ -45,11 +45,11 @@ class Recovery:
         room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
         entries = room.entries(batch * 4) if room is not None else []
         in_room = {entry.task_id for entry in entries}
-        if lease.may_have_died_opening:
+        if lease.verdict.may_be_opening:
             self.losses.blame(lease, report)
-        if lease.verdict == "only" and self._has_unopened(entries, lease.charged):
+        if lease.verdict.word == "only" and self._has_unopened(entries, lease.verdict.charged):
             # It may have died of what it was opening.
-            lease = replace(lease, charged="")
+            lease = replace(lease, verdict=lease.verdict.sparing_all())
         last: set[str] = set()
         for claim, _ in claims[:batch]:
             losses = self._lose(lease, claim, claim.task_id in in_room, report)
@@ -72,17 +72,15 @@ class Recovery:
     def _lose(
         self, lease: WorkerLease, claim: Claim, has_message: bool, report: SweepReport
     ) -> int:
-        is_counted = lease.charges(claim.task_id)
+        is_charged = lease.verdict.charges(claim.task_id)
         try:
             return self.losses.lose(
                 claim,
                 Cause.WORKER_LOST,
                 report,
                 has_message=has_message,
-                is_counted=is_counted,
-                is_death=not lease.died_opening,
-                is_suspect=lease.verdict == "suspect",
-                detail=how_it_died(lease) + ("" if is_counted else f"; {_not_counted(lease)}"),
+                verdict=lease.verdict,
+                detail=how_it_died(lease) + ("" if is_charged else f"; {_not_counted(lease)}"),
             )
         except (LedgerRefused, LedgerUnavailable):
             raise
@@ -167,7 +165,7 @@ class Recovery:
             room.discard(entry.tag)
             report.dropped += 1
             return True
-        is_named = lease is not None and lease.may_have_died_opening and entry.tag == lease.opening
+        is_named = lease is not None and lease.verdict.may_be_opening and entry.tag == lease.opening
         # Whoever opens it from now on says so first.
         is_last, returns = is_named or entry.task_id in last, max(entry.returns, 1)
         if record is None and entry.payload is not None:
@@ -177,7 +175,7 @@ class Recovery:
             # Nobody claims a plain task: each return may be the loss of an attempt, unless it is
             # known what its worker died of.
             may_have_run = is_plain and self._may_have_run(entry)
-            if is_named or (may_have_run and not (lease is not None and lease.died_opening)):
+            if is_named or (may_have_run and not (lease is not None and lease.verdict.is_opening)):
                 # The first return of what cannot have run is nobody's loss.
                 if entry.returns >= self.config.max_losses + (not may_have_run):
                     self._bury(room, entry, "opened" if is_named else "held")
@@ -247,13 +245,14 @@ def is_over(ledger: Ledger, entry: Entry, record: Record | None) -> bool:
 
 
 def _not_counted(lease: WorkerLease) -> str:
-    if lease.died_opening:
+    if lease.verdict.is_opening:
         return "it was opening a message that came back"
-    if lease.may_have_died_opening:
+    if lease.verdict.may_be_opening:
         return "it was opening a message that came back, or died of what it ran"
-    if lease.verdict == "only":
+    if lease.verdict.word == "only":
         return "it held others that were not opened"
-    return f"counted for {lease.charged}" if lease.charged else "it ran several"
+    charged = lease.verdict.charged
+    return f"counted for {charged}" if charged else "it ran several"
 
 
 def _stamp(entry: Entry) -> Stamp:

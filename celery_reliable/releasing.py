@@ -15,8 +15,8 @@ from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
-from celery_reliable.model import Due, Record, Reply, State
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.model import Due, Record, State
 from celery_reliable.publisher import resend
 from celery_reliable.recovery import is_over
 
@@ -77,7 +77,7 @@ class _Release:
                 answer = self.ledger.release(
                     claim, due_in_ms=self.queued_ms, is_unsent=not self.broker.is_redis
                 )
-                self.done.attempts += answer.reply is Reply.RELEASED
+                self.done.attempts += isinstance(answer, answers.Released)
         if self.broker.is_redis:
             self._empty_rooms()
         for lease in leases:
@@ -119,8 +119,8 @@ class _Release:
         if not is_parked and (record.state is not State.QUEUED or self._may_be_waiting(record)):
             return
         answer = self.ledger.resend(due, due_in_ms=self.queued_ms)
-        if answer.reply is Reply.SEND:
-            resend(self.app, Envelope.from_text(answer.text(0)))
+        if isinstance(answer, answers.Send):
+            resend(self.app, Envelope.from_text(answer.message))
             self.done.parked += is_parked
             self.done.sent += not is_parked
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import secrets
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -29,8 +28,9 @@ from celery_reliable.endings import one_line
 from celery_reliable.envelope import HEADER, Stamp, text_as_sent
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.execution import MESSAGE
+from celery_reliable.ledger import answers
 from celery_reliable.losses import Losses
-from celery_reliable.model import Cause, Claim, Reason, Reply, State
+from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State
 from celery_reliable.objects import is_unique
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
@@ -74,7 +74,7 @@ class ReliableRequest(OpenRequest):
         #: By the clock of `clock`.
         self.reliable_received_at = clock.now()
         early: EarlyClaim | None = noted(message, "early")
-        self.reliable_token = early.token if early is not None else secrets.token_hex(8)
+        self.reliable_token = early.request.token if early is not None else secrets.token_hex(8)
         if not self._is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
@@ -241,7 +241,7 @@ class ReliableRequest(OpenRequest):
             )
             # A signal is no end: the task may still run, and take its time or not mind at all.
             # Until its process is gone, or it has ended by itself, the claim and the lock are its.
-            if answer.reply is Reply.RUNNING and not is_running_child(self.worker_pid):
+            if isinstance(answer, answers.Running) and not is_running_child(self.worker_pid):
                 self._settle_claim()
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error(
@@ -331,14 +331,14 @@ class ReliableRequest(OpenRequest):
             patience_seconds=_PATIENCE_SECONDS,
         )
         state.task_ready(self)
-        if answer.reply is Reply.QUEUED:
+        if isinstance(answer, answers.Queued):
             self.reject(requeue=True)
-            self._tell_lost(claim, int(answer.values[0]), exc)
-        elif answer.reply is Reply.BURIED:
+            self._tell_lost(claim, answer.losses, exc)
+        elif isinstance(answer, answers.Spent):
             # Before anybody else is told: the result backend may be away.
             self.acknowledge()
             losses.free_lock(claim, self.task, self.args, self.kwargs)
-            self._tell_lost(claim, int(answer.values[0]), exc)
+            self._tell_lost(claim, answer.losses, exc)
             losses.try_to_announce(self.id)
         else:
             self.acknowledge()
@@ -368,8 +368,8 @@ class ReliableRequest(OpenRequest):
             return None
         stamp = Stamp.of(self.request_dict)
         properties = self.request_dict.get("properties") or {}
-        ask = partial(
-            reliable_of(self.app).ledger.claim,
+        ledger = reliable_of(self.app).ledger
+        request = ClaimRequest(
             task_ref(self.task, self.id),
             epoch=stamp.epoch,
             generation=stamp.generation,
@@ -377,19 +377,17 @@ class ReliableRequest(OpenRequest):
             token=self.reliable_token,
             pid=self.worker_pid,
             is_over=True,
-            patience_seconds=_PATIENCE_SECONDS,
         )
-        answer = ask()
-        if answer.reply is Reply.UNRECORDED:
-            answer = ask(message=str(properties.get(MESSAGE) or text_as_sent(self.message)))
-        if answer.reply is Reply.NO_LEASE:
+        answer = ledger.claim(request, patience_seconds=_PATIENCE_SECONDS)
+        if isinstance(answer, answers.Unrecorded):
+            message = str(properties.get(MESSAGE) or text_as_sent(self.message))
+            answer = ledger.claim(request, message=message, patience_seconds=_PATIENCE_SECONDS)
+        if isinstance(answer, answers.NoLease):
             # What this worker held belongs to the sweeper now.
             self.reject(requeue=True)
-        if answer.reply is not Reply.CLAIMED:
+        if not isinstance(answer, answers.Claimed):
             return None
-        return Claim(
-            self.id, int(answer.values[0]), worker.id, self.reliable_token, int(answer.values[1])
-        )
+        return request.claim(answer.attempt, answer.losses)
 
     def _end(self, reason: Reason, exc: Exception, *, is_owed: bool) -> None:
         """End the attempt whose outcome the main process has stored, or owes."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from celery_reliable.config import ReliableConfig
-from celery_reliable.ledger import Ledger
-from celery_reliable.model import Reason, Reply, SweepReport
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.model import Reason, SweepReport
 
 __all__ = ["Retention"]
 
@@ -77,5 +77,5 @@ class Retention:
         before = trimmed.total()
         for task_id, buried_ms, reason in entries:
             answer = self._ledger.discard(task_id, buried_ms=buried_ms)
-            trimmed[reason] += answer.reply is Reply.DISCARDED
+            trimmed[reason] += isinstance(answer, answers.Discarded)
         return trimmed.total() - before

@@ -29,9 +29,8 @@ from celery_reliable.compat.backend import (
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.guarding import is_current, tell_fenced
-from celery_reliable.ledger import server_of
-from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import Reply, StoredResult
+from celery_reliable.ledger import FOREVER, answers, server_of
+from celery_reliable.model import StoredResult
 from celery_reliable.objects import is_unique, keep_ms
 from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import MARK, mark
@@ -196,12 +195,12 @@ class PatientBackend:
                 "not_settled name=%s id=%s error=%s", self._task.name, attempt.claim.task_id, exc
             )
             return False
-        if answer.reply is Reply.SETTLED or (answer.reply is Reply.GONE and answer.is_repeated):
+        if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
             attempt.object_key = None
-        elif answer.reply is Reply.FENCED:
+        elif isinstance(answer, answers.Fenced):
             attempt.is_closed = True
-            tell_fenced(self._task, attempt.claim, answer.text(0))
+            tell_fenced(self._task, attempt.claim, answer.state)
         return attempt.is_closed
 
     def mark_as_failure(

@@ -14,8 +14,7 @@ from typing import Any
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.envelope import HEIR, new_epoch
-from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import Reply
+from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import seen
 
@@ -67,7 +66,7 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     answer = reliable_of(task.app).ledger.bequeath(
         attempt.claim, heir=heir, patience_seconds=FOREVER
     )
-    if answer.reply is Reply.BEQUEATHED and answer.text(0):
+    if isinstance(answer, answers.Bequeathed) and answer.is_used:
         # A result that is there already does not tell that the canvas has ended.
         try:
             attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))

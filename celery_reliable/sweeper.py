@@ -18,9 +18,9 @@ from celery_reliable.ahead import Asked
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.losses import Losses
-from celery_reliable.model import Reply, SweepReport, WorkerLease
+from celery_reliable.model import SweepReport, WorkerLease
 from celery_reliable.overdue import Overdue, Step
 from celery_reliable.recovery import Recovery
 from celery_reliable.retention import Retention
@@ -89,7 +89,7 @@ class Sweeper:
         nonce, server_clock = secrets.token_hex(8), self._clock
         report = None
         for turn in range(_MOST_PASSES_IN_A_ROW):
-            answer = self.ledger.workers.begin_pass(
+            answer = self.ledger.passes.begin(
                 nonce,
                 interval_ms=config.sweep_ms if turn == 0 else 0,
                 # Short: a pass whose process was frozen or killed holds the others up only so long.
@@ -98,18 +98,18 @@ class Sweeper:
                 lease_ms=config.lease_ms,
                 expected_ms=server_clock.expected_ms,
             )
-            if answer.reply is Reply.NOT_DUE:
-                server_clock.told(answer.values[1])
+            if isinstance(answer, answers.NotDue):
+                server_clock.told(answer.now_ms)
                 # Whatever it says: nobody waits for longer than the next pass.
-                wait_seconds = min(float(answer.values[0]) / 1000, config.sweep_seconds)
+                wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
                 return report, max(0.05, wait_seconds)
-            if answer.reply is not Reply.BEGUN:
+            if isinstance(answer, answers.Busy):
                 return report, config.sweep_seconds / 2
-            server_clock.told(answer.values[3])
-            asked = Asked.of(answer.text(1), answer.text(2))
-            self.overdue.step = Step.of(answer.text(5), answer.text(6))
-            report, has_looked = self._run(asked, is_behind=bool(answer.text(4)))
-            self.ledger.workers.end_pass(
+            server_clock.told(answer.now_ms)
+            asked = Asked.of(answer)
+            self.overdue.step = Step.of(answer)
+            report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
+            self.ledger.passes.end(
                 nonce,
                 report.as_dict(),
                 str(asked.count) if asked and has_looked else "",
@@ -161,7 +161,7 @@ class Sweeper:
     def _set_back(self, report: SweepReport) -> None:
         """Set back what is due, after a step of the server's clock."""
         for _ in range(_MOST_SET_BACK):
-            if self.ledger.workers.set_back(_SET_BACK_AT_ONCE).reply is Reply.ENDED:
+            if isinstance(self.ledger.passes.set_back(_SET_BACK_AT_ONCE), answers.Ended):
                 logger.warning("clock_stepped_back")
                 return
         report.is_full = True
@@ -169,7 +169,7 @@ class Sweeper:
     def _recognize_broker(self, report: SweepReport) -> None:
         """Let the next pass, at once, look at what is queued when the queues may have been lost."""
         seen = self.broker.seen()
-        if seen and self.ledger.workers.recognize(seen).reply is Reply.ASKED:
+        if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
             logger.warning("broker_is_another_or_was_emptied")
             report.is_full = True
 
@@ -198,7 +198,7 @@ class Sweeper:
                     lease_ms=config.lease_ms,
                     expected_ms=self._clock.expected_ms,
                 )
-                if answer.reply is Reply.DECLARED:
+                if isinstance(answer, answers.Declared):
                     report.declared += 1
                     logger.warning("worker_declared_dead worker=%s cause=%s", lease.worker, cause)
                     signals.worker_declared.send(sender=lease.worker, cause=cause)

@@ -20,7 +20,7 @@ from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.execution import around
 from celery_reliable.guarding import guarded
-from celery_reliable.model import Reply
+from celery_reliable.ledger import answers
 from celery_reliable.objects import (
     fresh_id,
     instead_of,
@@ -282,7 +282,7 @@ class ReliableTask(CeleryTask):
         answer = reliable_of(self.app).ledger.touch(
             current.claim, time_to_run_ms=int(seconds * 1000)
         )
-        if answer.reply is not Reply.TOUCHED:
+        if not isinstance(answer, answers.Touched):
             return False
         current.deadline = touched_at + seconds
         return True

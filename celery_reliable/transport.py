@@ -20,7 +20,7 @@ from celery_reliable.compat.kombu import OpenChannel, OpenQoS, list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.config import REDIS_SCHEMES
 from celery_reliable.envelope import HEADER
-from celery_reliable.ledger.passing import losing
+from celery_reliable.ledger import losing
 from celery_reliable.rooms import Delivery, Room, opened_room, returns_of, room_of
 
 __all__ = [

@@ -23,7 +23,8 @@ from celery_reliable.compat.notes import noted
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope, Stamp, as_sent, check_delivered
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.model import Claim, Reason, Reply
+from celery_reliable.ledger import answers
+from celery_reliable.model import Claim, Reason
 from celery_reliable.opening import Openings, noting
 from celery_reliable.rooms import Delivery
 
@@ -209,8 +210,8 @@ class Unprocessable:
             "patience_seconds": _PATIENCE_SECONDS,
         }
         if claim is not None:
-            answer = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
-            return answer.reply is Reply.BURIED
+            ended = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
+            return isinstance(ended, answers.Buried)
         stamp = Stamp.of(envelope.headers)
         bury = partial(
             ledger.bury_message,
@@ -222,13 +223,13 @@ class Unprocessable:
             **why,
         )
         answer = bury(is_unproved=not stamp.generation)
-        if answer.reply is Reply.UNRECORDED:
+        if isinstance(answer, answers.Unrecorded):
             if ledger.has_ended(
                 task_id, stamp.generation, stamp.epoch, patience_seconds=_PATIENCE_SECONDS
             ):
                 return False
             answer = bury(is_unproved=True)
-        return answer.reply is Reply.BURIED
+        return isinstance(answer, answers.Buried)
 
 
 def _told(message: Any) -> dict[str, Any]:

@@ -39,8 +39,9 @@ from celery_reliable.guard import raise_for
 from celery_reliable.handover import LOOKING_POOLS
 from celery_reliable.handover import install as install_handover
 from celery_reliable.heartbeat import Heartbeat, Passes
+from celery_reliable.ledger import answers
 from celery_reliable.longest import LongDeliveries
-from celery_reliable.model import Claim, Reply
+from celery_reliable.model import Claim
 from celery_reliable.opening import Openings
 from celery_reliable.pools import PostponedStop
 from celery_reliable.process import WorkerProcess, set_current_worker
@@ -252,7 +253,7 @@ class WorkerStep(bootsteps.StartStopStep):
                 # Its message may have been acknowledged, as it ran for long.
                 is_unsent=not self.reliable.is_redis_broker,
             )
-            if released.reply is Reply.RELEASED:
+            if isinstance(released, answers.Released):
                 logger.info("attempt_released id=%s attempt=%d", claim.task_id, claim.attempt)
 
     # -- what the threads ask

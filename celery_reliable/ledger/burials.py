@@ -1,24 +1,39 @@
-"""The ledger's transitions to and from the dead letters: one method per transition, named after its
-script.
-"""
+"""The transitions to and from the dead letters."""
 
 from __future__ import annotations
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.ledger.reads import Reads
-from celery_reliable.model import Claim, DeadLetter, Reason, Reply, WorkerLease
+from celery_reliable.ledger.answers import (
+    Absent,
+    AnnounceAnswer,
+    BlameAnswer,
+    Buried,
+    BuryAnswer,
+    BuryMessageAnswer,
+    DiscardAnswer,
+    Discarded,
+    Gone,
+    ReadAnswer,
+    ReplayAnswer,
+)
+from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
+from celery_reliable.ledger.transitions import A, Transition
+from celery_reliable.model import Claim, DeadLetter, Reason, WorkerLease
 
-__all__ = ["STOPPING_LOOK_MS", "Burials"]
+__all__ = ["Burials"]
 
-#: When to look whether what was called off has been stopped: usually its worker says so before.
-STOPPING_LOOK_MS = 10_000
+_BURY: Transition[BuryAnswer] = Transition("bury", BuryAnswer, repeated=(Gone, Buried))
+_BURY_MESSAGE: Transition[BuryMessageAnswer] = Transition("bury", BuryMessageAnswer)
+_BLAME: Transition[BlameAnswer] = Transition("blame", BlameAnswer)
+_READ: Transition[ReadAnswer] = Transition("read", ReadAnswer)
+_REPLAY: Transition[ReplayAnswer] = Transition("replay", ReplayAnswer)
+_DISCARD: Transition[DiscardAnswer] = Transition(
+    "discard", DiscardAnswer, repeated=(Absent, Discarded)
+)
+_ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
 
-class Burials(Reads):
+class Burials(Part):
     """What becomes a dead letter, and what becomes of it."""
-
-    #: The generation of the last record; learned from the first refusal.
-    generation: str
 
     def bury(
         self,
@@ -29,20 +44,17 @@ class Burials(Reads):
         traceback: str,
         is_owed: bool = False,
         patience_seconds: float | None = None,
-    ) -> Answer:
+    ) -> BuryAnswer:
         """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
         return self._bury(
+            _BURY,
             claim.task_id,
-            claim,
             reason,
-            exception,
-            traceback,
-            "",
-            "",
-            is_owed,
-            "",
-            False,
-            patience_seconds,
+            exception=exception,
+            traceback=traceback,
+            claim=claim,
+            is_owed=is_owed,
+            patience_seconds=patience_seconds,
         )
 
     def bury_message(
@@ -57,43 +69,44 @@ class Burials(Reads):
         epoch: str = "",
         is_unproved: bool = True,
         patience_seconds: float | None = None,
-    ) -> Answer:
+    ) -> BuryMessageAnswer:
         """Dead-letter a message that no attempt was made of, unless it is a late copy.
 
         *epoch*: its own.  *is_unproved*: a record that is missing does not prove that its task has
-        ended; without it UNRECORDED is answered then, and `Ledger.has_ended` tells.
+        ended; without it the answer is Unrecorded then, and `Ledger.has_ended` tells.
         """
         return self._bury(
+            _BURY_MESSAGE,
             task_id,
-            None,
             reason,
-            exception,
-            traceback,
-            message,
-            name,
-            False,
-            epoch,
-            is_unproved,
-            patience_seconds,
+            exception=exception,
+            traceback=traceback,
+            message=message,
+            name=name,
+            epoch=epoch,
+            is_unproved=is_unproved,
+            patience_seconds=patience_seconds,
         )
 
     def _bury(
         self,
+        transition: Transition[A],
         task_id: str,
-        claim: Claim | None,
         reason: Reason,
+        *,
         exception: str,
         traceback: str,
-        message: str,
-        name: str,
-        is_owed: bool,
-        epoch: str,
-        is_unproved: bool,
+        claim: Claim | None = None,
+        is_owed: bool = False,
+        message: str = "",
+        name: str = "",
+        epoch: str = "",
+        is_unproved: bool = False,
         patience_seconds: float | None,
-    ) -> Answer:
+    ) -> A:
         worker = claim.worker if claim else ""
         return self._caller.call(
-            "bury",
+            transition,
             [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
             [
                 task_id,
@@ -118,14 +131,13 @@ class Burials(Reads):
         *,
         max_losses: int,
         due_in_ms: int,
-        is_counted: bool = True,
-    ) -> Answer:
+    ) -> BlameAnswer:
         """Count a loss of the task whose message a dead worker was opening: still queued, or
-        buried when the budget is spent.  *is_counted* False: it may have died of something that it
-        ran, so that the next death which is clear makes up for this one.
+        buried when the budget is spent.  Not counted where the verdict is that it may have died of
+        something that it ran: the next death which is clear makes up for this one.
         """
         return self._caller.call(
-            "blame",
+            _BLAME,
             [
                 self.keys.record(lease.opening_id),
                 self.keys.due,
@@ -139,50 +151,38 @@ class Burials(Reads):
                 max_losses,
                 due_in_ms,
                 cause,
-                "1" if is_counted else "",
+                "1" if lease.verdict.is_opening else "",
             ],
         )
 
-    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> Answer:
+    def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
         """Note that *reader* is about to read a dead letter's message, or *is_over*: has done so
-        and lives.  SEALED: somebody died of that.
+        and lives.  Sealed: somebody died of that.
         """
         return self._caller.call(
-            "read",
+            _READ,
             [self.keys.record(letter.task_id)],
             [letter.buried_ms, reader, "1" if is_over else ""],
         )
 
-    def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> Answer:
+    def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> ReplayAnswer:
         """Return a dead letter to queued, with *message*, its counters at zero."""
         return self._caller.call(
-            "replay",
+            _REPLAY,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
             [task_id, epoch, self.generation, message, due_in_ms],
         )
 
-    def discard(self, task_id: str, *, buried_ms: int | None = None) -> Answer:
+    def discard(self, task_id: str, *, buried_ms: int | None = None) -> DiscardAnswer:
         """Remove a dead letter for good; *buried_ms*: only the one that was seen."""
         return self._caller.call(
-            "discard",
+            _DISCARD,
             [self.keys.record(task_id), self.keys.due, self.keys.dead],
             [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],
         )
 
-    def is_outlived(
-        self, task_id: str, worker: str, *, patience_seconds: float | None = None
-    ) -> bool:
-        """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
-        answer = self._caller.call(
-            "outlive",
-            [self.keys.record(task_id), self.keys.due, self.keys.worker(worker)],
-            [task_id, worker],
-            patience_seconds,
-        )
-        return answer.reply is not Reply.HELD
-
-    def announced(self, task_id: str, buried_ms: int) -> Answer:
+    def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
         """Note that what a burial owed Celery has been paid."""
         return self._caller.call(
-            "announce", [self.keys.record(task_id), self.keys.due], [task_id, buried_ms]
+            _ANNOUNCE, [self.keys.record(task_id), self.keys.due], [task_id, buried_ms]
         )

@@ -8,7 +8,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import redis
@@ -17,16 +16,14 @@ from redis import exceptions as errors
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.passing import is_of_cluster, is_passing, is_undone
-from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reply
+from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.threads import fork_gate
 
-__all__ = ["FOREVER", "Answer", "Caller", "Step", "encoded", "is_forbidden"]
+__all__ = ["FOREVER", "Caller", "is_forbidden"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Argument = str | int | float | bytes
 Call = tuple[Sequence[str], Sequence[Argument]]
 
 #: For callers that would rather wait for the ledger than go on without it.
@@ -41,43 +38,6 @@ _LONGEST_WAIT_SECONDS = 1.0
 _WARN_EVERY_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A script's answer: its name and what comes with it."""
-
-    reply: Reply
-    values: tuple[Any, ...]
-    #: The command was sent more than once, and an earlier one may have been executed.
-    is_repeated: bool = False
-
-    def text(self, index: int) -> str:
-        """The value at *index* as text."""
-        value = self.values[index]
-        return value.decode() if isinstance(value, bytes) else str(value)
-
-
-class Step:
-    """One call of a script, which somebody else may send who sends something to the same server."""
-
-    def __init__(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
-        self.code = script(name)
-        values = (encoded(value) if isinstance(value, str) else value for value in (*keys, *args))
-        #: The arguments of EVALSHA.
-        self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
-        #: None until it is heard, and when it was an error: then nothing is known.
-        self.answer: Answer | None = None
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys, as text."""
-        return [key.decode("utf-8", "replace") for key in self.call[2 : 2 + self.call[1]]]
-
-    def hear(self, raw: Any) -> None:
-        """Take the server's reply, or the error that it is."""
-        if not isinstance(raw, Exception):
-            self.answer = _answer(raw)
-
-
 class Caller:
     """Runs scripts and reads on one client and turns redis errors into ours, once, here."""
 
@@ -90,26 +50,26 @@ class Caller:
 
     def call(
         self,
-        name: str,
+        transition: Transition[A],
         keys: Sequence[str],
         args: Sequence[Argument],
         patience_seconds: float | None = None,
-    ) -> Answer:
-        """Run the script *name* and return its answer.
+    ) -> A:
+        """Run the script of *transition* and return its answer.
 
         A lost connection or reply is repeated for *patience_seconds* (every script may be), then
         LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused, or
         LedgerForbidden for want of a right; who waits FOREVER waits for a server that is full,
         and for a right only as long as others wait for a server.
         """
-        return self.run(Step(name, keys, args), patience_seconds)
+        return self.run(Step(transition, keys, args), patience_seconds)
 
     def run(
         self,
-        step: Step,
+        step: Step[A],
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
-    ) -> Answer:
+    ) -> A:
         """Send a step, and return its answer as `call` does.  *undone_patience_seconds*: for as
         long as no server has taken it, instead.
         """
@@ -120,17 +80,17 @@ class Caller:
             step,
             undone_patience_seconds,
         )
-        return _answer(raw, is_repeated)
+        return step.transition.read(raw, is_repeated)
 
-    def call_all(self, name: str, calls: Sequence[Call]) -> None:
-        """Run the script *name* with the keys and arguments of each of *calls*, in two round trips.
+    def call_all(self, transition: Transition[A], calls: Sequence[Call]) -> None:
+        """Run a script with the keys and arguments of each of *calls*, in two round trips.
 
         Each is a step of its own, so some may be executed when this raises; errors as in `call`.
         For scripts whose answers nobody needs.
         """
         if not calls:
             return
-        first, *others = (Step(name, keys, args) for keys, args in calls)
+        first, *others = (Step(transition, keys, args) for keys, args in calls)
 
         def run() -> None:
             # From then on the server knows the script; in a pipeline it could not be told.
@@ -146,7 +106,7 @@ class Caller:
                 elif isinstance(answer, Exception):
                     raise answer
 
-        self._patiently(name, run, None, first)
+        self._patiently(transition.name, run, None, first)
 
     def close(self) -> None:
         """Close the connections; they are made anew when something is asked."""
@@ -160,7 +120,7 @@ class Caller:
         self.client.close()
         self.client.connection_pool.disconnect()
 
-    def _sent(self, step: Step) -> Any:
+    def _sent(self, step: Step[A]) -> Any:
         try:
             return self._asked("EVALSHA", *step.call)
         except errors.NoScriptError:
@@ -190,7 +150,7 @@ class Caller:
         operation: str,
         run: Callable[[], T],
         patience_seconds: float | None,
-        step: Step | None = None,
+        step: Step[Any] | None = None,
         undone_patience_seconds: float | None = None,
     ) -> tuple[T, bool]:
         patience = self.patience_seconds if patience_seconds is None else patience_seconds
@@ -266,19 +226,6 @@ class Caller:
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
 
-def _answer(raw: Any, is_repeated: bool = False) -> Answer:
-    return Answer(Reply(raw[0].decode()), tuple(raw[1:]), is_repeated)
-
-
-def encoded(text: str) -> bytes:
-    """Return *text* as it is sent.
-
-    Not every text can be encoded: `os.fsdecode` makes halves of characters of a file's name, and
-    JSON can hold them too. A task must not be lost for the sake of one.
-    """
-    return text.encode("utf-8", "backslashreplace")
-
-
 def is_forbidden(exc: BaseException) -> bool:
     """Whether an error says that the server's user may not do this, or is not who he says."""
     # redis-py counts the second among the connection errors; a wrong password stays wrong.
@@ -287,7 +234,7 @@ def is_forbidden(exc: BaseException) -> bool:
     return isinstance(exc, errors.ResponseError) and bool(_FORBIDDEN_REPLY.search(str(exc)))
 
 
-def _with_keys(step: Step | None) -> str:
+def _with_keys(step: Step[Any] | None) -> str:
     return f" with the keys {', '.join(step.keys)}" if step is not None and step.keys else ""
 
 

@@ -6,15 +6,37 @@ from __future__ import annotations
 
 import time
 
+from celery_reliable.ledger.answers import (
+    Concluding,
+    Exists,
+    KeepAnswer,
+    Kept,
+    KeptFor,
+    LockAnswer,
+    Locked,
+    LockedBy,
+    NotCurrent,
+    NotHeld,
+    RelyAnswer,
+    Stopping,
+    UnlockAnswer,
+    Unlocked,
+)
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.model import Claim, Reply
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import Claim
 
 __all__ = ["ObjectLocks"]
 
 #: How long a call waits for a task to end whose outcome is being stored: for its hooks, usually.
 _CONCLUDING_SECONDS = 2.0
 _CONCLUDING_POLL_SECONDS = 0.01
+
+_LOCK: Transition[LockAnswer] = Transition("lock", LockAnswer)
+_RELY: Transition[RelyAnswer] = Transition("rely", RelyAnswer)
+_UNLOCK: Transition[UnlockAnswer] = Transition("unlock", UnlockAnswer, repeated=(NotHeld, Unlocked))
+_KEEP: Transition[KeepAnswer] = Transition("keep", KeepAnswer)
 
 
 class ObjectLocks:
@@ -53,7 +75,7 @@ class ObjectLocks:
         deadline = time.monotonic() + _CONCLUDING_SECONDS
         while True:
             answer = self._caller.call(
-                "lock",
+                _LOCK,
                 [
                     self._keys.lock(object_key),
                     self._keys.record(claim.task_id),
@@ -62,25 +84,26 @@ class ObjectLocks:
                 [claim.task_id, claim.attempt, seen, claim.token],
                 patience_seconds,
             )
-            if answer.reply is Reply.LOCKED:
-                return None
-            if answer.reply is Reply.FENCED:
-                return claim.task_id if claim.attempt else None
-            if answer.reply is Reply.STOPPING:
-                if self._ledger.is_outlived(
-                    holder, answer.text(0), patience_seconds=patience_seconds
-                ):
-                    continue
-                return holder if claim.attempt else None
-            before, seen = seen, answer.text(0)
-            if answer.reply is Reply.KEPT:
-                return seen
-            holder = seen.partition(":")[2]
+            match answer:
+                case Locked():
+                    return None
+                case NotCurrent():
+                    return claim.task_id if claim.attempt else None
+                case KeptFor():
+                    return answer.task_id
+                case Stopping():
+                    if self._ledger.is_outlived(
+                        holder, answer.worker, patience_seconds=patience_seconds
+                    ):
+                        continue
+                    return holder if claim.attempt else None
+                case LockedBy():
+                    before, seen, holder = seen, answer.value, answer.task_id
             # The second time its record was looked at too.
-            if claim.attempt:
-                if seen == before:
-                    return holder
-            elif self._rely(holder, deadline, patience_seconds):
+            is_his = (
+                seen == before if claim.attempt else self._rely(holder, deadline, patience_seconds)
+            )
+            if is_his:
                 return holder
             # It may have ended meanwhile: then it may be another's turn.
 
@@ -91,13 +114,13 @@ class ObjectLocks:
         while True:
             waited = time.monotonic() >= deadline
             answer = self._caller.call(
-                "rely",
+                _RELY,
                 [self._keys.record(holder)],
                 ["1" if waited else ""],
                 patience_seconds,
             )
-            if answer.reply is not Reply.CONCLUDING:
-                return answer.reply is Reply.EXISTS
+            if not isinstance(answer, Concluding):
+                return isinstance(answer, Exists)
             time.sleep(_CONCLUDING_POLL_SECONDS)
 
     def free(
@@ -114,12 +137,12 @@ class ObjectLocks:
         when the id was published anew since.
         """
         answer = self._caller.call(
-            "unlock",
+            _UNLOCK,
             [self._keys.lock(object_key), self._keys.record(claim.task_id)],
             [claim.task_id, claim.attempt, claim.token, int(is_over)],
             patience_seconds,
         )
-        return answer.reply is Reply.UNLOCKED or answer.is_repeated
+        return isinstance(answer, Unlocked)
 
     def keep(
         self,
@@ -135,9 +158,9 @@ class ObjectLocks:
         Until it is settled, a later attempt of the same task walks in all the same.
         """
         answer = self._caller.call(
-            "keep",
+            _KEEP,
             [self._keys.lock(object_key), self._keys.record(claim.task_id)],
             [claim.task_id, claim.attempt, claim.token, keep_ms],
             patience_seconds,
         )
-        return answer.reply is Reply.KEPT
+        return isinstance(answer, Kept)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import redis
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.caller import Caller, encoded
-from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, Due, Record
 
 __all__ = ["Reads"]
@@ -17,11 +17,8 @@ __all__ = ["Reads"]
 T = TypeVar("T")
 
 
-class Reads:
+class Reads(Part):
     """Records and dead letters as they stand; they may have changed when the answer arrives."""
-
-    keys: Keys
-    _caller: Caller
 
     def server_facts(self) -> dict[str, str]:
         """Return INFO and the CONFIG values that the guard looks at; what is hidden is missing."""

@@ -10,14 +10,24 @@ from typing import Any
 
 import redis
 
-from celery_reliable.model import DeadLetter, HistoryEntry, Reason, Record, State
+from celery_reliable.model import (
+    DeadLetter,
+    HistoryEntry,
+    Reason,
+    Record,
+    State,
+    Verdict,
+    WorkerLease,
+)
 
 __all__ = [
+    "LEASE_FIELDS",
     "LETTER_FIELDS",
     "RECORD_FIELDS",
     "Found",
     "hmget_all",
     "hstrlen_all",
+    "lease",
     "letter",
     "record",
     "server_facts",
@@ -63,6 +73,21 @@ LETTER_FIELDS = (
     "history",
     "cause",
     "owed",
+)
+
+LEASE_FIELDS = (
+    "state",
+    "renewals",
+    "client_id",
+    "run_id",
+    "cause",
+    "facts",
+    "thawed",
+    "verdict",
+    "charged",
+    "opening",
+    "opening_id",
+    "opening_epoch",
 )
 
 
@@ -182,6 +207,26 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         message=got.get("message", ""),
         history=tuple(_history_entry(entry) for entry in history),
         is_owed="owed" in got,
+    )
+
+
+def lease(worker: str, until_ms: int, row: Sequence[bytes | None]) -> WorkerLease:
+    """Return the lease in a row."""
+    got = _texts(row, LEASE_FIELDS)
+    return WorkerLease(
+        worker=worker,
+        is_dead=got.get("state") != "alive",
+        until_ms=until_ms,
+        renewals=got.get("renewals", ""),
+        client_id=got.get("client_id", ""),
+        run_id=got.get("run_id", ""),
+        cause=got.get("cause", ""),
+        facts=json.loads(got.get("facts", "{}")),
+        is_thawed="thawed" in got,
+        verdict=Verdict(got.get("verdict", ""), got.get("charged", "")),
+        opening=got.get("opening", ""),
+        opening_id=got.get("opening_id", ""),
+        opening_epoch=got.get("opening_epoch", ""),
     )
 
 

@@ -8,10 +8,12 @@ import secrets
 from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.caller import Answer, Caller, Step
-from celery_reliable.ledger.connect import Connector
+from celery_reliable.ledger.answers import Claimed, Gone, Settled
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.model import Claim, Reply, State, TaskRef
+from celery_reliable.ledger.transitions import A, Step
+from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
 
 __all__ = ["try_out"]
 
@@ -22,16 +24,18 @@ _FULL = re.compile(r"\bOOM\b|'maxmemory'")
 class _Noting(Caller):
     """Notes what it is to send."""
 
-    steps: list[Step]
+    steps: list[Step[Any]]
 
     def run(
         self,
-        step: Step,
+        step: Step[A],
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
-    ) -> Answer:
+    ) -> A:
         self.steps.append(step)
-        return Answer(Reply.GONE, ())
+        # Nobody looks at it.
+        answer: Any = Gone()
+        return answer  # type: ignore[no-any-return]
 
 
 class _Written(Ledger):
@@ -57,9 +61,8 @@ def try_out(ledger: Ledger) -> None:
     written.record(task, epoch=name, state=State.QUEUED, due_in_ms=3_600_000, message="")
     written.withdraw(name, name)
     written.workers.register(name, lease_ms=3_600_000, client_id=0, facts={})
-    written.claim(
-        task, epoch="", generation="", worker=name, token=name, pid=os.getpid(), message="none"
-    )
+    request = ClaimRequest(task, "", "", name, name, os.getpid())
+    written.claim(request, message="none")
     written.settle(claim)
     written.workers.deregister(name, in_room=0)
     written.close()
@@ -77,7 +80,7 @@ def try_out(ledger: Ledger) -> None:
         if _FULL.search(str(exc.reply)):
             return
         raise
-    if answers[3:5] != [Reply.CLAIMED.value, Reply.SETTLED.value]:
+    if answers[3:5] != [Claimed.word, Settled.word]:
         raise LedgerRefused(
             f"The ledger's Redis at {ledger.connector.shown} does not keep what it is told: a task "
             f"was to be claimed and settled, and that was answered with {answers[3:5]}.",

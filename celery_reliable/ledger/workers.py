@@ -1,4 +1,4 @@
-"""The ledger's door for workers and the sweeper: leases, deaths, claims held, passes."""
+"""The transitions of workers: leases, deaths, claims held."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from itertools import count
 from typing import Any
 
 from celery_reliable.compat.redis import kept_connection, socket_of
-from celery_reliable.ledger.caller import Answer, Caller
+from celery_reliable.ledger import rows
+from celery_reliable.ledger.answers import (
+    AcknowledgeAnswer,
+    DeclareAnswer,
+    DeregisterAnswer,
+    Deregistered,
+    HeartbeatAnswer,
+    OpenAnswer,
+    OpenedAnswer,
+    RegisterAnswer,
+)
+from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.model import Beat, Claim, Reply, WorkerLease
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import Claim, WorkerLease
 
 __all__ = ["Workers"]
 
-_LEASE_FIELDS = (
-    "state",
-    "renewals",
-    "client_id",
-    "run_id",
-    "cause",
-    "facts",
-    "thawed",
-    "verdict",
-    "charged",
-    "opening",
-    "opening_id",
-    "opening_epoch",
-)
 #: How long a process that was away can still hear what was taken from it.
 TAKEN_MS = 60 * 60 * 1000
 #: When what may not run in its worker now is sent again, at first; doubled four times at most.
@@ -35,9 +33,17 @@ ALONE_MS = 1000
 #: What kills its worker as it begins has done so in this time.
 _BEGUN_MS = 500
 
+_REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
+_HEARTBEAT: Transition[HeartbeatAnswer] = Transition("heartbeat", HeartbeatAnswer)
+_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition("acknowledge", AcknowledgeAnswer)
+_DECLARE: Transition[DeclareAnswer] = Transition("declare", DeclareAnswer)
+_OPEN: Transition[OpenAnswer] = Transition("open", OpenAnswer)
+_OPENED: Transition[OpenedAnswer] = Transition("opened", OpenedAnswer)
+_DEREGISTER: Transition[DeregisterAnswer] = Transition("deregister", DeregisterAnswer)
+
 
 class Workers:
-    """Leases of one namespace.  Raises what `Ledger` raises."""
+    """Leases, and what those hold who have them.  Raises what `Ledger` raises."""
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
@@ -47,33 +53,27 @@ class Workers:
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
-    ) -> Answer:
+    ) -> RegisterAnswer:
         """Take the lease of a new worker process."""
         return self._caller.call(
-            "register",
+            _REGISTER,
             [self._keys.worker(worker), self._keys.workers],
             [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers)],
         )
 
-    def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> Beat:
+    def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> HeartbeatAnswer:
         """Renew the lease and hear what was taken.  Sent once: the next beat is the repetition."""
-        answer = self._caller.call(
-            "heartbeat",
+        return self._caller.call(
+            _HEARTBEAT,
             [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
             [worker, lease_ms, client_id, next(self._numbers)],
             0,
         )
-        values = [answer.text(i) for i in range(len(answer.values))]
-        taken = []
-        for task_id, text in zip(values[::2], values[1::2], strict=True):
-            attempt, token = text.split(" ", 1)
-            taken.append(Claim(task_id, int(attempt), worker, token))
-        return Beat(answer.reply, tuple(taken))
 
-    def acknowledge(self, claim: Claim) -> Answer:
+    def acknowledge(self, claim: Claim) -> AcknowledgeAnswer:
         """Note that a taken claim has been stopped."""
         return self._caller.call(
-            "acknowledge",
+            _ACKNOWLEDGE,
             [
                 self._keys.taken(claim.worker),
                 self._keys.record(claim.task_id),
@@ -90,13 +90,13 @@ class Workers:
         witness_ms: int,
         lease_ms: int = 0,
         expected_ms: int | str = "",
-    ) -> Answer:
+    ) -> DeclareAnswer:
         """Declare one worker dead, if it is still as it was seen in *lease* and the server's time
         is about *expected_ms*, and decide which claim is charged with that; *lease_ms* is how long
         leases are.
         """
         return self._caller.call(
-            "declare",
+            _DECLARE,
             [
                 self._keys.worker(lease.worker),
                 self._keys.workers,
@@ -123,12 +123,12 @@ class Workers:
         *,
         max_losses: int,
         patience_seconds: float,
-    ) -> Answer:
+    ) -> OpenAnswer:
         """Note that *worker* is about to open a message that came back from a dead one, or hear
         that it is not to.
         """
         return self._caller.call(
-            "open",
+            _OPEN,
             [
                 self._keys.record(task_id),
                 self._keys.due,
@@ -139,16 +139,14 @@ class Workers:
             patience_seconds,
         )
 
-    def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> Answer:
+    def opened(self, worker: str, delivery: str, *, patience_seconds: float) -> OpenedAnswer:
         """Note that the worker lives after it has opened a message."""
-        return self._caller.call(
-            "opened", [self._keys.worker(worker)], [delivery], patience_seconds
-        )
+        return self._caller.call(_OPENED, [self._keys.worker(worker)], [delivery], patience_seconds)
 
     def deregister(self, worker: str, *, in_room: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
         answer = self._caller.call(
-            "deregister",
+            _DEREGISTER,
             [
                 self._keys.worker(worker),
                 self._keys.workers,
@@ -157,60 +155,7 @@ class Workers:
             ],
             [worker, in_room, TAKEN_MS],
         )
-        return answer.reply is Reply.DEREGISTERED
-
-    def begin_pass(
-        self,
-        nonce: str,
-        *,
-        interval_ms: int,
-        ttl_ms: int,
-        interruption_ms: int,
-        lease_ms: int,
-        expected_ms: int | str = "",
-    ) -> Answer:
-        """Start a pass, unless one runs or has just finished; *expected_ms* is what the server's
-        time should be.
-        """
-        return self._caller.call(
-            "begin_pass",
-            [self._keys.sweep, self._keys.meta],
-            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms],
-            0,
-        )
-
-    def recognize(self, broker: str) -> Answer:
-        """Note which server the queues are on; ask for a look ahead when it is another one, or was
-        emptied since somebody noted it.
-        """
-        return self._caller.call("recognize", [self._keys.meta], [broker])
-
-    def end_pass(
-        self,
-        nonce: str,
-        report: Mapping[str, Any],
-        ahead_count: str = "",
-        *,
-        ended_ms: int | str = "",
-    ) -> Answer:
-        """Note that a pass finished, at *ended_ms* as the sweeper reckons; *ahead_count*: and has
-        looked ahead as it was asked when it began.
-        """
-        return self._caller.call(
-            "end_pass",
-            [self._keys.sweep, self._keys.meta],
-            [nonce, json.dumps(dict(report)), ahead_count, ended_ms],
-        )
-
-    def set_back(self, limit: int) -> Answer:
-        """Set back a batch of what is due by a clock that has stepped back since."""
-        return self._caller.call("set_back", [self._keys.due, self._keys.meta], [limit])
-
-    def look_ahead(self, *, ago_ms: int) -> Answer:
-        """Ask for a look at what is queued before it is due, as messages may have been lost since
-        *ago_ms* before now.
-        """
-        return self._caller.call("look_ahead", [self._keys.meta], [ago_ms])
+        return isinstance(answer, Deregistered)
 
     def leases(self) -> list[WorkerLease]:
         """Return all registered workers, dead ones that are not yet forgotten included."""
@@ -219,32 +164,14 @@ class Workers:
             found = client.zrange(self._keys.workers, 0, -1, withscores=True)
             pipe = client.pipeline(transaction=False)
             for name, _ in found:
-                pipe.hmget(self._keys.worker(name.decode()), _LEASE_FIELDS)
+                pipe.hmget(self._keys.worker(name.decode()), rows.LEASE_FIELDS)
             return found, pipe.execute() if found else []
 
-        found, rows = self._caller.read("leases", read)
-        leases = []
-        for (name, until_ms), row in zip(found, rows, strict=True):
-            got = {k: v.decode() for k, v in zip(_LEASE_FIELDS, row, strict=True) if v is not None}
-            leases.append(
-                WorkerLease(
-                    worker=name.decode(),
-                    is_dead=got.get("state") != "alive",
-                    until_ms=int(until_ms),
-                    renewals=got.get("renewals", ""),
-                    client_id=got.get("client_id", ""),
-                    run_id=got.get("run_id", ""),
-                    cause=got.get("cause", ""),
-                    facts=json.loads(got.get("facts", "{}")),
-                    is_thawed="thawed" in got,
-                    verdict=got.get("verdict", ""),
-                    charged=got.get("charged", ""),
-                    opening=got.get("opening", ""),
-                    opening_id=got.get("opening_id", ""),
-                    opening_epoch=got.get("opening_epoch", ""),
-                )
-            )
-        return leases
+        found, read_rows = self._caller.read("leases", read)
+        return [
+            rows.lease(name.decode(), int(until_ms), row)
+            for (name, until_ms), row in zip(found, read_rows, strict=True)
+        ]
 
     def connected(self, client_ids: Iterable[str]) -> set[str] | None:
         """Return which of *client_ids* are connected to the server now; None when the server
@@ -306,8 +233,3 @@ class Workers:
         """Return the server's time."""
         seconds, micros = self._caller.read("time", lambda client: client.time())
         return int(seconds * 1000 + micros // 1000)
-
-    def meta(self) -> dict[str, str]:
-        """Return generation, passed_ms, grace_ms and the last pass's report."""
-        raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))
-        return {k.decode(): v.decode() for k, v in raw.items()}

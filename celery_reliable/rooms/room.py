@@ -23,7 +23,7 @@ from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.compat.kombu import list_key, new_pool, priority_of
 from celery_reliable.compat.redis import repeat_nothing
-from celery_reliable.ledger.line import Line
+from celery_reliable.ledger import Line
 from celery_reliable.rooms.entries import Entry, entry_of, quoted, unquoted
 
 __all__ = [

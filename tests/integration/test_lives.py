@@ -12,7 +12,7 @@ from celery.backends.base import BaseBackend
 
 from celery_reliable.application import reliable_of
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, Record, SweepReport, TaskRef
+from celery_reliable.model import Cause, Claim, ClaimRequest, Record, SweepReport, TaskRef
 from celery_reliable.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
@@ -84,14 +84,16 @@ def claimed(ledger: Ledger, task_id: str, token: str) -> Claim:
     assert record is not None
     ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
     answer = ledger.claim(
-        TaskRef(task_id, record.name),
-        epoch=record.epoch,
-        generation=ledger.generation,
-        worker="gone",
-        token=token,
-        pid=1,
+        ClaimRequest(
+            TaskRef(task_id, record.name),
+            epoch=record.epoch,
+            generation=ledger.generation,
+            worker="gone",
+            token=token,
+            pid=1,
+        )
     )
-    return Claim(task_id, int(answer.values[0]), "gone", token)
+    return Claim(task_id, answer.attempt, "gone", token)
 
 
 def lose(sweeper: Sweeper, claim: Claim) -> Record | None:
@@ -200,7 +202,7 @@ def test_what_a_former_life_has_left_does_not_end_a_canvas(
         task_id = f"{ROW}-{number}"
         store(project, task_id, **STOCK, date_done=AHEAD, **marked)
         ledger, claim = begin(project, task_id)
-        assert ledger.bequeath(claim, heir="heir").text(0) == "1"
+        assert ledger.bequeath(claim, heir="heir").is_used
         seen = "nothing" if marked else f"SUCCESS {AHEAD}"
         ledger.replace(claim, due_in_ms=0, stored=seen)
 

@@ -10,7 +10,7 @@ import pytest
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.losses import Losses
-from celery_reliable.model import Cause, Claim, Reason, State, SweepReport, TaskRef
+from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, SweepReport, TaskRef
 from celery_reliable.recovery import Recovery
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
@@ -113,14 +113,16 @@ def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     record = ledger.find(lost.id)
     assert record is not None
     answer = ledger.claim(
-        TaskRef(lost.id, record.name),
-        epoch=record.epoch,
-        generation=ledger.generation,
-        worker="gone",
-        token="token",
-        pid=1,
+        ClaimRequest(
+            TaskRef(lost.id, record.name),
+            epoch=record.epoch,
+            generation=ledger.generation,
+            worker="gone",
+            token="token",
+            pid=1,
+        )
     )
-    claim = Claim(lost.id, int(answer.values[0]), "gone", "token")
+    claim = Claim(lost.id, answer.attempt, "gone", "token")
     ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
     assert release(project, tmp_path).json["sent"] == 1
     start_worker("stock", project=stock_project)
@@ -142,8 +144,8 @@ def test_no_message_is_returned_that_its_task_is_done_with(
         record = ledger.find(task_id)
         assert record is not None
         ask = {"epoch": record.epoch, "generation": ledger.generation, "worker": "gone"}
-        answer = ledger.claim(TaskRef(task_id, record.name), **ask, token=tag, pid=1)
-        claims.append(Claim(task_id, int(answer.values[0]), "gone", tag))
+        answer = ledger.claim(ClaimRequest(TaskRef(task_id, record.name), **ask, token=tag, pid=1))
+        claims.append(Claim(task_id, answer.attempt, "gone", tag))
         records.append(record)
     # Its worker was killed before what was acknowledged was removed.
     ledger.bury(claims[0], Reason.FAILED, exception="", traceback="")

@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
-from celery_reliable.model import Claim, State, TaskRef
+from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, wait_until_settled
@@ -131,14 +131,16 @@ def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
     ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
     task = TaskRef(result.id, record.name)
     answer = ledger.claim(
-        task,
-        epoch=record.epoch,
-        generation=ledger.generation,
-        worker="gone",
-        token="token",
-        pid=1,
+        ClaimRequest(
+            task,
+            epoch=record.epoch,
+            generation=ledger.generation,
+            worker="gone",
+            token="token",
+            pid=1,
+        )
     )
-    claim = Claim(result.id, int(answer.values[0]), "gone", "token")
+    claim = Claim(result.id, answer.attempt, "gone", "token")
     if how == "is retried":
         ledger.record(
             task,

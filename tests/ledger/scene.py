@@ -14,16 +14,25 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger import Ledger, connect
-from celery_reliable.ledger.caller import Answer
+from celery_reliable.ledger.answers import (
+    Answer,
+    Claimed,
+    Declared,
+    OtherGeneration,
+    Recorded,
+    Registered,
+    Unknown,
+)
 from celery_reliable.model import (
     Cause,
     Claim,
+    ClaimRequest,
     Due,
     Reason,
     Record,
-    Reply,
     State,
     TaskRef,
+    Verdict,
     WorkerLease,
 )
 
@@ -73,7 +82,7 @@ class Scene:
         answer = self.workers.register(
             worker, lease_ms=lease_ms, client_id=client_id, facts={"nodename": worker}
         )
-        assert answer.reply is Reply.REGISTERED
+        assert isinstance(answer, Registered)
 
     def lease(self, worker: str) -> WorkerLease:
         return next(lease for lease in self.workers.leases() if lease.worker == worker)
@@ -81,8 +90,8 @@ class Scene:
     def kill_worker(self, worker: str) -> None:
         """Have a worker declared dead whose lease is made to run out now."""
         self.client.zadd(self.ledger.keys.workers, {worker: 0})
-        assert (
-            self.workers.declare(self.lease(worker), "lapsed", witness_ms=0).reply is Reply.DECLARED
+        assert isinstance(
+            self.workers.declare(self.lease(worker), "lapsed", witness_ms=0), Declared
         )
 
     # Tasks.
@@ -102,9 +111,9 @@ class Scene:
         while True:
             epoch = self.ledger.senders.new_epoch(claim.attempt if claim else 0)
             answer = self.record(task, epoch, state=state, due_in_ms=due_in_ms, claim=claim)
-            if answer.reply is not Reply.UNKNOWN:
+            if not isinstance(answer, Unknown):
                 break
-        assert answer.reply is Reply.RECORDED
+        assert isinstance(answer, Recorded)
         self.ledger.senders.answered(epoch)
         return Published(task, epoch, self.ledger.generation)
 
@@ -132,9 +141,9 @@ class Scene:
                 heir=heir,
                 is_unrun=is_unrun,
             )
-            if answer.reply is not Reply.GENERATION:
+            if not isinstance(answer, OtherGeneration):
                 return answer
-            self.ledger.generation = answer.text(0)
+            self.ledger.generation = answer.current
 
     def foreign(self, task_id: str = "task") -> Published:
         """A message from somebody without the package."""
@@ -144,23 +153,22 @@ class Scene:
         self, message: Published, worker: str = "me", *, token: str = "", content: str = ""
     ) -> Answer:
         """Ask for a claim; each time as a new delivery unless `token` says which."""
-        return self.ledger.claim(
+        request = ClaimRequest(
             message.task,
             epoch=message.epoch,
             generation=message.generation,
             worker=worker,
             token=token or f"delivery {next(self._numbers)}",
             pid=1000,
-            message=content,
         )
+        return self.ledger.claim(request, message=content)
 
     def claim(self, message: Published, worker: str = "me", *, token: str = "") -> Claim:
         """Claim an attempt that must be had."""
         token = token or f"delivery {next(self._numbers)}"
         answer = self.ask(message, worker, token=token, content="as delivered")
-        assert answer.reply is Reply.CLAIMED, answer
-        attempt, losses = answer.values
-        return Claim(message.task.id, attempt, worker, token, losses)
+        assert isinstance(answer, Claimed), answer
+        return Claim(message.task.id, answer.attempt, worker, token, answer.losses)
 
     def lose(
         self,
@@ -169,9 +177,7 @@ class Scene:
         max_losses: int = MAX_LOSSES,
         is_taken: bool = False,
         is_unsent: bool = False,
-        is_counted: bool = True,
-        is_death: bool = False,
-        is_suspect: bool = False,
+        verdict: Verdict | None = None,
     ) -> Answer:
         return self.ledger.lose(
             claim,
@@ -180,9 +186,7 @@ class Scene:
             due_in_ms=LOOK_MS,
             is_taken=is_taken,
             is_unsent=is_unsent,
-            is_counted=is_counted,
-            is_death=is_death,
-            is_suspect=is_suspect,
+            verdict=verdict,
         )
 
     def take(self, claim: Claim, *, max_losses: int = MAX_LOSSES) -> Answer:
@@ -212,7 +216,7 @@ class Scene:
 
     def overdue_ids(self) -> list[str]:
         """The tasks at which somebody must look by now, the oldest first."""
-        return [due.task_id for due in self.ledger.due(1000)[1]]
+        return [due.task_id for due in self.ledger.due(1000).dues]
 
     # What the server holds.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Claim, Reason, State, WorkerLease
+from celery_reliable.ledger.answers import Answer
+from celery_reliable.model import Claim, Reason, State, Verdict, WorkerLease
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -65,8 +65,8 @@ def suspected(scene: Scene) -> Stage:
     for worker in ("victim", "other victim"):
         scene.start_worker(worker)
         mine = scene.claim(message, worker)
-        scene.lose(mine, is_counted=False, is_death=True)
-        scene.lose(scene.claim(another, worker), is_counted=False, is_death=True)
+        scene.lose(mine, verdict=Verdict("nobody"))
+        scene.lose(scene.claim(another, worker), verdict=Verdict("nobody"))
     scene.claim(another)
     return Stage(message, mine)
 

@@ -12,10 +12,10 @@ import pytest
 from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger, ObjectLocks
-from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.ledger import FOREVER, Ledger, ObjectLocks
+from celery_reliable.ledger.answers import Buried, Claimed, Queued, Settled
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reason, Reply
+from celery_reliable.model import Reason
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
@@ -48,13 +48,13 @@ def test_a_claim_is_had_once_whatever_is_lost(far: Scene, proxy: RedisProxy, wha
     answer = far.ask(message)
 
     assert rule.acted == 1
-    assert (answer.reply, answer.values, answer.is_repeated) == (Reply.CLAIMED, (1, 0), True)
+    assert (answer, answer.is_repeated) == (Claimed(1, 0), True)
     assert far.record_of().attempt == 1
 
 
-@pytest.mark.parametrize(("what", "reply"), [("request", Reply.SETTLED), ("reply", Reply.GONE)])
+@pytest.mark.parametrize("what", ["request", "reply"])
 def test_a_settlement_counts_once_whatever_is_lost(
-    far: Scene, proxy: RedisProxy, what: str, reply: Reply
+    far: Scene, proxy: RedisProxy, what: str
 ) -> None:
     claim = far.claim(far.publish())
     drop = proxy.drop_request if what == "request" else proxy.drop_reply
@@ -63,7 +63,7 @@ def test_a_settlement_counts_once_whatever_is_lost(
     answer = far.ledger.settle(claim)
 
     assert rule.acted == 1
-    assert (answer.reply, answer.is_repeated) == (reply, True)
+    assert (answer, answer.is_repeated) == (Settled(), True)
     assert far.ledger.find("task") is None
 
 
@@ -74,7 +74,7 @@ def test_a_loss_whose_reply_is_lost_is_one_loss(far: Scene, proxy: RedisProxy) -
     answer = far.lose(claim)
 
     assert rule.acted == 2
-    assert (answer.reply, answer.values) == (Reply.QUEUED, (1,))
+    assert answer == Queued(1)
 
 
 def test_an_unlocking_whose_reply_is_lost_has_unlocked(far: Scene, proxy: RedisProxy) -> None:
@@ -93,7 +93,7 @@ def test_an_answer_that_was_heard_at_once_is_not_repeated(far: Scene) -> None:
     # The server has forgotten the script: that is no lost reply.
     answer = far.ledger.settle(claim)
 
-    assert (answer.reply, answer.is_repeated) == (Reply.SETTLED, False)
+    assert (answer, answer.is_repeated) == (Settled(), False)
 
 
 def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None:
@@ -109,7 +109,7 @@ def test_scripts_may_be_forgotten_while_many_are_asked_for(
 ) -> None:
     for number in range(3):
         far.publish(f"task {number}", due_in_ms=0)
-    _, dues = far.ledger.due(10)
+    dues = far.ledger.due(10).dues
     pipeline = Pipeline.execute
 
     def execute(self: Pipeline, raise_on_error: bool = True) -> list[object]:
@@ -129,7 +129,7 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
 ) -> None:
     for number in range(5):
         far.publish(f"task {number}", due_in_ms=0)
-    _, dues = far.ledger.due(10)
+    dues = far.ledger.due(10).dues
     far.client.delete(far.ledger.keys.record("task 4"))
     if what == "script":
         far.client.script_flush()
@@ -245,7 +245,7 @@ def test_text_that_is_no_unicode_is_kept_as_it_can_be_written(scene: Scene) -> N
 
     answer = scene.ledger.bury(claim, Reason.FAILED, exception=said, traceback=f"in {said}")
 
-    assert answer.reply is Reply.BURIED
+    assert isinstance(answer, Buried)
     letter = scene.ledger.dead_letter(task_id)
     assert letter is not None
     assert letter.exception == r"no such file: '\udcff'"

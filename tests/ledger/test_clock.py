@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Reply, State
+from celery_reliable.ledger.answers import (
+    Alive,
+    Answer,
+    Begun,
+    Busy,
+    Declared,
+    Ended,
+    Grace,
+    NotDue,
+    SetBack,
+    Suspected,
+)
+from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.promises import promise
 
@@ -17,7 +28,7 @@ INTERRUPTION_MS = 6000
 
 
 def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> Answer:
-    return scene.workers.begin_pass(
+    return scene.ledger.passes.begin(
         nonce,
         interval_ms=SWEEP_MS,
         ttl_ms=SWEEP_MS,
@@ -29,8 +40,8 @@ def begin(scene: Scene, nonce: str = "mine", *, expected_ms: int | str = "") -> 
 
 def let_pass(scene: Scene) -> None:
     """Run a first pass, long enough ago for its grace to be over."""
-    assert begin(scene).reply is Reply.BEGUN
-    scene.workers.end_pass("mine", {})
+    assert isinstance(begin(scene), Begun)
+    scene.ledger.passes.end("mine", {})
     scene.client.hset(scene.ledger.keys.meta, "grace_ms", 0)
     # Due again.
     note(scene, "passed_ms", -SWEEP_MS)
@@ -43,14 +54,16 @@ def note(scene: Scene, name: str, ms: int) -> None:
 
 def declare(
     scene: Scene, cause: str = "lapsed", *, expected_ms: int | str = "", witness_ms: int = 0
-) -> Reply:
-    return scene.workers.declare(
-        scene.lease("me"),
-        cause,
-        witness_ms=witness_ms,
-        lease_ms=LEASE_MS,
-        expected_ms=expected_ms,
-    ).reply
+) -> type[Answer]:
+    return type(
+        scene.workers.declare(
+            scene.lease("me"),
+            cause,
+            witness_ms=witness_ms,
+            lease_ms=LEASE_MS,
+            expected_ms=expected_ms,
+        )
+    )
 
 
 @pytest.mark.parametrize("by_ms", [SWEEP_MS + 500, HOUR_MS])
@@ -62,20 +75,20 @@ def test_a_pass_that_ended_in_the_future_keeps_nobody_from_the_next(
 
     answer = begin(scene)
 
-    assert answer.reply is Reply.BEGUN
+    assert isinstance(answer, Begun)
     # It is an interruption.
-    assert int(answer.values[0]) > scene.workers.time_ms()
-    scene.workers.end_pass("mine", {})
-    assert begin(scene).reply is Reply.NOT_DUE
+    assert answer.grace_ms > scene.workers.time_ms()
+    scene.ledger.passes.end("mine", {})
+    assert isinstance(begin(scene), NotDue)
 
 
 def test_a_pass_that_runs_in_the_future_keeps_nobody_from_the_next(scene: Scene) -> None:
     let_pass(scene)
     scene.client.set(scene.ledger.keys.sweep, "by another clock", px=HOUR_MS)
 
-    assert begin(scene).reply is Reply.BEGUN
+    assert isinstance(begin(scene), Begun)
     note(scene, "passed_ms", -SWEEP_MS)
-    assert begin(scene, "theirs").reply is Reply.BUSY
+    assert isinstance(begin(scene, "theirs"), Busy)
 
 
 def test_a_grace_of_the_future_protects_nobody(scene: Scene) -> None:
@@ -83,7 +96,7 @@ def test_a_grace_of_the_future_protects_nobody(scene: Scene) -> None:
     note(scene, "grace_ms", HOUR_MS)
     note(scene, "passed_ms", HOUR_MS)
 
-    until_ms = int(begin(scene).values[0])
+    until_ms = begin(scene).grace_ms
 
     assert until_ms <= scene.workers.time_ms() + LEASE_MS
 
@@ -94,16 +107,16 @@ def test_a_lease_that_ends_too_late_is_none(scene: Scene, ahead_ms: int, is_beli
     until_ms = scene.workers.time_ms() + ahead_ms
     scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
 
-    assert declare(scene) is (Reply.ALIVE if is_believed else Reply.DECLARED)
+    assert declare(scene) is (Alive if is_believed else Declared)
 
 
 def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
     """Of a worker with other settings, or during their change."""
     scene.start_worker("me", lease_ms=10 * LEASE_MS)
 
-    assert declare(scene) is Reply.ALIVE
+    assert declare(scene) is Alive
     scene.workers.heartbeat("me", lease_ms=10 * LEASE_MS, client_id=0)
-    assert declare(scene) is Reply.ALIVE
+    assert declare(scene) is Alive
 
 
 @promise("clock-of-redis")
@@ -114,46 +127,46 @@ def test_nobody_is_declared_dead_by_a_clock_that_stepped_during_the_pass(
 ) -> None:
     scene.start_worker("me", client_id=7)
     if cause == "connection":
-        assert declare(scene, cause) is Reply.SUSPECTED
+        assert declare(scene, cause) is Suspected
     scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
 
-    assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Reply.GRACE
-    assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Reply.DECLARED
+    assert declare(scene, cause, expected_ms=scene.workers.time_ms() + off_ms) is Grace
+    assert declare(scene, cause, expected_ms=scene.workers.time_ms()) is Declared
 
 
 def test_a_step_during_a_pass_is_an_interruption_to_the_next(scene: Scene) -> None:
     let_pass(scene)
     begin(scene)
     # The clock stepped an hour forward meanwhile.
-    scene.workers.end_pass("mine", {}, ended_ms=scene.workers.time_ms() - HOUR_MS)
+    scene.ledger.passes.end("mine", {}, ended_ms=scene.workers.time_ms() - HOUR_MS)
 
-    assert int(begin(scene).values[0]) > scene.workers.time_ms()
+    assert begin(scene).grace_ms > scene.workers.time_ms()
 
 
 @pytest.mark.parametrize("what", ["a time of the future", "an interruption"])
 def test_a_connection_is_missed_twice_by_one_clock(scene: Scene, what: str) -> None:
     let_pass(scene)
     scene.start_worker("me", client_id=7)
-    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Suspected
     if what == "an interruption":
         note(scene, "passed_ms", -2 * INTERRUPTION_MS)
-        assert begin(scene).reply is Reply.BEGUN
+        assert isinstance(begin(scene), Begun)
         scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", -1)
     else:
         scene.client.hincrby(scene.ledger.keys.worker("me"), "missing_ms", HOUR_MS)
 
-    assert declare(scene, "connection") is Reply.SUSPECTED
-    assert declare(scene, "connection") is Reply.DECLARED
+    assert declare(scene, "connection") is Suspected
+    assert declare(scene, "connection") is Declared
 
 
 def test_who_lapsed_is_asked_for_his_connection_in_the_grace_too(scene: Scene) -> None:
     begin(scene)
     scene.start_worker("me", client_id=7)
     scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
-    assert declare(scene) is Reply.GRACE
+    assert declare(scene) is Grace
 
-    assert declare(scene, "connection") is Reply.SUSPECTED
-    assert declare(scene, "connection") is Reply.DECLARED
+    assert declare(scene, "connection") is Suspected
+    assert declare(scene, "connection") is Declared
 
 
 def dues(scene: Scene) -> dict[str, int]:
@@ -173,11 +186,11 @@ def test_what_is_due_is_set_back_with_the_clock_once(scene: Scene, batch: int) -
     scene.publish("very late", due_in_ms=3 * HOUR_MS)
     note(scene, "passed_ms", HOUR_MS)
 
-    assert int(begin(scene).values[4]) == pytest.approx(HOUR_MS, abs=5000)
+    assert begin(scene).behind_ms == pytest.approx(HOUR_MS, abs=5000)
     answers: list[Any] = []
-    while not answers or answers[-1] is Reply.SET_BACK:
-        answers.append(scene.workers.set_back(batch).reply)
-    assert scene.workers.set_back(batch).reply is Reply.ENDED
+    while not answers or answers[-1] is SetBack:
+        answers.append(type(scene.ledger.passes.set_back(batch)))
+    assert isinstance(scene.ledger.passes.set_back(batch), Ended)
 
     found = dues(scene)
     expected = {f"{n}": 60_000 + n // 2 * 1000 for n in range(5)}
@@ -190,9 +203,9 @@ def test_a_step_forward_is_told_from_an_outage(scene: Scene) -> None:
     let_pass(scene)
     note(scene, "passed_ms", -HOUR_MS)
     outage = begin(scene, expected_ms=scene.workers.time_ms())
-    assert outage.values[5:] == (b"", b"")
-    scene.workers.end_pass("mine", {})
+    assert (outage.stepped_ms, outage.stepped_by_ms) == (None, None)
+    scene.ledger.passes.end("mine", {})
 
     note(scene, "passed_ms", -HOUR_MS)
     step = begin(scene, expected_ms=scene.workers.time_ms() - HOUR_MS)
-    assert int(step.values[6]) == pytest.approx(HOUR_MS, abs=5000)
+    assert step.stepped_by_ms == pytest.approx(HOUR_MS, abs=5000)

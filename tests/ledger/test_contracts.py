@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pkgutil
 import re
 from collections import defaultdict
-from importlib import resources
+from collections.abc import Iterable
+from dataclasses import fields
+from importlib import import_module, resources
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from celery_reliable.ledger import burials, locks, scripts, store, workers
+from celery_reliable import ledger
+from celery_reliable.ledger import answers, scripts
+from celery_reliable.ledger.answers import Answer, Batch, Beat
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.model import Reply, State
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import State
 from tests.ledger.contracts import Contract
 
 NAMES = scripts.names()
@@ -22,21 +31,63 @@ def contract(name: str) -> Contract:
     return Contract.of(name, scripts.script(name).text)
 
 
+def modules() -> list[ModuleType]:
+    """The modules of the ledger."""
+    found = pkgutil.iter_modules(ledger.__path__, ledger.__name__ + ".")
+    return [import_module(one.name) for one in found]
+
+
+def transitions() -> dict[str, list[Transition[Any]]]:
+    """Script -> what the ledger makes of its answers, for each way of calling it."""
+    found = defaultdict(list)
+    for module in modules():
+        for value in vars(module).values():
+            if isinstance(value, Transition):
+                found[value.name].append(value)
+    return dict(found)
+
+
 def calls() -> dict[str, tuple[int, int]]:
     """Each script that a method calls -> how many keys and arguments it hands over."""
     found = {}
-    for module in (burials, store, workers, locks):
-        source = resources.files("celery_reliable.ledger").joinpath(
-            f"{module.__name__.rpartition('.')[2]}.py"
-        )
-        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(attr="call") | ast.Name(id="Step"),
-                    args=[ast.Constant(value=str(name)), ast.List(keys), ast.List(args), *_],
-                ):
-                    found[name] = len(keys), len(args)
+    for module in modules():
+        named = {key: v.name for key, v in vars(module).items() if isinstance(v, Transition)}
+        for function in ast.walk(ast.parse(inspect.getsource(module))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            for node in ast.walk(function):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(attr="call") | ast.Name(id="Step"),
+                        args=[ast.Name(id=name), ast.List(keys), ast.List(args), *_],
+                    ):
+                        for script in [named[name]] if name in named else given(module, function):
+                            found[script] = len(keys), len(args)
     return found
+
+
+def given(module: ModuleType, function: ast.FunctionDef) -> set[str]:
+    """The scripts of the transitions that a module hands to one of its methods."""
+    calls = re.findall(rf"self\.{function.name}\(\s*(_[A-Z_]+),", inspect.getsource(module))
+    return {vars(module)[name].name for name in calls}
+
+
+def shapes(kinds: Iterable[type[Answer]]) -> dict[str, int | None]:
+    """The words of answers -> how many values come with each; None: any number."""
+    return {
+        kind.word: None if issubclass(kind, Batch | Beat) else len(fields(kind)) for kind in kinds
+    }
+
+
+def type_faults(script: Contract, found: list[Transition[Any]]) -> list[str]:
+    """Where the header and the types of the answers disagree."""
+    kinds = {kind for one in found for kind in one.kinds}
+    faults = []
+    if len(shapes(kinds)) != len(kinds):
+        faults.append("two types for one reply")
+    if shapes(kinds) != script.documented():
+        faults.append(f"header has {script.documented()}, the types are {shapes(kinds)}")
+    return faults
 
 
 def readme_moves() -> dict[str, list[str]]:
@@ -74,10 +125,35 @@ def test_nothing_is_called_or_told_of_that_is_not_there() -> None:
     assert set(readme_moves()) == set(NAMES)
 
 
-def test_every_reply_has_a_name_and_every_name_is_a_reply() -> None:
-    given = {reply for name in NAMES for reply in contract(name).documented()}
+@pytest.mark.parametrize("name", NAMES)
+def test_each_reply_is_one_type_with_its_values(name: str) -> None:
+    assert type_faults(contract(name), transitions()[name]) == []
 
-    assert given == {reply.value for reply in Reply}
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_repeated_call_means_is_an_answer_of_that_script(name: str) -> None:
+    for one in transitions()[name]:
+        assert set(one.repeated) <= set(one.kinds)
+
+
+def test_every_transition_is_typed_as_what_it_reads() -> None:
+    """What mypy cannot see: the union that is given at run time is that of the annotation."""
+    seen = 0
+    for module in modules():
+        hints = get_type_hints(module)
+        for name, value in vars(module).items():
+            if isinstance(value, Transition):
+                (union,) = get_args(hints[name])
+                assert set(get_args(union) or (union,)) == set(value.kinds), name
+                seen += 1
+    assert seen >= len(NAMES)
+
+
+def test_every_type_of_answer_is_given_by_a_script() -> None:
+    given = {kind for name in NAMES for one in transitions()[name] for kind in one.kinds}
+    classes = {v for v in vars(answers).values() if isinstance(v, type) and issubclass(v, Answer)}
+
+    assert classes - given == {Answer, Beat}
 
 
 def test_every_state_is_in_the_drawing() -> None:
@@ -145,3 +221,20 @@ def test_moves_are_read_without_their_remarks() -> None:
     )
 
     assert script.moves() == ["a -> b", "c(1) -> d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("settle", ' | {"elsewhere"}', ""),
+        ("settle", '{"fenced", state}', '{"fenced"}'),
+        ("settle", '{"settled"}', '{"done"}'),
+        ("claim", '{"claimed", attempt, losses}', '{"claimed", attempt}'),
+        ("heartbeat", '{"renewed", id, claim, ...}', '{"renewed", id}'),
+    ],
+)
+def test_a_header_that_is_changed_is_not_what_the_types_say(name: str, old: str, new: str) -> None:
+    text = scripts.script(name).text
+    assert old in text
+
+    assert type_faults(Contract.of(name, text.replace(old, new, 1)), transitions()[name])

@@ -7,8 +7,23 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Cause, DeadLetter, Reason, Reply, State
+from celery_reliable.ledger.answers import (
+    Absent,
+    Announced,
+    Answer,
+    Buried,
+    Changed,
+    Dead,
+    Discarded,
+    Fenced,
+    NotDead,
+    OtherGeneration,
+    Replayed,
+    Spent,
+    Stale,
+    Unrecorded,
+)
+from celery_reliable.model import Cause, DeadLetter, Reason, State
 from tests.ledger.scene import ABSENT, LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
@@ -17,17 +32,17 @@ from tests.support.waiting import wait_for
 def spend(scene: Scene, message: Published) -> int:
     """Lose attempts until the task is buried; return how many ran."""
     for runs in range(1, 100):
-        if scene.lose(scene.claim(message)).reply is Reply.BURIED:
+        if isinstance(scene.lose(scene.claim(message)), Spent):
             return runs
     raise AssertionError("never buried")
 
 
 def replay(scene: Scene, task_id: str = "task", epoch: str = "0-replay") -> Published:
     answer = scene.ledger.replay(task_id, epoch=epoch, message="replayed", due_in_ms=LOOK_MS)
-    if answer.reply is Reply.GENERATION:
-        scene.ledger.generation = answer.text(0)
+    if isinstance(answer, OtherGeneration):
+        scene.ledger.generation = answer.current
         return replay(scene, task_id, epoch)
-    assert answer.reply is Reply.REPLAYED
+    assert isinstance(answer, Replayed)
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
@@ -106,9 +121,9 @@ def test_a_burial_that_is_owed_is_due_until_celery_was_told(
     assert letter.is_owed
     assert scene.overdue_ids() == ["task"]
 
-    assert scene.ledger.announced("task", letter.buried_ms - 1).reply is Reply.CHANGED
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms - 1), Changed)
     assert scene.overdue_ids() == ["task"]
-    assert scene.ledger.announced("task", letter.buried_ms).reply is Reply.ANNOUNCED
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms), Announced)
 
     assert scene.overdue_ids() == []
     letter = scene.ledger.dead_letter("task")
@@ -129,7 +144,7 @@ def test_a_message_that_nobody_recorded_is_kept_as_it_came(scene: Scene) -> None
 
 def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
-    assert bury_message(scene, message.epoch).reply is Reply.BURIED
+    assert isinstance(bury_message(scene, message.epoch), Buried)
 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
@@ -155,15 +170,15 @@ def test_a_late_copy_that_no_worker_can_run_buries_nothing(scene: Scene) -> None
     before = scene.snapshot()
 
     # The retry is queued; then it runs, has ended, and lives again.
-    assert bury_message(scene, first.epoch).reply is Reply.STALE
+    assert isinstance(bury_message(scene, first.epoch), Stale)
     assert scene.snapshot() == before
     claim = scene.claim(retry)
-    assert bury_message(scene, retry.epoch).reply is Reply.FENCED
+    assert isinstance(bury_message(scene, retry.epoch), Fenced)
     scene.ledger.settle(claim)
-    assert bury_message(scene, retry.epoch).reply is Reply.UNRECORDED
+    assert isinstance(bury_message(scene, retry.epoch), Unrecorded)
     assert scene.state() == ABSENT
     scene.publish()
-    assert bury_message(scene, retry.epoch, is_unproved=True).reply is Reply.STALE
+    assert isinstance(bury_message(scene, retry.epoch, is_unproved=True), Stale)
     assert scene.state() == "queued"
 
 
@@ -171,10 +186,10 @@ def test_a_message_whose_record_the_server_lost_is_a_dead_letter_of_its_epoch(
     scene: Scene,
 ) -> None:
     for _ in range(2):
-        assert bury_message(scene, "0-x", is_unproved=True).reply is Reply.BURIED
+        assert isinstance(bury_message(scene, "0-x", is_unproved=True), Buried)
     # A copy of it is held off, one of another publication is none of its business.
-    assert scene.ask(Published(scene.foreign().task, "0-x", "1")).reply is Reply.DEAD
-    assert bury_message(scene, "0-y", is_unproved=True).reply is Reply.STALE
+    assert isinstance(scene.ask(Published(scene.foreign().task, "0-x", "1")), Dead)
+    assert isinstance(bury_message(scene, "0-y", is_unproved=True), Stale)
 
 
 def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:
@@ -187,7 +202,7 @@ def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> N
     assert (record.state, record.losses, record.attempt) == (State.QUEUED, 0, MAX_LOSSES + 1)
     assert (record.message, record.is_owed) == ("replayed", False)
     assert scene.ledger.dead_letter("task") is None
-    assert scene.ask(message).reply is Reply.STALE
+    assert isinstance(scene.ask(message), Stale)
     assert spend(scene, again) == MAX_LOSSES + 1
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
@@ -202,8 +217,8 @@ def test_a_replay_is_stamped_with_the_generation_of_now(scene: Scene) -> None:
 
     answer = scene.ledger.replay("task", epoch="0-replay", message="m", due_in_ms=0)
 
-    assert answer.reply is Reply.GENERATION
-    assert answer.text(0) == current
+    assert isinstance(answer, OtherGeneration)
+    assert answer.current == current
     assert scene.snapshot() == before
 
 
@@ -221,15 +236,15 @@ def test_discarding_compares_with_what_was_seen(scene: Scene) -> None:
     seen = scene.ledger.dead_letter("task")
     assert seen is not None
     claim = scene.claim(replay(scene))
-    assert scene.ledger.discard("task", buried_ms=seen.buried_ms).reply is Reply.NOT_DEAD
+    assert isinstance(scene.ledger.discard("task", buried_ms=seen.buried_ms), NotDead)
     wait_until_after(scene, seen.buried_ms)
     scene.bury(claim)
     before = scene.snapshot()
 
     # It is dead once more, and that is another burial than the one that was seen.
-    assert scene.ledger.discard("task", buried_ms=seen.buried_ms).reply is Reply.NOT_DEAD
+    assert isinstance(scene.ledger.discard("task", buried_ms=seen.buried_ms), NotDead)
     assert scene.snapshot() == before
-    assert scene.ledger.discard("task").reply is Reply.DISCARDED
+    assert isinstance(scene.ledger.discard("task"), Discarded)
     assert scene.ledger.count_dead() == 0
 
 
@@ -260,7 +275,7 @@ def test_an_entry_without_a_record_is_removed_by_discarding(scene: Scene) -> Non
     bury_in_order(scene, "task")
     scene.client.delete(scene.ledger.keys.record("task"))
 
-    assert scene.ledger.discard("task").reply is Reply.ABSENT
+    assert isinstance(scene.ledger.discard("task"), Absent)
     assert scene.ledger.count_dead() == 0
 
 

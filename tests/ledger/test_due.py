@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Due, Reason, Reply, State
+from celery_reliable.ledger.answers import Answer, Changed, Gone, Parked, Postponed, Send
+from celery_reliable.model import Due, Reason, State
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for
 
@@ -25,10 +25,11 @@ def test_a_record_becomes_due_by_the_servers_clock(scene: Scene) -> None:
     scene.publish(due_in_ms=40)
     due_ms = int(scene.seen_due().due_ms)
 
-    wait_for(lambda: scene.ledger.due(10)[1], 5, "the record to become due")
-    now_ms, found = scene.ledger.due(10)
+    wait_for(lambda: scene.ledger.due(10).dues, 5, "the record to become due")
+    batch = scene.ledger.due(10)
+    now_ms, found = batch.now_ms, batch.dues
 
-    assert found == [Due("task", str(due_ms))]
+    assert found == (Due("task", str(due_ms)),)
     assert now_ms >= due_ms
 
 
@@ -36,14 +37,14 @@ def test_a_batch_is_bounded_and_the_oldest_come_first(scene: Scene) -> None:
     for number in (3, 1, 2):
         scene.publish(f"task {number}", due_in_ms=number * 1000 - 60_000)
 
-    _, found = scene.ledger.due(2)
+    found = scene.ledger.due(2).dues
 
     assert [due.task_id for due in found] == ["task 1", "task 2"]
 
 
 def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
     message = scene.publish(due_in_ms=0)
-    _, [due] = scene.ledger.due(10)
+    [due] = scene.ledger.due(10).dues
     ledgers = [open_ledger(ledger_url, scene.ledger.namespace) for _ in range(SWEEPERS)]
 
     with ThreadPoolExecutor(SWEEPERS) as pool:
@@ -51,17 +52,17 @@ def test_of_many_sweepers_only_one_sends(scene: Scene, ledger_url: str) -> None:
 
     for ledger in ledgers:
         ledger.close()
-    sent = [answer for answer in answers if answer.reply is Reply.SEND]
+    sent = [answer for answer in answers if isinstance(answer, Send)]
     assert len(sent) == 1
-    assert sent[0].text(0) == f"sent as {message.epoch}"
-    assert {answer.reply for answer in answers} == {Reply.SEND, Reply.CHANGED}
+    assert sent[0].message == f"sent as {message.epoch}"
+    assert {type(answer) for answer in answers} == {Send, Changed}
 
 
 def test_a_parked_task_that_was_sent_can_be_claimed(scene: Scene) -> None:
     message = scene.publish(state=State.PARKED, due_in_ms=0)
-    assert scene.ask(message).reply is Reply.PARKED
+    assert isinstance(scene.ask(message), Parked)
 
-    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.SEND
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
 
     assert scene.state() == "queued"
     assert scene.claim(message).attempt == 1
@@ -70,7 +71,7 @@ def test_a_parked_task_that_was_sent_can_be_claimed(scene: Scene) -> None:
 def resend(scene: Scene) -> int:
     """Send once more; return after how many milliseconds somebody has to look again."""
     answer: Answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
-    assert answer.reply is Reply.SEND
+    assert isinstance(answer, Send)
     return int(scene.seen_due().due_ms) - scene.record_of().sent_ms
 
 
@@ -88,9 +89,9 @@ def test_a_resend_that_was_not_sent_is_not_counted(scene: Scene) -> None:
     resend(scene)
     for _ in range(7):
         answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
-        unsent = Due("task", answer.text(1))
-        assert scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True).reply is Reply.POSTPONED
-        assert scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True).reply is Reply.CHANGED
+        unsent = Due("task", answer.due_ms)
+        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Postponed)
+        assert isinstance(scene.ledger.postpone(unsent, due_in_ms=0, is_unsent=True), Changed)
 
     assert scene.record_of().resends == 1
     assert resend(scene) == 2 * LOOK_MS
@@ -113,7 +114,7 @@ def test_what_was_lost_with_its_message_is_unsent_until_it_is_sent(scene: Scene)
     answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
     assert not scene.record_of().is_unsent
 
-    scene.ledger.postpone(Due("task", answer.text(1)), due_in_ms=LOOK_MS, is_unsent=True)
+    scene.ledger.postpone(Due("task", answer.due_ms), due_in_ms=LOOK_MS, is_unsent=True)
     assert scene.record_of().is_unsent
 
 
@@ -159,12 +160,12 @@ def test_what_comes_back_from_the_dead_is_sent_by_who_brings_it_back(
 
 def test_a_sweeper_that_looked_before_the_claim_does_nothing(scene: Scene) -> None:
     message = scene.publish(due_in_ms=0)
-    _, [due] = scene.ledger.due(10)
+    [due] = scene.ledger.due(10).dues
     claim = scene.claim(message)
     scene.lose(claim)
 
-    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
-    assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.CHANGED
+    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
+    assert isinstance(scene.ledger.postpone(due, due_in_ms=0), Changed)
 
 
 def test_a_running_task_is_due_when_its_time_to_run_is_over(scene: Scene) -> None:
@@ -173,15 +174,15 @@ def test_a_running_task_is_due_when_its_time_to_run_is_over(scene: Scene) -> Non
 
     wait_for(lambda: scene.overdue_ids() == ["limited"], 5, "the time to run to be over")
     due = scene.seen_due("limited")
-    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
-    assert scene.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
+    assert isinstance(scene.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
     assert scene.overdue_ids() == []
 
 
 def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     scene.publish(due_in_ms=0)
-    _, [due] = scene.ledger.due(10)
-    assert scene.ledger.postpone(due, due_in_ms=40).reply is Reply.POSTPONED
+    [due] = scene.ledger.due(10).dues
+    assert isinstance(scene.ledger.postpone(due, due_in_ms=40), Postponed)
     assert scene.state() == "queued"
 
     wait_for(lambda: scene.overdue_ids() == ["task"], 5, "the record to be due again")
@@ -190,10 +191,10 @@ def test_a_postponed_record_is_found_again(scene: Scene) -> None:
 def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
     scene.publish(due_in_ms=0)
     scene.client.delete(scene.ledger.keys.record("task"))
-    _, [due] = scene.ledger.due(10)
+    [due] = scene.ledger.due(10).dues
 
-    assert scene.ledger.resend(due, due_in_ms=0).reply is Reply.CHANGED
-    assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.GONE
+    assert isinstance(scene.ledger.resend(due, due_in_ms=0), Changed)
+    assert isinstance(scene.ledger.postpone(due, due_in_ms=0), Gone)
     assert scene.overdue_ids() == []
 
 
@@ -201,7 +202,7 @@ def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
 def test_which_result_was_there_is_noted_of_one_publication(scene: Scene, how: str) -> None:
     message = scene.publish()
     answer = scene.ledger.resend(scene.seen_due(), due_in_ms=0, stored="nothing")
-    assert answer.reply is Reply.SEND
+    assert isinstance(answer, Send)
     assert scene.record_of().stored == "nothing"
 
     if how in ("replay", "publish"):

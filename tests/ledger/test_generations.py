@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.ledger.answers import Ended, OtherGeneration, Replayed, Settled, Unrecorded
 from celery_reliable.ledger.senders import sender_of
-from celery_reliable.model import Reply, State
+from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, Scene
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -33,14 +34,14 @@ def restart(server: RedisServer) -> None:
 
 
 def generation(scene: Scene) -> int:
-    return int(scene.workers.meta()["generation"])
+    return int(scene.ledger.passes.meta()["generation"])
 
 
 def sweep(scene: Scene) -> None:
-    scene.workers.begin_pass(
+    scene.ledger.passes.begin(
         "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=LEASE_MS
     )
-    scene.workers.end_pass("n", {})
+    scene.ledger.passes.end("n", {})
 
 
 def test_a_late_copy_of_a_task_that_ended_is_dropped_however_it_ended(scene: Scene) -> None:
@@ -52,7 +53,7 @@ def test_a_late_copy_of_a_task_that_ended_is_dropped_however_it_ended(scene: Sce
     before = scene.snapshot()
 
     for message in (settled, cancelled, discarded):
-        assert scene.ask(message, content="as delivered").reply is Reply.ENDED
+        assert isinstance(scene.ask(message, content="as delivered"), Ended)
     assert scene.snapshot() == before
 
 
@@ -66,8 +67,8 @@ def test_a_publisher_learns_the_generation_from_a_refusal(scene: Scene) -> None:
         task, epoch="0-1", state=State.QUEUED, due_in_ms=0, message="", claim=None
     )
 
-    assert answer.reply is Reply.GENERATION
-    assert answer.text(0) == first.generation
+    assert isinstance(answer, OtherGeneration)
+    assert answer.current == first.generation
     assert scene.snapshot() == before
 
 
@@ -79,7 +80,7 @@ def test_a_message_from_outside_this_generation_runs_and_gets_a_record(
     older = Published(scene.foreign().task, "0-1", str(int(current.generation) - 1))
     message = scene.foreign() if is_foreign else older
 
-    assert scene.ask(message).reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(message), Unrecorded)
     assert scene.ledger.find("task") is None
     claim = scene.claim(message)
 
@@ -100,7 +101,7 @@ def test_a_record_that_a_restart_lost_is_made_again(
     lose_from(scene, lost, other)
 
     # Whoever comes first counts up, without having the message at hand; nobody counts twice.
-    assert scene.ask(lost).reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(lost), Unrecorded)
     counted = generation(scene)
     assert counted > int(kept.generation)
     assert scene.claim(lost).attempt == 1
@@ -118,7 +119,7 @@ def test_a_restart_that_lost_nothing_changes_nothing(
     restart(redis_server)
 
     assert scene.claim(queued).attempt == 1
-    assert scene.ledger.settle(claim).reply is Reply.SETTLED
+    assert isinstance(scene.ledger.settle(claim), Settled)
 
 
 def test_a_pass_counts_a_restart_once(restartable: Scene, redis_server: RedisServer) -> None:
@@ -155,7 +156,7 @@ def test_a_server_that_comes_back_with_the_same_old_data_twice_drops_nothing(
         else:
             scene.ask(older)
         # The records of those that were published meanwhile are gone as well.
-        assert [scene.ask(message).reply for message in lost] == [Reply.UNRECORDED] * n
+        assert [type(scene.ask(message)) for message in lost] == [Unrecorded] * n
         lost.append(scene.publish(f"late {n}"))
 
     assert len({message.generation for message in (*early, *lost)}) == 3
@@ -190,7 +191,7 @@ def test_what_a_message_tells_of_a_far_future_is_not_counted_on_from(
     message = Published(scene.foreign().task, "0-x", FUTURE)
 
     # It proves nothing, and runs; and what is published from now on is known by its stamp.
-    assert scene.ask(message).reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(message), Unrecorded)
     assert scene.claim(message).attempt == 1
     later = scene.publish("later")
     assert int(later.generation) <= scene.workers.time_ms()
@@ -209,12 +210,12 @@ def test_a_generation_of_a_far_future_heals(scene: Scene, who: str) -> None:
         scene.publish("later")
     elif who == "replay":
         answer = scene.ledger.replay("dead", epoch="1-replay", message="", due_in_ms=0)
-        assert answer.reply is Reply.GENERATION
+        assert isinstance(answer, OtherGeneration)
     elif who == "pass":
         sweep(scene)
     else:
         older = str(scene.workers.time_ms() - 1)
-        assert scene.ask(Published(scene.foreign().task, "0-x", older)).reply is Reply.UNRECORDED
+        assert isinstance(scene.ask(Published(scene.foreign().task, "0-x", older)), Unrecorded)
 
     assert generation(scene) <= scene.workers.time_ms()
 
@@ -226,7 +227,7 @@ def test_a_generation_that_a_stepped_clock_left_is_counted_on_from(
     restart(redis_server)
     ahead = str(scene.workers.time_ms() + DAY_MS // 24)
 
-    assert scene.ask(Published(scene.foreign().task, "0-x", ahead)).reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(Published(scene.foreign().task, "0-x", ahead)), Unrecorded)
 
     assert generation(scene) > int(ahead)
 
@@ -240,12 +241,12 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
 
     answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
 
-    assert answer.reply is Reply.GENERATION
-    assert int(answer.text(0)) == generation(scene) >= before
+    assert isinstance(answer, OtherGeneration)
+    assert int(answer.current) == generation(scene) >= before
     assert scene.state() == "dead"
-    scene.ledger.generation = answer.text(0)
+    scene.ledger.generation = answer.current
     again = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
-    assert again.reply is Reply.REPLAYED
+    assert isinstance(again, Replayed)
 
 
 def test_an_end_is_proved_by_absence_within_the_generation_alone(

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.model import Claim, Reply, State
+from celery_reliable.ledger.answers import (
+    Cancelled,
+    Concluding,
+    Fenced,
+    Gone,
+    NotWithdrawn,
+    Withdrawn,
+)
+from celery_reliable.model import Claim, State
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
 from tests.support.promises import promise
 
@@ -239,7 +247,7 @@ def test_the_older_attempt_of_a_task_that_was_settled_takes_over_nothing(
     second = scene.claim(message)
     locks.take("object", second)
     scene.ledger.settle(second)
-    assert scene.ledger.settle(older(second)).reply is Reply.GONE
+    assert isinstance(scene.ledger.settle(older(second)), Gone)
 
     other = start(scene, "other task")
     assert locks.take("object", other) is None
@@ -290,8 +298,8 @@ def test_a_publication_that_somebody_relies_on_is_not_withdrawn(
     assert locks.take("object", attempt_zero("other task")) == "holder"
 
     answer = scene.ledger.withdraw("holder", message.epoch)
-    assert (answer.reply, answer.text(0)) == (Reply.KEPT, "queued")
-    assert scene.ledger.withdraw("other task", other.epoch).reply is Reply.WITHDRAWN
+    assert answer == NotWithdrawn("queued")
+    assert isinstance(scene.ledger.withdraw("other task", other.epoch), Withdrawn)
 
 
 def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks) -> None:
@@ -471,7 +479,7 @@ def test_a_call_waits_for_the_object_of_a_task_whose_outcome_is_being_stored(
 ) -> None:
     holder = start(scene, "holder")
     locks.take("object", holder)
-    assert scene.ledger.conclude(holder).reply is Reply.CONCLUDING
+    assert isinstance(scene.ledger.conclude(holder), Concluding)
     # An attempt that comes to run decides by itself what becomes of it.
     assert locks.take("object", start(scene, "attempt")) == "holder"
     scene.publish("a call")
@@ -495,12 +503,12 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: Obj
     assert locks.take("object", attempt_zero("a call")) == "holder"
 
     second = scene.claim(message)
-    assert scene.ledger.conclude(first).reply is Reply.FENCED
+    assert isinstance(scene.ledger.conclude(first), Fenced)
     assert locks.take("object", attempt_zero("a call")) == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
     assert locks.take("object", attempt_zero("a call")) == "holder"
-    assert scene.ledger.withdraw("holder", message.epoch).reply is Reply.KEPT
+    assert isinstance(scene.ledger.withdraw("holder", message.epoch), NotWithdrawn)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -517,15 +525,15 @@ def test_what_is_called_off_leaves_no_lock_behind(
         locks.take("object", attempt_zero("task"))
     locks.take("another", start(scene, "another task"))
 
-    assert scene.ledger.cancel("task", object_key="object").reply is Reply.CANCELLED
+    assert isinstance(scene.ledger.cancel("task", object_key="object"), Cancelled)
 
     assert not scene.client.exists(scene.ledger.keys.lock("object"))
     # Another's is not freed, nor that of what is still to be stopped.
     scene.publish("task")
-    assert scene.ledger.cancel("task", object_key="another").reply is Reply.CANCELLED
+    assert isinstance(scene.ledger.cancel("task", object_key="another"), Cancelled)
     assert locks.take("another", start(scene, "third")) == "another task"
     stuck = start(scene, "stuck")
     locks.take("object", stuck)
     scene.take(stuck)
-    assert scene.ledger.cancel("stuck", object_key="object").reply is Reply.CANCELLED
+    assert isinstance(scene.ledger.cancel("stuck", object_key="object"), Cancelled)
     assert locks.take("object", start(scene, "fourth")) == "stuck"

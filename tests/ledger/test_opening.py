@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Reply, State, WorkerLease
+from celery_reliable.ledger.answers import (
+    Alone,
+    Answer,
+    Changed,
+    Claimed,
+    Dead,
+    Fenced,
+    Gone,
+    NoLease,
+    Opened,
+    Opening,
+    Queued,
+    Sealed,
+    Send,
+    Spent,
+)
+from celery_reliable.model import State, Verdict, WorkerLease
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 
@@ -16,7 +31,7 @@ def opens(
     worker: str = "me",
     delivery: str = "tag",
     max_losses: int = MAX_LOSSES,
-) -> Reply:
+) -> type[Answer]:
     answer = scene.workers.open(
         worker,
         delivery,
@@ -25,11 +40,11 @@ def opens(
         max_losses=max_losses,
         patience_seconds=1,
     )
-    return answer.reply
+    return type(answer)
 
 
-def opened(scene: Scene, worker: str = "me", delivery: str = "tag") -> Reply:
-    return scene.workers.opened(worker, delivery, patience_seconds=1).reply
+def opened(scene: Scene, worker: str = "me", delivery: str = "tag") -> type[Answer]:
+    return type(scene.workers.opened(worker, delivery, patience_seconds=1))
 
 
 def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> Answer:
@@ -38,12 +53,11 @@ def blame(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -> 
         "opening",
         max_losses=max_losses,
         due_in_ms=LOOK_MS,
-        is_counted=lease.died_opening,
     )
 
 
 def die_opening(scene: Scene, message: Published, worker: str = "me") -> WorkerLease:
-    assert opens(scene, message, worker) is Reply.OPENING
+    assert opens(scene, message, worker) is Opening
     scene.kill_worker(worker)
     return scene.lease(worker)
 
@@ -66,10 +80,10 @@ def test_who_dies_while_it_opens_one_charges_that_one_alone(scene: Scene) -> Non
 
     lease = die_opening(scene, suspicious)
 
-    assert lease.died_opening
+    assert lease.verdict.is_opening
     assert (lease.opening, lease.opening_id) == ("tag", "suspicious")
     first = blame(scene, lease)
-    assert (first.reply, first.values[0]) == (Reply.QUEUED, 1)
+    assert first == Queued(1)
     assert blame(scene, lease) == first
     assert losses(scene, "suspicious") == [1]
     assert scene.lease("me").opening == ""
@@ -81,9 +95,9 @@ def test_of_what_runs_and_what_is_opened_nobody_is_charged_at_first(scene: Scene
 
     lease = die_opening(scene, fetched)
 
-    assert (lease.died_opening, lease.charges("running")) == (False, False)
+    assert (lease.verdict.is_opening, lease.verdict.charges("running")) == (False, False)
     first = blame(scene, lease)
-    assert (first.reply, first.values[0]) == (Reply.QUEUED, 0)
+    assert first == Queued(0)
     # The sweeper that comes after one that was killed does the same once more.
     assert blame(scene, lease) == first
     recover(scene, lease)
@@ -98,24 +112,24 @@ def test_it_is_opened_again_only_where_nothing_runs_that_was_in_a_death(scene: S
         scene.start_worker(worker)
         scene.claim(scene.publish(f"fresh in {worker}"), worker)
 
-    assert opens(scene, message_of(scene, "fetched"), "other") is Reply.ALONE
+    assert opens(scene, message_of(scene, "fetched"), "other") is Alone
     # It is sent again, and not lost.
     fetched = send_again(scene, "fetched")
     lease = die_opening(scene, fetched, "it")
 
-    assert lease.died_opening
+    assert lease.verdict.is_opening
     # The death before, which was charged to nobody, is made up for.
     recover(scene, lease)
     assert losses(scene, "fetched", "fresh in it", "running") == [2, 0, 0]
     scene.ledger.settle(running)
-    assert opens(scene, message_of(scene, "fetched"), "other") is Reply.OPENING
+    assert opens(scene, message_of(scene, "fetched"), "other") is Opening
 
 
 def test_what_was_in_a_death_and_begins_meanwhile_makes_it_unclear(scene: Scene) -> None:
     scene.claim(scene.publish("running"), "me")
     recover(scene, die_opening(scene, scene.publish("fetched")))
     scene.start_worker("it")
-    assert opens(scene, message_of(scene, "fetched"), "it") is Reply.OPENING
+    assert opens(scene, message_of(scene, "fetched"), "it") is Opening
     scene.claim(message_of(scene, "running"), "it")
     scene.kill_worker("it")
 
@@ -141,14 +155,14 @@ def test_what_kills_who_opens_it_is_buried_in_time_and_alone(
                 continue
             message = message_of(scene, name)
             # Some are not, as there is one by now that may kill it.
-            if opens(scene, message, it, max_losses=max_losses) is Reply.OPENING:
+            if opens(scene, message, it, max_losses=max_losses) is Opening:
                 scene.ask(message, it)
                 opened(scene, it)
-        if opens(scene, bomb, it, max_losses=max_losses) is Reply.ALONE:
+        if opens(scene, bomb, it, max_losses=max_losses) is Alone:
             # It waits until what runs there has ended.
             for claim, _ in scene.workers.claims(it).values():
                 scene.ledger.settle(claim)
-            assert opens(scene, bomb, it, "tag 2", max_losses=max_losses) is Reply.OPENING
+            assert opens(scene, bomb, it, "tag 2", max_losses=max_losses) is Opening
         scene.kill_worker(it)
         recover(scene, scene.lease(it), max_losses=max_losses)
         deaths += 1
@@ -168,11 +182,11 @@ def test_what_kills_its_workers_as_others_are_opened_is_buried_in_time_and_alone
     while scene.state("poison") != State.DEAD.value:
         it = f"it {deaths}"
         scene.start_worker(it)
-        assert scene.ask(message_of(scene, "poison"), it).reply is Reply.CLAIMED
+        assert isinstance(scene.ask(message_of(scene, "poison"), it), Claimed)
         for name in names:
             if met == others_opened:
                 break
-            if opens(scene, message_of(scene, name), it) is Reply.OPENING:
+            if opens(scene, message_of(scene, name), it) is Opening:
                 met += 1
                 break
         scene.kill_worker(it)
@@ -185,12 +199,12 @@ def test_what_kills_its_workers_as_others_are_opened_is_buried_in_time_and_alone
 
 def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:
     message, other = scene.publish("a"), scene.publish("b")
-    assert opens(scene, message) is Reply.OPENING
-    assert opened(scene) is Reply.OPENED
-    assert opened(scene) is Reply.CHANGED
+    assert opens(scene, message) is Opening
+    assert opened(scene) is Opened
+    assert opened(scene) is Changed
     # A late word of another delivery takes no note away.
-    assert opens(scene, other, delivery="second") is Reply.OPENING
-    assert opened(scene) is Reply.CHANGED
+    assert opens(scene, other, delivery="second") is Opening
+    assert opened(scene) is Changed
     scene.kill_worker("me")
 
     assert scene.lease("me").opening_id == "b"
@@ -198,12 +212,12 @@ def test_what_was_opened_is_nobodys_death(scene: Scene) -> None:
 
 def test_a_claim_takes_the_notes_place(scene: Scene) -> None:
     message = scene.publish("a")
-    assert opens(scene, message) is Reply.OPENING
+    assert opens(scene, message) is Opening
     scene.claim(message)
     scene.kill_worker("me")
 
     lease = scene.lease("me")
-    assert (lease.died_opening, lease.charges("a")) == (False, True)
+    assert (lease.verdict.is_opening, lease.verdict.charges("a")) == (False, True)
 
 
 def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: Scene) -> None:
@@ -212,33 +226,33 @@ def test_it_is_buried_when_its_budget_is_spent_and_nobody_reads_it_again(scene: 
     for number in range(MAX_LOSSES + 1):
         scene.start_worker(f"it {number}")
         answer = blame(scene, die_opening(scene, message, f"it {number}"))
-        replies.append((answer.reply, answer.values[0]))
+        replies.append(answer)
 
-    assert replies == [(Reply.QUEUED, 1), (Reply.QUEUED, 2), (Reply.QUEUED, 3), (Reply.BURIED, 4)]
+    assert replies == [Queued(1), Queued(2), Queued(3), Spent(4)]
     letter = scene.ledger.dead_letter("a")
     assert letter is not None
     assert (letter.is_owed, letter.attempts) == (True, 0)
-    assert scene.ledger.read(letter, "one").reply is Reply.SEALED
+    assert isinstance(scene.ledger.read(letter, "one"), Sealed)
     assert [(line.what, line.cause) for line in letter.history] == [("lost", "opening")] * 4
     assert scene.index_faults() == []
-    assert opens(scene, message, "other") is Reply.DEAD
+    assert opens(scene, message, "other") is Dead
     scene.ledger.replay("a", epoch="1-replay", message="m", due_in_ms=0)
     scene.bury(scene.claim(message_of(scene, "a"), "other"))
     again = scene.ledger.dead_letter("a")
     assert again is not None
     assert again.losses == 0
-    assert scene.ledger.read(again, "one").reply is Reply.OPENING
+    assert isinstance(scene.ledger.read(again, "one"), Opening)
 
 
 def test_what_others_have_done_with_it_meanwhile_is_theirs(scene: Scene) -> None:
     message = scene.publish("a")
     lease = die_opening(scene, message)
     claim = scene.claim(message, "other")
-    assert blame(scene, lease).reply is Reply.FENCED
+    assert isinstance(blame(scene, lease), Fenced)
     scene.ledger.settle(claim)
-    assert blame(scene, lease).reply is Reply.GONE
+    assert isinstance(blame(scene, lease), Gone)
     scene.publish("a")
-    assert blame(scene, lease).reply is Reply.FENCED
+    assert isinstance(blame(scene, lease), Fenced)
     assert losses(scene, "a") == [0]
 
 
@@ -258,13 +272,14 @@ def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scen
     fetched = scene.publish("fetched")
     scene.claim(message_of(scene, "a"), "me")
 
-    assert opens(scene, fetched) is Reply.ALONE
-    assert opens(scene, message_of(scene, "b"), delivery="other") is Reply.ALONE
+    assert opens(scene, fetched) is Alone
+    assert opens(scene, message_of(scene, "b"), delivery="other") is Alone
     for task_id in ("fetched", "b"):
         assert scene.record_of(task_id).is_unsent
         answer = scene.ledger.resend(scene.seen_due(task_id), due_in_ms=LOOK_MS)
         # Its message says that it came back.
-        assert (answer.reply, bool(answer.text(2))) == (Reply.SEND, True)
+        assert isinstance(answer, Send)
+        assert answer.is_suspect
     die(scene)
     assert losses(scene, "a", "b", "fetched") == [2, 0, 0]
 
@@ -275,33 +290,33 @@ def test_what_came_back_does_not_wait_for_a_suspect_that_runs_for_long(scene: Sc
     scene.claim(message_of(scene, "a"), "me")
     scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", -10_000)
 
-    assert opens(scene, fetched) is Reply.OPENING
+    assert opens(scene, fetched) is Opening
     scene.claim(fetched, "me")
     # A clock that has stepped back holds up nobody either.
     scene.client.hincrby(scene.ledger.keys.worker("me"), "suspect_ms", 3600_000)
-    assert opens(scene, scene.publish("later")) is Reply.OPENING
+    assert opens(scene, scene.publish("later")) is Opening
 
 
 def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    assert opens(scene, scene.publish("fetched")) is Reply.OPENING
+    assert opens(scene, scene.publish("fetched")) is Opening
 
-    assert scene.ask(message_of(scene, "a"), "me").reply is Reply.ALONE
+    assert isinstance(scene.ask(message_of(scene, "a"), "me"), Alone)
     opened(scene)
-    assert scene.ask(message_of(scene, "a"), "me").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message_of(scene, "a"), "me"), Claimed)
 
 
 def test_what_was_opened_at_last_is_no_suspect(scene: Scene) -> None:
     run_together(scene, "a", "b")
     fetched = scene.publish("fetched")
     scene.claim(message_of(scene, "a"), "me")
-    assert opens(scene, fetched) is Reply.ALONE
+    assert opens(scene, fetched) is Alone
     scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
     claim = scene.claim(fetched, "other")
     scene.ledger.release(claim, due_in_ms=0)
 
     answer = scene.ledger.resend(scene.seen_due("fetched"), due_in_ms=LOOK_MS)
-    assert answer.text(2) == ""
+    assert not answer.is_suspect
 
 
 def test_what_has_no_record_is_noted_too(scene: Scene) -> None:
@@ -309,8 +324,8 @@ def test_what_has_no_record_is_noted_too(scene: Scene) -> None:
 
     lease = die_opening(scene, foreign)
 
-    assert (lease.died_opening, lease.opening) == (True, "tag")
-    assert blame(scene, lease).reply is Reply.GONE
+    assert (lease.verdict.is_opening, lease.opening) == (True, "tag")
+    assert isinstance(blame(scene, lease), Gone)
     # Recovery counts with its message then, and has to find it.
     assert scene.lease("me").opening == "tag"
 
@@ -319,20 +334,20 @@ def test_a_worker_without_a_lease_notes_nothing(scene: Scene) -> None:
     scene.kill_worker("me")
     before = scene.snapshot()
 
-    assert opens(scene, scene.foreign()) is Reply.NO_LEASE
-    assert opens(scene, scene.foreign(), "stranger") is Reply.NO_LEASE
+    assert opens(scene, scene.foreign()) is NoLease
+    assert opens(scene, scene.foreign(), "stranger") is NoLease
     assert scene.snapshot() == before
 
 
 def test_the_verdict_names_the_only_claim_apart_from_a_suspect(scene: Scene) -> None:
     scene.claim(scene.publish("a"), "me")
     scene.kill_worker("me")
-    assert (scene.lease("me").verdict, scene.lease("me").charged) == ("only", "a")
+    assert scene.lease("me").verdict == Verdict("only", "a")
     run_together(scene, "b", "c")
     scene.claim(message_of(scene, "b"), "other")
     scene.claim(scene.publish("d"), "other")
     scene.kill_worker("other")
-    assert (scene.lease("other").verdict, scene.lease("other").charged) == ("suspect", "b")
+    assert scene.lease("other").verdict == Verdict("suspect", "b")
 
 
 def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: Scene) -> None:
@@ -340,14 +355,14 @@ def test_a_letter_is_read_by_the_next_only_where_the_reader_has_survived(scene: 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
 
-    assert scene.ledger.read(letter, "one").reply is Reply.OPENING
+    assert isinstance(scene.ledger.read(letter, "one"), Opening)
     # Sent again, as the reply was lost.
-    assert scene.ledger.read(letter, "one").reply is Reply.OPENING
-    assert scene.ledger.read(letter, "one", is_over=True).reply is Reply.OPENED
-    assert scene.ledger.read(letter, "one", is_over=True).reply is Reply.OPENED
-    assert scene.ledger.read(letter, "two").reply is Reply.OPENING
-    assert scene.ledger.read(letter, "three").reply is Reply.SEALED
-    assert scene.ledger.read(letter, "two", is_over=True).reply is Reply.OPENED
-    assert scene.ledger.read(letter, "four").reply is Reply.SEALED
+    assert isinstance(scene.ledger.read(letter, "one"), Opening)
+    assert isinstance(scene.ledger.read(letter, "one", is_over=True), Opened)
+    assert isinstance(scene.ledger.read(letter, "one", is_over=True), Opened)
+    assert isinstance(scene.ledger.read(letter, "two"), Opening)
+    assert isinstance(scene.ledger.read(letter, "three"), Sealed)
+    assert isinstance(scene.ledger.read(letter, "two", is_over=True), Opened)
+    assert isinstance(scene.ledger.read(letter, "four"), Sealed)
     scene.ledger.discard("task")
-    assert scene.ledger.read(letter, "five").reply is Reply.CHANGED
+    assert isinstance(scene.ledger.read(letter, "five"), Changed)

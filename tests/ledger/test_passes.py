@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Reply
+from celery_reliable.ledger.answers import (
+    Answer,
+    Asked,
+    Begun,
+    Busy,
+    Ended,
+    Known,
+    NotDue,
+    Overtaken,
+)
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -23,7 +31,7 @@ def begin(
     interruption_ms: int = LONG_MS,
     lease_ms: int = LEASE_MS,
 ) -> Answer:
-    return scene.workers.begin_pass(
+    return scene.ledger.passes.begin(
         nonce,
         interval_ms=interval_ms,
         ttl_ms=ttl_ms,
@@ -32,16 +40,16 @@ def begin(
     )
 
 
-def end(scene: Scene, nonce: str = "mine") -> Reply:
-    return scene.workers.end_pass(nonce, {}).reply
+def end(scene: Scene, nonce: str = "mine") -> type[Answer]:
+    return type(scene.ledger.passes.end(nonce, {}))
 
 
 def run_pass(scene: Scene, *, interruption_ms: int = LONG_MS, lease_ms: int = LEASE_MS) -> int:
     """Begin and end a pass; return until when grace lasts."""
     answer = begin(scene, interruption_ms=interruption_ms, lease_ms=lease_ms)
-    assert answer.reply is Reply.BEGUN
-    assert end(scene) is Reply.ENDED
-    return int(answer.values[0])
+    assert isinstance(answer, Begun)
+    assert end(scene) is Ended
+    return answer.grace_ms
 
 
 def wait_until_ms(scene: Scene, at_ms: int) -> None:
@@ -49,14 +57,14 @@ def wait_until_ms(scene: Scene, at_ms: int) -> None:
 
 
 def test_one_pass_runs_at_a_time(scene: Scene) -> None:
-    assert begin(scene, "mine").reply is Reply.BEGUN
+    assert isinstance(begin(scene, "mine"), Begun)
     before = scene.snapshot()
 
-    assert begin(scene, "theirs").reply is Reply.BUSY
+    assert isinstance(begin(scene, "theirs"), Busy)
     assert scene.snapshot() == before
 
-    assert end(scene, "mine") is Reply.ENDED
-    assert begin(scene, "theirs").reply is Reply.BEGUN
+    assert end(scene, "mine") is Ended
+    assert isinstance(begin(scene, "theirs"), Begun)
 
 
 def test_a_pass_is_not_due_before_its_interval(scene: Scene) -> None:
@@ -64,8 +72,8 @@ def test_a_pass_is_not_due_before_its_interval(scene: Scene) -> None:
 
     answer = begin(scene, interval_ms=LONG_MS)
 
-    assert answer.reply is Reply.NOT_DUE
-    assert 0 < answer.values[0] <= LONG_MS
+    assert isinstance(answer, NotDue)
+    assert 0 < answer.wait_ms <= LONG_MS
 
 
 def test_the_interval_is_counted_from_the_end_of_the_last_pass(scene: Scene) -> None:
@@ -74,29 +82,29 @@ def test_the_interval_is_counted_from_the_end_of_the_last_pass(scene: Scene) -> 
     wait_until_ms(scene, begun_ms + BRIEF_MS)
     end(scene)
 
-    assert begin(scene, interval_ms=LONG_MS).values[0] > LONG_MS - BRIEF_MS / 2
+    assert begin(scene, interval_ms=LONG_MS).wait_ms > LONG_MS - BRIEF_MS / 2
 
 
 def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -> None:
     begin(scene, "killed", ttl_ms=BRIEF_MS)
 
-    wait_for(lambda: begin(scene, "next").reply is Reply.BEGUN, 5, "the killed pass to expire")
+    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the killed pass to expire")
 
 
 def test_a_pass_that_was_overtaken_does_not_end_the_other(scene: Scene) -> None:
     begin(scene, "slow", ttl_ms=BRIEF_MS)
-    wait_for(lambda: begin(scene, "next").reply is Reply.BEGUN, 5, "the slow pass to expire")
+    wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the slow pass to expire")
 
-    assert end(scene, "slow") is Reply.OVERTAKEN
-    assert begin(scene, "third").reply is Reply.BUSY
-    assert end(scene, "next") is Reply.ENDED
+    assert end(scene, "slow") is Overtaken
+    assert isinstance(begin(scene, "third"), Busy)
+    assert end(scene, "next") is Ended
 
 
 def test_the_report_of_the_last_pass_is_kept(scene: Scene) -> None:
     begin(scene)
-    scene.workers.end_pass("mine", {"lost": 2})
+    scene.ledger.passes.end("mine", {"lost": 2})
 
-    assert json.loads(scene.workers.meta()["report"]) == {"lost": 2}
+    assert json.loads(scene.ledger.passes.meta()["report"]) == {"lost": 2}
 
 
 def test_the_first_pass_of_all_gives_every_worker_a_lease_of_grace(scene: Scene) -> None:
@@ -139,22 +147,22 @@ def test_a_server_that_started_anew_is_an_interruption_however_short(
     # Due at once, too: the interval belongs to the server that was.
     answer = begin(scene, interval_ms=LONG_MS)
 
-    assert answer.reply is Reply.BEGUN
-    assert answer.values[0] > scene.workers.time_ms()
-    assert end(scene) is Reply.ENDED
-    assert begin(scene, interval_ms=LONG_MS).reply is Reply.NOT_DUE
+    assert isinstance(answer, Begun)
+    assert answer.grace_ms > scene.workers.time_ms()
+    assert end(scene) is Ended
+    assert isinstance(begin(scene, interval_ms=LONG_MS), NotDue)
 
 
 def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) -> None:
-    recognize = scene.workers.recognize
+    recognize = scene.ledger.passes.recognize
 
     # Nobody knows of another one.
-    assert recognize("one").reply is Reply.KNOWN
-    assert recognize("one").reply is Reply.KNOWN
-    assert "ahead_count" not in scene.workers.meta()
-    assert recognize("two").reply is Reply.ASKED
-    meta = scene.workers.meta()
+    assert isinstance(recognize("one"), Known)
+    assert isinstance(recognize("one"), Known)
+    assert "ahead_count" not in scene.ledger.passes.meta()
+    assert isinstance(recognize("two"), Asked)
+    meta = scene.ledger.passes.meta()
     assert (meta["ahead_ms"], meta["ahead_count"]) == ("0", "1")
     # It is said until a pass has looked.
-    assert recognize("two").reply is Reply.KNOWN
-    assert scene.workers.meta() == meta
+    assert isinstance(recognize("two"), Known)
+    assert scene.ledger.passes.meta() == meta

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.model import Claim, Reply, State
+from celery_reliable.ledger.answers import (
+    Absent,
+    Acknowledged,
+    Already,
+    Answer,
+    Begun,
+    Busy,
+    Changed,
+    Claimed,
+    Ended,
+    Fenced,
+    Gone,
+    Held,
+    NotDue,
+    Overtaken,
+    Queued,
+    Recorded,
+    Running,
+    Unrecorded,
+)
+from celery_reliable.model import Claim, State
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
 from tests.ledger.stages import STAGES, Steps
 from tests.ledger.test_state_machine import MOVES
@@ -12,16 +32,16 @@ from tests.ledger.test_state_machine import MOVES
 # Where the first call removes what it would have to be recognised by, the second says so. A caller
 # that sent it twice knows from `Answer.is_repeated` that it may have been its own doing.
 SECOND_REPLY = {
-    "settle": Reply.GONE,
-    "withdraw": Reply.GONE,
-    "cancel": Reply.GONE,
-    "cancel_first": Reply.GONE,
-    "revoke": Reply.GONE,
-    "discard": Reply.ABSENT,
+    "settle": Gone,
+    "withdraw": Gone,
+    "cancel": Gone,
+    "cancel_first": Gone,
+    "revoke": Gone,
+    "discard": Absent,
     # Of two sweepers only one sends. One that never heard that it may is like one that was
     # killed before it did: the task is looked at again.
-    "resend": Reply.CHANGED,
-    "postpone": Reply.CHANGED,
+    "resend": Changed,
+    "postpone": Changed,
 }
 
 
@@ -41,8 +61,8 @@ def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, sta
 
     assert scene.snapshot() == once
     # What runs is not called off by being revoked.
-    if step in SECOND_REPLY and first.reply is not Reply.RUNNING:
-        assert second.reply is SECOND_REPLY[step]
+    if step in SECOND_REPLY and not isinstance(first, Running):
+        assert type(second) is SECOND_REPLY[step]
     else:
         assert second == first
 
@@ -53,17 +73,17 @@ def test_a_claim_repeated_by_the_same_delivery_is_the_same_attempt(scene: Scene)
     once = scene.snapshot()
 
     assert scene.claim(message, token="one delivery") == claim
-    assert scene.ask(message, token="another delivery").reply is Reply.HELD
+    assert isinstance(scene.ask(message, token="another delivery"), Held)
     assert scene.snapshot() == once
 
 
 def test_a_claim_that_made_its_record_is_repeated_like_any_other(scene: Scene) -> None:
     message = scene.foreign()
-    assert scene.ask(message, token="one delivery").reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(message, token="one delivery"), Unrecorded)
     claim = scene.claim(message, token="one delivery")
 
     assert scene.claim(message, token="one delivery") == claim
-    assert scene.ask(message, token="one delivery").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message, token="one delivery"), Claimed)
 
 
 def test_a_late_loss_report_does_not_count_against_a_later_attempt(scene: Scene) -> None:
@@ -73,7 +93,7 @@ def test_a_late_loss_report_does_not_count_against_a_later_attempt(scene: Scene)
     scene.claim(message)
     once = scene.snapshot()
 
-    assert scene.lose(first).reply is Reply.FENCED
+    assert isinstance(scene.lose(first), Fenced)
     assert scene.snapshot() == once
 
 
@@ -84,7 +104,7 @@ def test_a_released_attempt_is_not_lost_as_well(scene: Scene) -> None:
 
     answer = scene.lose(claim)
 
-    assert (answer.reply, answer.values) == (Reply.QUEUED, (0,))
+    assert answer == Queued(0)
     assert scene.snapshot() == once
 
 
@@ -93,7 +113,7 @@ def test_a_publication_that_is_running_by_now_was_still_recorded(scene: Scene) -
     scene.claim(message)
     once = scene.snapshot()
 
-    assert scene.record(message.task, message.epoch).reply is Reply.RECORDED
+    assert isinstance(scene.record(message.task, message.epoch), Recorded)
     assert scene.snapshot() == once
 
 
@@ -105,7 +125,7 @@ def test_a_repeated_retry_keeps_the_time_it_got(scene: Scene, state: State) -> N
 
     answer = scene.record(retry.task, retry.epoch, claim=claim, state=state, due_in_ms=1)
 
-    assert answer.reply is Reply.RECORDED
+    assert isinstance(answer, Recorded)
     assert scene.snapshot() == once
 
 
@@ -114,41 +134,43 @@ def test_what_workers_repeat_is_done_once(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.lose(claim, is_taken=True)
 
-    assert workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
-    assert workers.acknowledge(claim).reply is Reply.CHANGED
+    assert isinstance(workers.acknowledge(claim), Acknowledged)
+    assert isinstance(workers.acknowledge(claim), Changed)
 
     scene.kill_worker("me")
     once = scene.snapshot()
     lease = scene.lease("me")
-    assert workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.ALREADY
+    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Already)
     assert scene.snapshot() == once
 
     assert workers.deregister("me", in_room=0)
     once = scene.snapshot()
     assert workers.deregister("me", in_room=0)
-    assert workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.GONE
+    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Gone)
     assert scene.snapshot() == once
 
 
 def test_a_pass_is_begun_and_ended_once(scene: Scene) -> None:
-    def begin(interval_ms: int) -> Reply:
-        return scene.workers.begin_pass(
-            "mine",
-            interval_ms=interval_ms,
-            ttl_ms=LOOK_MS,
-            interruption_ms=LOOK_MS,
-            lease_ms=LEASE_MS,
-        ).reply
+    def begin(interval_ms: int) -> type[Answer]:
+        return type(
+            scene.ledger.passes.begin(
+                "mine",
+                interval_ms=interval_ms,
+                ttl_ms=LOOK_MS,
+                interruption_ms=LOOK_MS,
+                lease_ms=LEASE_MS,
+            )
+        )
 
-    assert begin(LOOK_MS) is Reply.BEGUN
+    assert begin(LOOK_MS) is Begun
     once = scene.snapshot()
-    assert begin(LOOK_MS) is Reply.NOT_DUE
-    assert begin(0) is Reply.BUSY
+    assert begin(LOOK_MS) is NotDue
+    assert begin(0) is Busy
     assert scene.snapshot() == once
 
-    assert scene.workers.end_pass("mine", {"lost": 1}).reply is Reply.ENDED
-    assert scene.workers.end_pass("mine", {"lost": 1}).reply is Reply.OVERTAKEN
-    assert begin(0) is Reply.BEGUN
+    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Ended)
+    assert isinstance(scene.ledger.passes.end("mine", {"lost": 1}), Overtaken)
+    assert begin(0) is Begun
 
 
 def test_a_heartbeat_tells_what_was_taken_until_it_is_acknowledged(scene: Scene) -> None:
@@ -157,7 +179,7 @@ def test_a_heartbeat_tells_what_was_taken_until_it_is_acknowledged(scene: Scene)
         scene.lose(claim, is_taken=True)
 
     def told() -> set[Claim]:
-        return set(scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken)
+        return set(scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).claims("me"))
 
     assert told() == told() == claims
     acknowledged = claims.pop()

@@ -9,8 +9,9 @@ import redis
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import ObjectLocks, connect, server_of
+from celery_reliable.ledger.answers import Elsewhere, Fenced, Gone, Settled
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reply, State, StoredResult
+from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.ledger.stages import STAGES
 from tests.support.promises import promise
@@ -39,7 +40,7 @@ def test_it_is_stored_and_told_in_whichever_database(
         told.subscribe(KEY)
         result = replace(RESULT, db=db, expires_seconds=expires_seconds)
 
-        assert scene.ledger.settle(claim, result).reply is Reply.SETTLED
+        assert isinstance(scene.ledger.settle(claim, result), Settled)
 
         assert client.get(KEY) == RESULT.value
         assert (client.ttl(KEY) == -1) == (expires_seconds == 0)
@@ -47,7 +48,7 @@ def test_it_is_stored_and_told_in_whichever_database(
         assert (heard["channel"], heard["data"]) == (KEY, RESULT.value)
         client.delete(KEY)
     assert scene.ledger.find("task") is None
-    assert scene.ledger.settle(claim, result).reply is Reply.GONE
+    assert isinstance(scene.ledger.settle(claim, result), Gone)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -
     with kept(scene, 0) as client:
         client.set(KEY, before)
 
-        assert scene.ledger.settle(claim, RESULT).reply is Reply.SETTLED
+        assert isinstance(scene.ledger.settle(claim, RESULT), Settled)
 
         assert client.get(KEY) == (before if is_kept else RESULT.value)
         client.delete(KEY)
@@ -75,7 +76,7 @@ def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -
 def test_who_is_refused_stores_nothing(scene: Scene, stage: str) -> None:
     found = STAGES[stage](scene)
     with kept(scene, 0) as client:
-        assert scene.ledger.settle(found.mine, RESULT).reply is Reply.FENCED
+        assert isinstance(scene.ledger.settle(found.mine, RESULT), Fenced)
         assert not client.exists(KEY)
 
 
@@ -90,7 +91,7 @@ def test_a_lost_reply_stores_it_once(redis_server: RedisServer, proxy: RedisProx
 
         answer = ledger.settle(claim, RESULT)
 
-        assert (answer.reply, answer.is_repeated) == (Reply.GONE, True)
+        assert (answer, answer.is_repeated) == (Settled(), True)
         assert sum(told.get_message(timeout=0.1) is not None for _ in range(9)) == 1
     assert client.get(KEY) == RESULT.value.encode()
     ledger.close()
@@ -106,10 +107,10 @@ def test_nothing_changes_where_the_database_cannot_be_chosen(redis_server: Redis
     scene.start_worker("me")
     claim = scene.claim(scene.publish())
 
-    assert ledger.settle(claim, replace(RESULT, db=3)).reply is Reply.ELSEWHERE
+    assert isinstance(ledger.settle(claim, replace(RESULT, db=3)), Elsewhere)
 
     assert scene.record_of().state is State.RUNNING
-    assert ledger.settle(claim, RESULT).reply is Reply.SETTLED
+    assert isinstance(ledger.settle(claim, RESULT), Settled)
     ledger.close()
     client.close()
 
@@ -165,7 +166,7 @@ def test_the_object_is_freed_with_the_settlement_by_who_has_it(scene: Scene, hol
     claim, other = scene.claim(scene.publish()), scene.claim(scene.publish("another"), "other")
     locks.take("object", claim if holder == "task" else other)
 
-    assert scene.ledger.settle(claim, RESULT, object_key="object").reply is Reply.SETTLED
+    assert isinstance(scene.ledger.settle(claim, RESULT, object_key="object"), Settled)
 
     third = scene.claim(scene.publish("third"))
     assert locks.take("object", third) == (None if holder == "task" else "another")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.model import Cause, Claim, Reply
+from celery_reliable.ledger.answers import Cancelled, Claimed, Queued, Running, Settled, Stale
+from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Scene
 
 
@@ -14,7 +15,7 @@ def lose(scene: Scene, claim: Claim) -> None:
     answer = scene.ledger.lose(
         claim, Cause.WORKER_LOST, max_losses=MAX_LOSSES, due_in_ms=LOOK_MS, is_taken=True
     )
-    assert answer.reply is Reply.QUEUED
+    assert isinstance(answer, Queued)
 
 
 def lose_the_last(scene: Scene, claim: Claim) -> None:
@@ -22,7 +23,7 @@ def lose_the_last(scene: Scene, claim: Claim) -> None:
         claim, Cause.WORKER_LOST, max_losses=0, due_in_ms=LOOK_MS, is_taken=True
     )
     # It is no poison for that.
-    assert answer.reply is Reply.QUEUED
+    assert isinstance(answer, Queued)
 
 
 def release(scene: Scene, claim: Claim) -> None:
@@ -35,21 +36,21 @@ def test_it_is_not_claimed_again_and_due_to_be_called_off(
 ) -> None:
     message = scene.publish()
     claim = scene.claim(message)
-    assert scene.ledger.cancel("task", is_revoked=True).reply is Reply.RUNNING
+    assert isinstance(scene.ledger.cancel("task", is_revoked=True), Running)
 
     end(scene, claim)
 
-    assert scene.ask(message).reply is Reply.STALE
+    assert isinstance(scene.ask(message), Stale)
     assert scene.overdue_ids() == ["task"]
     assert scene.record_of().is_revoked
-    assert scene.ledger.cancel("task").reply is Reply.CANCELLED
+    assert isinstance(scene.ledger.cancel("task"), Cancelled)
 
 
 def test_its_outcome_counts(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.ledger.cancel("task", is_revoked=True)
 
-    assert scene.ledger.settle(claim).reply is Reply.SETTLED
+    assert isinstance(scene.ledger.settle(claim), Settled)
 
 
 def test_who_expires_or_is_swept_is_not_revoked(scene: Scene) -> None:
@@ -58,4 +59,4 @@ def test_who_expires_or_is_swept_is_not_revoked(scene: Scene) -> None:
     scene.ledger.cancel("task", epoch=message.epoch)
     lose(scene, claim)
 
-    assert scene.ask(message).reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message), Claimed)

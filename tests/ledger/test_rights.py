@@ -11,9 +11,16 @@ import pytest
 import redis
 
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused
-from celery_reliable.ledger import Ledger, connect, denied, ledger_commands, scripts, try_out
-from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import Reply
+from celery_reliable.ledger import (
+    FOREVER,
+    Ledger,
+    connect,
+    denied,
+    ledger_commands,
+    scripts,
+    try_out,
+)
+from celery_reliable.ledger.answers import Settled
 from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
 from tests.ledger.scene import Scene
 from tests.support.acl import granted, readme_rule
@@ -123,7 +130,7 @@ def test_who_waits_for_ever_does_not_wait_for_ever_for_a_right(narrow: Scene) ->
     assert narrow.ledger.keys.record("task") in str(caught.value)
     # It may be settled when the right is back.
     narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
-    assert narrow.ledger.settle(claim).reply is Reply.SETTLED
+    assert isinstance(narrow.ledger.settle(claim), Settled)
 
 
 def test_a_right_that_comes_back_meanwhile_is_used(narrow: Scene) -> None:
@@ -134,7 +141,7 @@ def test_a_right_that_comes_back_meanwhile_is_used(narrow: Scene) -> None:
         asked = pool.submit(narrow.ledger.settle, claim, patience_seconds=FOREVER)
         narrow.client.execute_command("ACL", "SETUSER", "app", "+del")
 
-    assert asked.result().reply is Reply.SETTLED
+    assert isinstance(asked.result(), Settled)
 
 
 def test_the_rule_names_no_more_keys_than_it_must() -> None:

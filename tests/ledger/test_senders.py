@@ -9,8 +9,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from celery_reliable.ledger.answers import (
+    Ended,
+    Exists,
+    Held,
+    NotCurrent,
+    Recorded,
+    Unknown,
+    Unrecorded,
+    Withdrawn,
+)
 from celery_reliable.ledger.senders import Senders, sender_of
-from celery_reliable.model import Reply, State, TaskRef
+from celery_reliable.model import State, TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -31,7 +41,7 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     scene.ledger.cancel("revoked")
     scene.bury(scene.claim(discarded))
     scene.ledger.discard("discarded")
-    assert scene.ledger.withdraw("withdrawn", withdrawn.epoch).reply is Reply.WITHDRAWN
+    assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
     return messages
 
 
@@ -45,7 +55,7 @@ def test_what_ended_has_ended_after_a_restart_that_lost_nothing(
 
     for message in messages:
         assert scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
-        assert scene.ask(message).reply is Reply.ENDED
+        assert isinstance(scene.ask(message), Ended)
         assert scene.ledger.find(message.task.id) is None
 
 
@@ -61,9 +71,9 @@ def test_numbers_of_attempts_do_not_fall_over_a_restart_that_lost_nothing(
     scene.ledger.settle(scene.claim(scene.publish("another")))
     restart(redis_server)
 
-    assert scene.ask(message).reply is Reply.HELD
+    assert isinstance(scene.ask(message), Held)
     scene.ledger.settle(scene.claim(retry, token=scene.record_of().token))
-    assert [scene.ask(late).reply for late in (message, retry)] == [Reply.ENDED] * 2
+    assert [type(scene.ask(late)) for late in (message, retry)] == [Ended] * 2
 
 
 def test_a_publication_right_after_a_restart_proves_as_much(
@@ -78,9 +88,9 @@ def test_a_publication_right_after_a_restart_proves_as_much(
     scene.ledger.cancel("after")
     # This begins another generation.
     scene.ask(scene.foreign("x"))
-    scene.workers.begin_pass("n", interval_ms=0, ttl_ms=1, interruption_ms=1, lease_ms=1)
+    scene.ledger.passes.begin("n", interval_ms=0, ttl_ms=1, interruption_ms=1, lease_ms=1)
 
-    assert scene.ask(message).reply is Reply.ENDED
+    assert isinstance(scene.ask(message), Ended)
 
 
 class TestLoss:
@@ -145,17 +155,17 @@ def test_a_copy_that_comes_late_changes_nothing(scene: Scene, queue: str) -> Non
     ledger, task = scene.ledger, TaskRef("task", "app.work")
     scene.client.delete(QUEUE)
     epoch = ledger.senders.new_epoch(0)
-    assert scene.record(task, epoch, queue=queue).reply is Reply.RECORDED
+    assert isinstance(scene.record(task, epoch, queue=queue), Recorded)
     ledger.senders.answered(epoch)
     ledger.settle(scene.claim(Published(task, epoch, ledger.generation)))
     once = scene.snapshot()
     # Before and after its sender has gone on.
-    assert scene.record(task, epoch, queue=queue).reply is Reply.RECORDED
+    assert isinstance(scene.record(task, epoch, queue=queue), Recorded)
     assert scene.snapshot() == once
     following = scene.publish("following")
     assert sender_of(following.epoch)[0] == sender_of(epoch)[0]
     once = scene.snapshot()
-    assert scene.record(task, epoch, queue=queue).reply is Reply.UNKNOWN
+    assert isinstance(scene.record(task, epoch, queue=queue), Unknown)
     assert scene.snapshot() == once
 
 
@@ -169,7 +179,7 @@ def test_a_late_copy_of_what_was_refused_changes_nothing(scene: Scene) -> None:
         exists: scene.record(task, exists),
         fenced: scene.record(TaskRef("other", "app.work"), fenced, claim=claim),
     }
-    assert [a.reply for a in answers.values()] == [Reply.EXISTS, Reply.FENCED]
+    assert [type(a) for a in answers.values()] == [Exists, NotCurrent]
     ledger.settle(claim)
     once = scene.snapshot()
 
@@ -214,7 +224,7 @@ def test_one_that_was_forgotten_begins_anew(scene: Scene) -> None:
     refused = scene.ledger.senders.new_epoch(0)
     task = TaskRef("task", "app.work")
 
-    assert scene.record(task, refused).reply is Reply.UNKNOWN
+    assert isinstance(scene.record(task, refused), Unknown)
     assert scene.ledger.find("task") is None
     assert sender_of(scene.publish("task").epoch)[0] != sender_of(message.epoch)[0]
 
@@ -225,13 +235,13 @@ def test_a_message_of_a_generation_of_its_own_without_a_sender_is_judged_by_that
     """As the publishers of before this wrote them."""
     scene = restartable
     task, epoch = TaskRef("task", "app.work"), "0-12345678"
-    assert scene.record(task, epoch, state=State.QUEUED).reply is Reply.RECORDED
+    assert isinstance(scene.record(task, epoch, state=State.QUEUED), Recorded)
     message = Published(task, epoch, scene.ledger.generation)
     scene.ledger.cancel("task")
-    assert scene.ask(message).reply is Reply.ENDED
+    assert isinstance(scene.ask(message), Ended)
     restart(redis_server)
 
-    assert scene.ask(message).reply is Reply.UNRECORDED
+    assert isinstance(scene.ask(message), Unrecorded)
 
 
 def test_a_fork_has_senders_of_its_own() -> None:

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused
+from celery_reliable.ledger.answers import Exists, OtherGeneration, Recorded
 from celery_reliable.ledger.scripts import script
 from celery_reliable.ledger.senders import sender_of
-from celery_reliable.model import Reply, TaskRef
+from celery_reliable.model import TaskRef
 from tests.ledger.scene import Published, Scene, open_ledger
 from tests.ledger.stages import STAGES
 from tests.support.proxy import RedisProxy
@@ -39,7 +40,7 @@ def test_it_is_sent_once_whatever_is_lost(
     answer = scene.record(TASK, "0-1", queue=QUEUE)
 
     assert rule.acted == 2
-    assert (answer.reply, answer.is_repeated) == (Reply.RECORDED, True)
+    assert (type(answer), answer.is_repeated) == (Recorded, True)
     assert sent(scene) == [scene.record_of().message.encode()]
     ledger.close()
     client.close()
@@ -59,7 +60,7 @@ def test_what_ran_and_ended_before_the_reply_was_heard_is_not_sent_again(
         asked = pool.submit(far.record, TASK, epoch, queue=QUEUE)
         wait_for(lambda: sent(near), 10, "it is sent")
         near.ledger.settle(near.claim(Published(TASK, epoch, ledger.generation)))
-        assert asked.result(timeout=20).reply is Reply.RECORDED
+        assert isinstance(asked.result(timeout=20), Recorded)
     assert rule.acted == 2
     assert near.ledger.find("task") is None
     assert len(sent(near)) == 1
@@ -67,7 +68,7 @@ def test_what_ran_and_ended_before_the_reply_was_heard_is_not_sent_again(
     ledger.senders.answered(epoch)
     following = ledger.senders.new_epoch(0)
     assert sender_of(following)[0] == sender_of(epoch)[0]
-    assert far.record(TASK, following, queue=QUEUE).reply is Reply.RECORDED
+    assert isinstance(far.record(TASK, following, queue=QUEUE), Recorded)
     assert len(sent(near)) == 2
     ledger.close()
     near.ledger.close()
@@ -79,7 +80,7 @@ def test_a_live_id_is_not_sent_again(scene: Scene, stage: str) -> None:
     STAGES[stage](scene)
     scene.client.delete(QUEUE)
 
-    assert scene.record(TASK, "0-again", queue=QUEUE).reply is Reply.EXISTS
+    assert isinstance(scene.record(TASK, "0-again", queue=QUEUE), Exists)
 
     assert sent(scene) == []
 
@@ -94,7 +95,7 @@ def test_a_message_of_another_generation_is_not_sent(scene: Scene) -> None:
         queue=QUEUE,
     )  # fmt: skip
 
-    assert answer.reply is Reply.GENERATION
+    assert isinstance(answer, OtherGeneration)
     assert sent(scene) == []
 
 

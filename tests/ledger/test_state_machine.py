@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.scripts import script
-from celery_reliable.model import Reply
-from tests.ledger.contracts import Contract
+from celery_reliable.ledger.answers import (
+    Exists,
+    Fenced,
+    Held,
+    NoLease,
+    NotDead,
+    NotWithdrawn,
+    Running,
+)
 from tests.ledger.expected import EXPECTED
 from tests.ledger.scene import Scene
 from tests.ledger.stages import STAGES, Steps
-
-# Steps that are another use of the transition that they begin with.
-SCRIPT_OF = {
-    "record_as_attempt": "record",
-    "record_as_heir": "record",
-    "claim_foreign": "claim",
-    "lose_beyond": "lose",
-    "bury_message": "bury",
-    "bury_foreign": "bury",
-    "cancel_first": "cancel",
-    "revoke": "cancel",
-}
 
 CELLS = [
     pytest.param(step, stage, cell, id=f"{step}-{stage}")
@@ -43,12 +37,6 @@ def test_the_table_has_every_step_and_every_stage() -> None:
     assert all(set(row) == set(STAGES) for row in EXPECTED.values())
 
 
-def promised_values(step: str, reply: str) -> int | None:
-    """How many values the script's header promises with a reply."""
-    name = SCRIPT_OF.get(step, step)
-    return Contract.of(name, script(name).text).documented()[reply]
-
-
 @pytest.mark.parametrize(("step", "stage", "cell"), CELLS)
 def test_each_transition_on_each_state(scene: Scene, step: str, stage: str, cell: str) -> None:
     expected_reply, _, state_after = cell.partition(" > ")
@@ -57,8 +45,7 @@ def test_each_transition_on_each_state(scene: Scene, step: str, stage: str, cell
 
     answer = getattr(steps, step)()
 
-    assert answer.reply is Reply(expected_reply)
-    assert len(answer.values) == promised_values(step, expected_reply)
+    assert answer.word == expected_reply
     after = scene.snapshot()
     if state_after:
         assert scene.state() == state_after
@@ -81,7 +68,7 @@ def test_a_worker_without_a_lease_claims_nothing(scene: Scene, stage: str, gone:
 
     answer = scene.ask(message, worker, content="as delivered")
 
-    assert answer.reply is Reply.NO_LEASE
+    assert isinstance(answer, NoLease)
     assert scene.snapshot() == before
 
 
@@ -89,9 +76,9 @@ def test_refusals_name_who_or_what_is_in_the_way(scene: Scene) -> None:
     stage = STAGES["overtaken"](scene)
     steps = Steps(scene, stage)
 
-    assert steps.claim().text(0) == "other"
-    assert steps.cancel().text(0) == "other"
-    assert steps.settle().text(0) == "running"
-    assert steps.record().text(0) == "running"
-    assert steps.withdraw().text(0) == "running"
-    assert steps.replay().text(0) == "running"
+    assert steps.claim() == Held("other")
+    assert steps.cancel() == Running("other")
+    assert steps.settle() == Fenced("running")
+    assert steps.record() == Exists("running")
+    assert steps.withdraw() == NotWithdrawn("running")
+    assert steps.replay() == NotDead("running")

@@ -7,7 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.model import Claim, Reply
+from celery_reliable.ledger.answers import (
+    Acknowledged,
+    Announced,
+    Cancelled,
+    Claimed,
+    Discarded,
+    Ended,
+    Fenced,
+    Held,
+    Postponed,
+    Replayed,
+    Send,
+    Settled,
+)
+from celery_reliable.model import Claim
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, attempt_zero
 from tests.support.promises import promise
 
@@ -21,8 +35,8 @@ def taken(scene: Scene, *, max_losses: int = 3) -> tuple[Published, Claim]:
 
 def stop(scene: Scene, worker: str = "me") -> None:
     """Have the worker hear what was taken from it, and say that it has stopped it."""
-    for claim in scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0).taken:
-        assert scene.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
+    for claim in scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=0).claims(worker):
+        assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
 
 
 @promise("never-two")
@@ -31,7 +45,7 @@ def test_another_copy_of_its_message_does_not_run_beside_it(scene: Scene) -> Non
 
     answer = scene.ask(message, "other")
 
-    assert (answer.reply, answer.text(0)) == (Reply.HELD, "me")
+    assert answer == Held("me")
     # That copy is dropped: somebody has to look.
     assert scene.overdue_ids() == ["task"]
 
@@ -56,18 +70,18 @@ def test_it_is_not_sent_again_while_its_worker_lives(scene: Scene) -> None:
 
     answer = scene.ledger.resend(due, due_in_ms=LOOK_MS)
 
-    assert (answer.reply, answer.text(0)) == (Reply.HELD, "me")
+    assert answer == Held("me")
     assert scene.snapshot() == before
-    assert scene.ledger.postpone(due, due_in_ms=0).reply is Reply.POSTPONED
-    assert scene.ask(message, "other").reply is Reply.HELD
+    assert isinstance(scene.ledger.postpone(due, due_in_ms=0), Postponed)
+    assert isinstance(scene.ask(message, "other"), Held)
 
 
 def test_it_is_sent_again_when_its_worker_is_dead(scene: Scene) -> None:
     message, _ = taken(scene)
     scene.kill_worker("me")
-    assert scene.ask(message, "other").reply is Reply.HELD
+    assert isinstance(scene.ask(message, "other"), Held)
 
-    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.SEND
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
 
     assert scene.claim(message, "other").attempt == 2
 
@@ -76,7 +90,7 @@ def test_it_is_sent_again_when_its_worker_is_forgotten(scene: Scene) -> None:
     message, _ = taken(scene)
     assert scene.workers.deregister("me", in_room=0)
 
-    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.SEND
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
 
     assert scene.claim(message, "other").attempt == 2
 
@@ -90,16 +104,16 @@ def test_a_zombie_that_stops_it_late_changes_nothing(scene: Scene) -> None:
     stop(scene)
 
     assert scene.record_of().token == successor.token
-    assert scene.ledger.settle(claim).reply is Reply.FENCED
-    assert scene.ledger.settle(successor).reply is Reply.SETTLED
+    assert isinstance(scene.ledger.settle(claim), Fenced)
+    assert isinstance(scene.ledger.settle(successor), Settled)
 
 
 def test_a_replay_waits_for_it_too(scene: Scene) -> None:
     taken(scene, max_losses=0)
     answer = scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
-    assert answer.reply is Reply.REPLAYED
+    assert isinstance(answer, Replayed)
     replayed = Published(scene.foreign().task, "1-replay", scene.ledger.generation)
-    assert scene.ask(replayed, "other").reply is Reply.HELD
+    assert isinstance(scene.ask(replayed, "other"), Held)
 
     stop(scene)
 
@@ -119,11 +133,11 @@ def bury(scene: Scene) -> None:
 
 
 def call_off(scene: Scene) -> None:
-    assert scene.ledger.cancel("task").reply is Reply.CANCELLED
+    assert isinstance(scene.ledger.cancel("task"), Cancelled)
 
 
 def discard(scene: Scene) -> None:
-    assert scene.ledger.discard("task").reply is Reply.DISCARDED
+    assert isinstance(scene.ledger.discard("task"), Discarded)
 
 
 def call_off_again(scene: Scene) -> None:
@@ -186,8 +200,8 @@ def test_its_id_that_is_published_anew_waits_for_it_and_counts_on(
 
     anew = scene.publish()
     assert scene.record_of().losses == 0
-    assert scene.ask(anew, "other").reply is Reply.HELD
-    assert scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS).reply is Reply.HELD
+    assert isinstance(scene.ask(anew, "other"), Held)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Held)
 
     stop(scene)
 
@@ -203,14 +217,15 @@ def test_a_message_that_nobody_recorded_waits_for_it_too(scene: Scene, is_stoppe
         stop(scene)
 
     # What was called off is over.
-    assert scene.ask(message, "other", content="late").reply is Reply.ENDED
+    assert isinstance(scene.ask(message, "other", content="late"), Ended)
     answer = scene.ask(scene.foreign(), "other", content="as delivered")
 
     if not is_stopped:
-        assert answer.reply is Reply.HELD
+        assert isinstance(answer, Held)
         stop(scene)
         answer = scene.ask(scene.foreign(), "other", content="as delivered")
-    assert (answer.reply, answer.values[0]) == (Reply.CLAIMED, 2)
+    assert isinstance(answer, Claimed)
+    assert answer.attempt == 2
     assert scene.record_of().message == "as delivered"
 
 
@@ -235,5 +250,5 @@ def test_of_what_is_dead_somebody_frees_the_object_when_it_has_been_stopped(scen
     stop(scene)
 
     assert scene.overdue_ids() == ["task"]
-    assert scene.ledger.announced("task", letter.buried_ms).reply is Reply.ANNOUNCED
+    assert isinstance(scene.ledger.announced("task", letter.buried_ms), Announced)
     assert scene.overdue_ids() == []

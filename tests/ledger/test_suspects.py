@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Cause, Claim, Reply, State, WorkerLease
+from celery_reliable.ledger.answers import Alone, Answer, Claimed, Send, Spent
+from celery_reliable.model import Cause, Claim, State, WorkerLease
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 
@@ -28,9 +28,7 @@ def lose(scene: Scene, lease: WorkerLease, claim: Claim, max_losses: int = MAX_L
         max_losses=max_losses,
         due_in_ms=LOOK_MS,
         is_taken=True,
-        is_counted=lease.charges(claim.task_id),
-        is_death=not lease.died_opening,
-        is_suspect=lease.verdict == "suspect",
+        verdict=lease.verdict,
     )
 
 
@@ -66,7 +64,7 @@ def test_after_one_death_that_is_charged_to_nobody_all_run_together_as_before(sc
     run_together(scene, "a", "b", "c", deaths=1)
 
     for task_id in "abc":
-        assert scene.ask(message_of(scene, task_id), "me").reply is Reply.CLAIMED
+        assert isinstance(scene.ask(message_of(scene, task_id), "me"), Claimed)
 
 
 def test_where_no_loss_is_allowed_a_task_is_suspected_at_once(scene: Scene) -> None:
@@ -78,9 +76,9 @@ def test_where_no_loss_is_allowed_a_task_is_suspected_at_once(scene: Scene) -> N
         lose(scene, lease, claim, max_losses=0)
     poison = scene.claim(message_of(scene, "a"), "me")
 
-    assert scene.ask(message_of(scene, "b"), "me").reply is Reply.ALONE
+    assert isinstance(scene.ask(message_of(scene, "b"), "me"), Alone)
     scene.kill_worker("me")
-    assert lose(scene, scene.lease("me"), poison, max_losses=0).reply is Reply.BURIED
+    assert isinstance(lose(scene, scene.lease("me"), poison, max_losses=0), Spent)
 
 
 def test_who_is_found_out_is_charged_with_all_deaths_but_the_first(scene: Scene) -> None:
@@ -135,7 +133,7 @@ def test_whoever_runs_beside_a_suspect_is_one_the_next_time(scene: Scene) -> Non
     scene.start_worker("it")
     scene.claim(message_of(scene, "innocent"), "it")
     # So it does not come to a second time.
-    assert scene.ask(message_of(scene, "poison"), "it").reply is Reply.ALONE
+    assert isinstance(scene.ask(message_of(scene, "poison"), "it"), Alone)
     scene.claim(message_of(scene, "poison"), "other")
     scene.claim(scene.publish("fresh"), "other")
     die(scene, "other")
@@ -147,10 +145,10 @@ def test_a_worker_runs_one_suspect_at_a_time(scene: Scene) -> None:
     run_together(scene, "a", "b")
     first = scene.claim(message_of(scene, "a"), "me")
 
-    assert scene.ask(message_of(scene, "b"), "me").reply is Reply.ALONE
+    assert isinstance(scene.ask(message_of(scene, "b"), "me"), Alone)
     # What is none is not kept waiting, and neither is a suspect in another worker.
     scene.claim(scene.publish("c"), "me")
-    assert scene.ask(message_of(scene, "b"), "other").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message_of(scene, "b"), "other"), Claimed)
 
     scene.ledger.settle(first)
     run_together(scene, "d", "e")
@@ -170,7 +168,7 @@ def test_the_next_suspect_may_run_when_the_first_has_ended(scene: Scene, how: st
         "replace": lambda: scene.ledger.replace(first, due_in_ms=LOOK_MS),
     }[how]()
 
-    assert scene.ask(message_of(scene, "b"), "me").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message_of(scene, "b"), "me"), Claimed)
 
 
 def test_who_may_not_run_now_is_sent_again_soon_and_no_loss_is_counted(scene: Scene) -> None:
@@ -178,7 +176,7 @@ def test_who_may_not_run_now_is_sent_again_soon_and_no_loss_is_counted(scene: Sc
     scene.claim(message_of(scene, "a"), "me")
     waits = []
     for _ in range(8):
-        assert scene.ask(message_of(scene, "b"), "me").reply is Reply.ALONE
+        assert isinstance(scene.ask(message_of(scene, "b"), "me"), Alone)
         record, due = scene.record_of("b"), scene.seen_due("b")
         assert (record.state, record.losses, record.is_unsent) == (State.QUEUED, 0, True)
         waits.append(float(due.due_ms) - scene.workers.time_ms())
@@ -188,17 +186,17 @@ def test_who_may_not_run_now_is_sent_again_soon_and_no_loss_is_counted(scene: Sc
     assert max(waits) <= 16_000
     assert min(waits[5:]) >= 7_000
     answer = scene.ledger.resend(scene.seen_due("b"), due_in_ms=LOOK_MS)
-    assert answer.reply is Reply.SEND
+    assert isinstance(answer, Send)
 
 
 def test_the_same_delivery_that_asks_again_may_run_meanwhile(scene: Scene) -> None:
     run_together(scene, "a", "b")
     first = scene.claim(message_of(scene, "a"), "me")
-    assert scene.ask(message_of(scene, "b"), "me", token="one").reply is Reply.ALONE
+    assert isinstance(scene.ask(message_of(scene, "b"), "me", token="one"), Alone)
     scene.ledger.settle(first)
 
-    assert scene.ask(message_of(scene, "b"), "me", token="one").reply is Reply.CLAIMED
-    assert scene.ask(message_of(scene, "b"), "me", token="one").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message_of(scene, "b"), "me", token="one"), Claimed)
+    assert isinstance(scene.ask(message_of(scene, "b"), "me", token="one"), Claimed)
     assert not scene.record_of("b").is_unsent
     assert scene.seen_due("b").due_ms == "0"
 
@@ -220,7 +218,7 @@ def test_who_lives_on_as_another_publication_is_no_suspect(scene: Scene, how: st
             scene.ledger.replay("b", epoch="1-replay", message="m", due_in_ms=0)
     scene.claim(message_of(scene, "a"), "me")
 
-    assert scene.ask(message_of(scene, "b"), "me").reply is Reply.CLAIMED
+    assert isinstance(scene.ask(message_of(scene, "b"), "me"), Claimed)
 
 
 @pytest.mark.parametrize("innocents", [1, 7])
@@ -237,8 +235,8 @@ def test_one_that_kills_its_workers_is_found_in_time_and_alone(
             if scene.ledger.find(name) is None:
                 continue
             answer = scene.ask(message_of(scene, name), "it")
-            if answer.reply is Reply.CLAIMED and name != "poison":
-                attempt = Claim(name, answer.values[0], "it", scene.record_of(name).token)
+            if isinstance(answer, Claimed) and name != "poison":
+                attempt = Claim(name, answer.attempt, "it", scene.record_of(name).token)
                 scene.ledger.settle(attempt)
         die(scene, "it")
         deaths += 1
@@ -259,7 +257,7 @@ def test_the_history_says_who_was_not_charged_and_why(scene: Scene) -> None:
         Cause.WORKER_LOST,
         max_losses=0,
         due_in_ms=LOOK_MS,
-        is_counted=lease.charges("a"),
+        verdict=lease.verdict,
         detail="lapsed, pid 7",
     )
     scene.bury(scene.claim(message_of(scene, "a"), "me"))
@@ -278,5 +276,5 @@ def test_the_verdict_of_an_older_sweeper_charges_all(scene: Scene) -> None:
     scene.kill_worker("victim")
     scene.client.hdel(scene.ledger.keys.worker("victim"), "verdict", "charged")
 
-    assert scene.lease("victim").charges("a")
-    assert scene.lease("victim").charges("b")
+    assert scene.lease("victim").verdict.charges("a")
+    assert scene.lease("victim").verdict.charges("b")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from celery_reliable.model import Cause, Reply
+from celery_reliable.ledger.answers import Changed, Fenced, Gone, Touched
+from celery_reliable.model import Cause
 from tests.ledger.scene import LOOK_MS, Scene
 
 
 def test_a_touch_moves_the_time_at_which_somebody_looks(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
 
-    assert scene.ledger.touch(claim, time_to_run_ms=0).reply is Reply.TOUCHED
+    assert isinstance(scene.ledger.touch(claim, time_to_run_ms=0), Touched)
     assert scene.overdue_ids() == ["task"]
-    assert scene.ledger.touch(claim, time_to_run_ms=LOOK_MS).reply is Reply.TOUCHED
+    assert isinstance(scene.ledger.touch(claim, time_to_run_ms=LOOK_MS), Touched)
     assert scene.overdue_ids() == []
 
 
@@ -21,10 +22,10 @@ def test_an_attempt_that_is_not_current_moves_nothing(scene: Scene) -> None:
     scene.ledger.lose(late, Cause.STUCK, max_losses=3, due_in_ms=LOOK_MS)
     current = scene.claim(message)
 
-    assert scene.ledger.touch(late, time_to_run_ms=0).reply is Reply.FENCED
+    assert isinstance(scene.ledger.touch(late, time_to_run_ms=0), Fenced)
     assert scene.overdue_ids() == []
     scene.ledger.settle(current)
-    assert scene.ledger.touch(current, time_to_run_ms=0).reply is Reply.GONE
+    assert isinstance(scene.ledger.touch(current, time_to_run_ms=0), Gone)
     assert scene.overdue_ids() == []
 
 
@@ -37,5 +38,5 @@ def test_what_was_claimed_since_it_was_seen_overdue_is_not_stuck(scene: Scene) -
         claim, Cause.STUCK, max_losses=3, due_in_ms=LOOK_MS, due_ms=seen.due_ms
     )
 
-    assert answer.reply is Reply.CHANGED
+    assert isinstance(answer, Changed)
     assert scene.state() == "running"

@@ -6,8 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_reliable.ledger.answers import (
+    Acknowledged,
+    Alive,
+    Answer,
+    BeatOfDead,
+    Changed,
+    Declared,
+    Deregistered,
+    Forgotten,
+    Grace,
+    Refused,
+    Renewed,
+    Suspected,
+)
 from celery_reliable.ledger.workers import Workers
-from celery_reliable.model import Reply, WorkerLease
+from celery_reliable.model import WorkerLease
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -18,18 +32,18 @@ CLIENT_ID = 4711
 
 def declare(
     scene: Scene, cause: str, lease: WorkerLease | None = None, *, witness_ms: int = 0
-) -> Reply:
+) -> type[Answer]:
     lease = lease or scene.lease("me")
-    return scene.workers.declare(lease, cause, witness_ms=witness_ms).reply
+    return type(scene.workers.declare(lease, cause, witness_ms=witness_ms))
 
 
-def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> Reply:
-    return scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id).reply
+def beat(scene: Scene, worker: str = "me", client_id: int = CLIENT_ID) -> type[Answer]:
+    return type(scene.workers.heartbeat(worker, lease_ms=LEASE_MS, client_id=client_id))
 
 
 def wait_until_declared(scene: Scene, cause: str, *, witness_ms: int = 0) -> None:
     wait_for(
-        lambda: declare(scene, cause, witness_ms=witness_ms) is Reply.DECLARED,
+        lambda: declare(scene, cause, witness_ms=witness_ms) is Declared,
         5,
         f"a death by {cause}",
     )
@@ -87,7 +101,7 @@ def in_state(scene: Scene, state: str) -> WorkerLease:
         return unseen
     scene.start_worker("it", lease_ms=0 if state == "lapsed" else LEASE_MS, client_id=CLIENT_ID)
     if state == "suspected":
-        assert declare(scene, "connection", scene.lease("it")) is Reply.SUSPECTED
+        assert declare(scene, "connection", scene.lease("it")) is Suspected
     if state in ("dead", "forgotten"):
         scene.kill_worker("it")
     if state == "forgotten":
@@ -96,18 +110,16 @@ def in_state(scene: Scene, state: str) -> WorkerLease:
     return scene.lease("it")
 
 
-def call(scene: Scene, what: str, lease: WorkerLease) -> Reply:
+def call(scene: Scene, what: str, lease: WorkerLease) -> type[Answer]:
     workers = scene.workers
-    calls: dict[str, Callable[[], Reply]] = {
-        "register": lambda: (
-            workers.register("it", lease_ms=LEASE_MS, client_id=CLIENT_ID, facts={}).reply
+    calls: dict[str, Callable[[], type[Answer]]] = {
+        "register": lambda: type(
+            workers.register("it", lease_ms=LEASE_MS, client_id=CLIENT_ID, facts={})
         ),
         "heartbeat": lambda: beat(scene, "it"),
         "lapse": lambda: declare(scene, "lapsed", lease),
         "witness": lambda: declare(scene, "connection", lease),
-        "deregister": lambda: (
-            Reply.DEREGISTERED if workers.deregister("it", in_room=0) else Reply.REFUSED
-        ),
+        "deregister": lambda: Deregistered if workers.deregister("it", in_room=0) else Refused,
     }
     return calls[what]()
 
@@ -129,7 +141,7 @@ def test_each_call_in_each_state_of_a_worker(
 
     reply = call(scene, what, lease)
 
-    assert reply is Reply(expected)
+    assert reply.word == expected
     found = {lease.worker: lease for lease in scene.workers.leases()}.get("it")
     if not state_after:
         assert scene.snapshot() == before
@@ -154,9 +166,9 @@ def test_a_lapsed_worker_that_was_not_declared_dead_renews(scene: Scene) -> None
     scene.start_worker("me", lease_ms=0)
     seen = scene.lease("me")
 
-    assert beat(scene) is Reply.RENEWED
-    assert declare(scene, "lapsed", seen) is Reply.ALIVE
-    assert declare(scene, "lapsed") is Reply.ALIVE
+    assert beat(scene) is Renewed
+    assert declare(scene, "lapsed", seen) is Alive
+    assert declare(scene, "lapsed") is Alive
 
 
 def test_a_worker_that_renewed_since_it_was_seen_is_alive(scene: Scene) -> None:
@@ -164,25 +176,25 @@ def test_a_worker_that_renewed_since_it_was_seen_is_alive(scene: Scene) -> None:
     seen = scene.lease("me")
     scene.workers.heartbeat("me", lease_ms=0, client_id=CLIENT_ID)
 
-    assert declare(scene, "lapsed", seen) is Reply.ALIVE
-    assert declare(scene, "connection", seen) is Reply.ALIVE
-    assert declare(scene, "lapsed") is Reply.DECLARED
+    assert declare(scene, "lapsed", seen) is Alive
+    assert declare(scene, "connection", seen) is Alive
+    assert declare(scene, "lapsed") is Declared
 
 
 def test_a_worker_with_another_connection_since_it_was_seen_is_alive(scene: Scene) -> None:
     scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Suspected
     seen = scene.lease("me")
     scene.start_worker("me", client_id=CLIENT_ID + 1)
 
-    assert declare(scene, "connection", seen) is Reply.ALIVE
+    assert declare(scene, "connection", seen) is Alive
 
 
 def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
     scene.start_worker("me", client_id=CLIENT_ID)
     started_ms = scene.workers.time_ms()
 
-    assert declare(scene, "connection", witness_ms=BRIEF_MS) is Reply.SUSPECTED
+    assert declare(scene, "connection", witness_ms=BRIEF_MS) is Suspected
     wait_until_declared(scene, "connection", witness_ms=BRIEF_MS)
 
     assert scene.workers.time_ms() - started_ms >= BRIEF_MS
@@ -191,11 +203,11 @@ def test_a_lost_connection_is_a_death_only_after_a_while(scene: Scene) -> None:
 
 def test_a_renewal_clears_the_suspicion(scene: Scene) -> None:
     scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Reply.SUSPECTED
-    assert beat(scene) is Reply.RENEWED
+    assert declare(scene, "connection") is Suspected
+    assert beat(scene) is Renewed
 
-    assert declare(scene, "connection") is Reply.SUSPECTED
-    assert declare(scene, "connection") is Reply.DECLARED
+    assert declare(scene, "connection") is Suspected
+    assert declare(scene, "connection") is Declared
 
 
 def test_the_witness_knows_nothing_of_a_server_that_started_anew(
@@ -203,16 +215,16 @@ def test_the_witness_knows_nothing_of_a_server_that_started_anew(
 ) -> None:
     scene = restartable
     scene.start_worker("me", client_id=CLIENT_ID)
-    assert declare(scene, "connection") is Reply.SUSPECTED
+    assert declare(scene, "connection") is Suspected
     redis_server.stop()
     redis_server.start()
 
-    assert declare(scene, "connection") is Reply.ALIVE
-    assert declare(scene, "connection") is Reply.ALIVE
+    assert declare(scene, "connection") is Alive
+    assert declare(scene, "connection") is Alive
     # Until the worker was heard on this server.
-    assert beat(scene) is Reply.RENEWED
-    assert declare(scene, "connection") is Reply.SUSPECTED
-    assert declare(scene, "connection") is Reply.DECLARED
+    assert beat(scene) is Renewed
+    assert declare(scene, "connection") is Suspected
+    assert declare(scene, "connection") is Declared
 
 
 def test_the_connections_that_are_there_are_told_from_those_that_are_not(scene: Scene) -> None:
@@ -224,15 +236,15 @@ def test_the_connections_that_are_there_are_told_from_those_that_are_not(scene: 
 
 def test_no_lease_counts_as_lapsed_in_a_grace_period(scene: Scene) -> None:
     scene.start_worker("me", lease_ms=0, client_id=CLIENT_ID)
-    begun = scene.workers.begin_pass(
+    begun = scene.ledger.passes.begin(
         "n", interval_ms=0, ttl_ms=LEASE_MS, interruption_ms=LEASE_MS, lease_ms=BRIEF_MS
     )
 
     answer = scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
 
-    assert (answer.reply, answer.values) == (Reply.GRACE, begun.values[:1])
+    assert answer == Grace(begun.grace_ms)
     wait_until_declared(scene, "lapsed")
-    assert scene.workers.time_ms() >= begun.values[0]
+    assert scene.workers.time_ms() >= begun.grace_ms
 
 
 def test_a_worker_that_holds_something_is_not_forgotten(scene: Scene) -> None:
@@ -251,13 +263,13 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.kill_worker("me")
     scene.lose(claim, is_taken=True)
-    assert beat(scene) is Reply.DECLARED_DEAD
+    assert beat(scene) is BeatOfDead
     assert scene.workers.deregister("me", in_room=0)
 
     told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    assert (told.reply, told.taken) == (Reply.FORGOTTEN, (claim,))
+    assert (type(told), told.claims("me")) == (Forgotten, [claim])
 
-    assert scene.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
+    assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
     assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
 
 
@@ -268,9 +280,9 @@ def test_only_the_claim_that_was_taken_is_acknowledged(scene: Scene) -> None:
     second = scene.claim(message)
     scene.lose(second, is_taken=True)
 
-    assert scene.workers.acknowledge(first).reply is Reply.CHANGED
+    assert isinstance(scene.workers.acknowledge(first), Changed)
     told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
-    assert [claim.attempt for claim in told.taken] == [2]
+    assert [claim.attempt for claim in told.claims("me")] == [2]
 
 
 def test_a_workers_claims_are_listed_while_they_run(scene: Scene) -> None:
@@ -302,7 +314,7 @@ def test_what_a_worker_said_before_changes_nothing_when_it_comes_late(
     """It would name a connection that is closed: a witness would take the worker for dead."""
     scene.start_worker("it", client_id=CLIENT_ID)
     for _ in range(3):
-        assert beat(scene, "it") is Reply.RENEWED
+        assert beat(scene, "it") is Renewed
     lease, before = scene.lease("it"), scene.snapshot()
     workers = late(scene, ledger_url)
 
@@ -313,9 +325,9 @@ def test_what_a_worker_said_before_changes_nothing_when_it_comes_late(
 
     assert scene.snapshot() == before
     assert scene.lease("it") == lease
-    assert beat(scene, "it") is Reply.RENEWED
+    assert beat(scene, "it") is Renewed
     # Nor does it bring a dead one back.
     scene.kill_worker("it")
     before = scene.snapshot()
-    assert workers.heartbeat("it", lease_ms=1, client_id=1).reply is Reply.DECLARED_DEAD
+    assert isinstance(workers.heartbeat("it", lease_ms=1, client_id=1), BeatOfDead)
     assert scene.snapshot() == before

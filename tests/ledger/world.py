@@ -17,8 +17,38 @@ from hypothesis.stateful import (
 )
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.caller import Answer
-from celery_reliable.model import Claim, Reason, Reply, State, TaskRef
+from celery_reliable.ledger.answers import (
+    Acknowledged,
+    Alone,
+    Announced,
+    Answer,
+    Buried,
+    Cancelled,
+    Changed,
+    Claimed,
+    Dead,
+    Discarded,
+    Ended,
+    Exists,
+    Fenced,
+    Gone,
+    Held,
+    NoLease,
+    NotCurrent,
+    Postponed,
+    Queued,
+    Recorded,
+    Released,
+    Replayed,
+    Send,
+    Settled,
+    Spent,
+    Stale,
+    Unrecorded,
+    Waiting,
+    Withdrawn,
+)
+from celery_reliable.model import Claim, Reason, State, TaskRef, Verdict
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
 
 T = TypeVar("T")
@@ -51,12 +81,13 @@ STEPS += ["replay", "replay", "late"]
 
 #: Answers by which an attempt hears that it is over, and the state of its task from then on.
 ENDINGS = {
-    Reply.SETTLED: ABSENT,
-    Reply.RECORDED: "queued",
-    Reply.WAITING: "waiting",
-    Reply.QUEUED: "queued",
-    Reply.RELEASED: "queued",
-    Reply.BURIED: "dead",
+    Settled: ABSENT,
+    Recorded: "queued",
+    Waiting: "waiting",
+    Queued: "queued",
+    Released: "queued",
+    Buried: "dead",
+    Spent: "dead",
 }
 
 
@@ -156,7 +187,7 @@ class World(RuleBasedStateMachine):
     def deliver_to_zombie(self, pick: int, worker: int) -> None:
         zombie = _pick(sorted(self.dead_workers), worker)
         answer = self.scene.ask(_pick(self.messages, pick), zombie, content="as delivered")
-        assert answer.reply in (Reply.NO_LEASE, Reply.HELD, Reply.DEAD)
+        assert isinstance(answer, NoLease | Held | Dead)
 
     # Operators.
 
@@ -167,28 +198,28 @@ class World(RuleBasedStateMachine):
         message = _pick(self.messages, pick)
         task_id = message.task.id
         state = self.states[task_id]
-        ends: dict[str, tuple[Callable[[], Answer], Reply, tuple[str, ...]]] = {
+        ends: dict[str, tuple[Callable[[], Answer], type[Answer], tuple[str, ...]]] = {
             "withdraw": (
                 lambda: self.ledger.withdraw(task_id, message.epoch),
-                Reply.WITHDRAWN,
+                Withdrawn,
                 ("queued", "parked"),
             ),
             "cancel": (
                 lambda: self.ledger.cancel(task_id),
-                Reply.CANCELLED,
+                Cancelled,
                 ("queued", "parked", "waiting"),
             ),
             "expire": (
                 lambda: self.ledger.cancel(task_id, epoch=message.epoch),
-                Reply.CANCELLED,
+                Cancelled,
                 ("queued", "parked") if message.epoch else ("queued", "parked", "waiting"),
             ),
-            "discard": (lambda: self.ledger.discard(task_id), Reply.DISCARDED, ("dead",)),
+            "discard": (lambda: self.ledger.discard(task_id), Discarded, ("dead",)),
         }
         call, reply, states = ends[how]
         if task_id in self.called_off and how in ("cancel", "expire"):
             self._let_go(task_id)
-        elif call().reply is reply:
+        elif type(call()) is reply:
             assert state in states
             assert how != "withdraw" or self.attempts[task_id] == 0
             self._end(task_id)
@@ -213,13 +244,13 @@ class World(RuleBasedStateMachine):
         )
         if record is None or record.is_called_off:
             is_proved = bool(message.generation)
-            assert answer.reply is (Reply.UNRECORDED if is_proved else Reply.BURIED)
+            assert type(answer) is (Unrecorded if is_proved else Buried)
         else:
             is_stale = record.epoch != message.epoch
-            assert (answer.reply is Reply.STALE) is is_stale
-            is_buried = answer.reply is Reply.BURIED
+            assert (isinstance(answer, Stale)) is is_stale
+            is_buried = isinstance(answer, Buried)
             assert is_stale or is_buried is (self.states[task_id] in ("queued", "dead"))
-        if answer.reply is Reply.BURIED:
+        if isinstance(answer, Buried):
             self.called_off.discard(task_id)
             self.states[task_id] = "dead"
 
@@ -236,16 +267,9 @@ class World(RuleBasedStateMachine):
         lease = self.scene.lease(worker)
         for claim, _ in self.ledger.workers.claims(worker).values():
             assert self._is_current(claim)
-            is_counted = lease.charges(claim.task_id)
-            assert is_counted is (claim.task_id in guilty)
-            self._lose(
-                claim,
-                times=2,
-                is_taken=True,
-                is_counted=is_counted,
-                is_death=True,
-                is_suspect=bool(guilty & self.suspects),
-            )
+            assert lease.verdict.charges(claim.task_id) is (claim.task_id in guilty)
+            assert lease.verdict.names_suspect is (len(ran) > 1 and bool(guilty & self.suspects))
+            self._lose(claim, times=2, is_taken=True, verdict=lease.verdict)
         assert self.ledger.workers.deregister(worker, in_room=0)
         self.workers.append(f"worker {next(self.numbers)}")
         self.scene.start_worker(self.workers[-1])
@@ -320,16 +344,16 @@ class World(RuleBasedStateMachine):
             times, lambda: self.scene.ask(message, worker, token=token, content="as delivered")
         )
         beside = {i for i, claim in self.running.items() if claim.worker == worker}
-        if answer.reply is Reply.ALONE:
+        if isinstance(answer, Alone):
             assert task_id in self.suspects
             assert beside & self.suspects
             return
-        if answer.reply is not Reply.CLAIMED:
-            is_held = answer.reply is Reply.HELD and task_id in self.stopping
+        if not isinstance(answer, Claimed):
+            is_held = isinstance(answer, Held) and task_id in self.stopping
             if is_held and self.states[task_id] == ABSENT:
                 self._published(task_id, message, State.QUEUED)
-            assert self.states[task_id] != "queued" or answer.reply is Reply.STALE or is_held
-            assert (answer.reply is Reply.ENDED) <= (self.states[task_id] == ABSENT)
+            assert self.states[task_id] != "queued" or isinstance(answer, Stale) or is_held
+            assert (isinstance(answer, Ended)) <= (self.states[task_id] == ABSENT)
             return
         self.called_off.discard(task_id)
         if self.states[task_id] == ABSENT:
@@ -341,7 +365,7 @@ class World(RuleBasedStateMachine):
         assert task_id not in self.stopping, "two attempts at once"
         assert task_id not in self.suspects or not beside & self.suspects, "two suspects at once"
         self.attempts[task_id] += 1
-        attempt, losses = answer.values
+        attempt, losses = answer.attempt, answer.losses
         assert attempt == self.attempts[task_id]
         claim = Claim(task_id, attempt, worker, token, losses)
         self.claims.append(claim)
@@ -364,9 +388,9 @@ class World(RuleBasedStateMachine):
             ),
         )
         if self.states[task_id] not in (ABSENT, "dead"):
-            assert answer.reply is Reply.EXISTS
+            assert isinstance(answer, Exists)
             return
-        assert answer.reply is Reply.RECORDED
+        assert isinstance(answer, Recorded)
         if self.states[task_id] == "dead":
             self.losses[task_id] = 0
         self._published(task_id, message, state)
@@ -388,12 +412,12 @@ class World(RuleBasedStateMachine):
             and claim.token == self.last_token[claim.task_id]
         )
         if is_heir or self.states[claim.task_id] in (ABSENT, "dead"):
-            assert answer.reply is Reply.RECORDED
+            assert isinstance(answer, Recorded)
             if self.states[claim.task_id] == "dead":
                 self.losses[claim.task_id] = 0
             self._published(claim.task_id, message, State.QUEUED)
         else:
-            assert answer.reply is Reply.EXISTS
+            assert isinstance(answer, Exists)
 
     def _retry(
         self, claim: Claim, due_in_ms: int, is_parked: bool, times: int, is_unrun: bool
@@ -415,24 +439,24 @@ class World(RuleBasedStateMachine):
             ),
         )
         if self._is_current(claim):
-            assert answer.reply is Reply.RECORDED
+            assert isinstance(answer, Recorded)
             self.attempts[claim.task_id] -= is_unrun
             del self.running[claim.task_id]
             self._published(claim.task_id, message, state)
         else:
-            assert answer.reply is Reply.FENCED
+            assert isinstance(answer, NotCurrent)
 
     def _settle(self, claim: Claim, times: int) -> None:
         answer = self.ledger.settle(claim)
         if self._is_current(claim):
-            assert answer.reply is Reply.SETTLED
+            assert isinstance(answer, Settled)
             assert claim not in self.settled
             self.settled.add(claim)
             self._over(claim, answer)
         else:
-            assert answer.reply in (Reply.FENCED, Reply.GONE)
+            assert isinstance(answer, Fenced | Gone)
         if times == 2:
-            assert self.ledger.settle(claim).reply is not Reply.SETTLED
+            assert not isinstance(self.ledger.settle(claim), Settled)
 
     def _replay(self, task_id: str, times: int) -> None:
         message = self._message(task_id, self.attempts[task_id])
@@ -442,43 +466,41 @@ class World(RuleBasedStateMachine):
                 task_id, epoch=message.epoch, message="replayed", due_in_ms=0
             ),
         )
-        assert (answer.reply is Reply.REPLAYED) is (self.states[task_id] == "dead")
-        if answer.reply is Reply.REPLAYED:
+        assert (isinstance(answer, Replayed)) is (self.states[task_id] == "dead")
+        if isinstance(answer, Replayed):
             self.losses[task_id] = 0
             self._published(task_id, message, State.QUEUED)
 
     def _sweep(self) -> None:
-        for due in self.ledger.due(10)[1]:
+        for due in self.ledger.due(10).dues:
             state = self.states[due.task_id]
             letter = self.ledger.dead_letter(due.task_id)
             if letter is not None:
-                assert self.ledger.announced(due.task_id, letter.buried_ms).reply is Reply.ANNOUNCED
+                assert isinstance(self.ledger.announced(due.task_id, letter.buried_ms), Announced)
             elif due.task_id in self.called_off:
                 if not self._let_go(due.task_id):
                     answer = self.ledger.postpone(due, due_in_ms=LOOK_MS)
-                    assert answer.reply is Reply.POSTPONED
+                    assert isinstance(answer, Postponed)
             elif state in ("queued", "parked"):
                 answer = self.ledger.resend(due, due_in_ms=LOOK_MS)
                 taken = self.stopping.get(due.task_id)
                 if taken is not None and taken.worker in self.workers:
-                    assert answer.reply is Reply.HELD
-                    assert self.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+                    assert isinstance(answer, Held)
+                    assert isinstance(self.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
                     continue
-                assert answer.reply is Reply.SEND
+                assert isinstance(answer, Send)
                 self.stopping.pop(due.task_id, None)
                 self.states[due.task_id] = "queued"
-                assert self.ledger.resend(due, due_in_ms=LOOK_MS).reply is Reply.CHANGED
+                assert isinstance(self.ledger.resend(due, due_in_ms=LOOK_MS), Changed)
             else:
-                assert self.ledger.postpone(due, due_in_ms=LOOK_MS).reply is Reply.POSTPONED
+                assert isinstance(self.ledger.postpone(due, due_in_ms=LOOK_MS), Postponed)
 
     def _lose(
         self,
         claim: Claim,
         times: int,
         is_taken: bool,
-        is_counted: bool = True,
-        is_death: bool = False,
-        is_suspect: bool = False,
+        verdict: Verdict | None = None,
     ) -> None:
         is_current = self._is_current(claim)
         self._try_to_end(
@@ -488,13 +510,14 @@ class World(RuleBasedStateMachine):
                 one,
                 max_losses=MAX_LOSSES,
                 is_taken=is_taken,
-                is_counted=is_counted,
-                is_death=is_death,
-                is_suspect=is_suspect,
+                verdict=verdict,
             ),
         )
         if is_current:
             task_id, spared = claim.task_id, self.spared[claim.task_id]
+            is_death = verdict is not None
+            is_counted = verdict is None or verdict.charges(task_id)
+            is_suspect = verdict is not None and verdict.names_suspect
             if is_counted:
                 self.losses[task_id] += max(1, spared) if is_death else 1
             if is_death:
@@ -513,8 +536,10 @@ class World(RuleBasedStateMachine):
             self.stopping[claim.task_id] = claim
 
     def _acknowledge(self, worker: str) -> None:
-        for claim in self.ledger.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).taken:
-            assert self.ledger.workers.acknowledge(claim).reply is Reply.ACKNOWLEDGED
+        for claim in self.ledger.workers.heartbeat(worker, lease_ms=LOOK_MS, client_id=0).claims(
+            worker
+        ):
+            assert isinstance(self.ledger.workers.acknowledge(claim), Acknowledged)
             if self._is_stopping(claim):
                 del self.stopping[claim.task_id]
 
@@ -533,10 +558,10 @@ class World(RuleBasedStateMachine):
 
     def _over(self, claim: Claim, answer: Answer) -> None:
         del self.running[claim.task_id]
-        self.states[claim.task_id] = ENDINGS[answer.reply]
-        if answer.reply is Reply.SETTLED:
+        self.states[claim.task_id] = ENDINGS[type(answer)]
+        if isinstance(answer, Settled):
             self._end(claim.task_id)
-        elif answer.reply is Reply.WAITING:
+        elif isinstance(answer, Waiting):
             self._trust(claim.task_id)
 
     def _trust(self, task_id: str) -> None:
@@ -567,7 +592,7 @@ class World(RuleBasedStateMachine):
             if not is_outlived:
                 return False
             del self.stopping[task_id]
-        assert self.ledger.cancel(task_id).reply is Reply.CANCELLED
+        assert isinstance(self.ledger.cancel(task_id), Cancelled)
         assert self.ledger.find(task_id) is None
         self.called_off.remove(task_id)
         self.attempts[task_id] = 0

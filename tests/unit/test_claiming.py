@@ -12,8 +12,9 @@ import pytest
 
 from celery_reliable import clock
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim, claimed_early
-from celery_reliable.ledger.caller import Step
-from celery_reliable.model import Claim
+from celery_reliable.ledger.answers import ClaimAnswer
+from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.model import Claim, ClaimRequest, TaskRef
 from celery_reliable.process import WorkerProcess
 
 LEASE_SECONDS = 10.0
@@ -29,14 +30,17 @@ def worker() -> WorkerProcess:
 
 def early(worker: WorkerProcess, reply: Any) -> EarlyClaim:
     """A claim that was answered so, just now."""
-    step = Step("claim", [], [])
+    step: Step[ClaimAnswer] = Step(Transition("claim", ClaimAnswer), [], [])
     step.hear(reply)
-    return EarlyClaim("id", worker.id, "token", clock.now(), step)
+    request = ClaimRequest(TaskRef("id", "work"), "", "", worker.id, "token", os.getpid())
+    return EarlyClaim(request, clock.now(), step)
 
 
 def properties(claim: EarlyClaim) -> dict[str, Any]:
     """What the process that runs the task is told; nothing of it is more than JSON."""
-    told: dict[str, Any] = json.loads(json.dumps({DELIVERY: claim.token, EARLY: claim.told}))
+    told: dict[str, Any] = json.loads(
+        json.dumps({DELIVERY: claim.request.token, EARLY: claim.told})
+    )
     return told
 
 

@@ -75,7 +75,7 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     room.open(sweeper.config.namespace)
     workers.register("one.0", lease_ms=1, client_id=0, facts={"room": room.name})
     wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")
-    assert workers.declare(workers.leases()[0], "lapsed", witness_ms=0).reply.value == "declared"
+    assert workers.declare(workers.leases()[0], "lapsed", witness_ms=0).word == "declared"
     sweeper.recovery.recover(workers.leases()[0], SweepReport())
     assert workers.leases() == []
 

@@ -68,7 +68,7 @@ def test_what_may_have_been_popped_is_sent_again_in_the_next_pass(
     client.rpop("celery")
     assert sweep(sweeper, redis_server) == 0
 
-    sweeper.ledger.workers.look_ahead(ago_ms=5000)
+    sweeper.ledger.passes.look_ahead(ago_ms=5000)
 
     assert sweep(sweeper, redis_server) == 1
     assert client.llen("celery") == 1
@@ -90,7 +90,7 @@ def test_what_is_there_is_left_alone(
     room.take(["celery"], ["celery"], 5)
     project.send("work", 0, countdown=3600)
     looks = ledger.all_due(start=0, limit=100)
-    ledger.workers.look_ahead(ago_ms=5000)
+    ledger.passes.look_ahead(ago_ms=5000)
 
     assert sweep(sweeper, redis_server) == 0
 
@@ -103,7 +103,7 @@ def test_another_broker_keeps_what_it_has_delivered(
 ) -> None:
     project.send("work", 0)
     redis_server.client().rpop("celery")
-    sweeper.ledger.workers.look_ahead(ago_ms=5000)
+    sweeper.ledger.passes.look_ahead(ago_ms=5000)
     monkeypatch.setattr(sweeper.broker, "is_redis", False)
 
     assert sweep(sweeper, redis_server) == 0
@@ -112,8 +112,8 @@ def test_another_broker_keeps_what_it_has_delivered(
 def test_who_asks_while_a_pass_looks_is_not_forgotten(
     project: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = sweeper.ledger.workers
-    workers.look_ahead(ago_ms=5000)
+    passes = sweeper.ledger.passes
+    passes.look_ahead(ago_ms=5000)
     with monkeypatch.context() as patched:
         look = sweeper.overdue.look
 
@@ -121,7 +121,7 @@ def test_who_asks_while_a_pass_looks_is_not_forgotten(
             found = look(*args)
             project.send("work", 0)
             redis_server.client().rpop("celery")
-            workers.look_ahead(ago_ms=5000)
+            passes.look_ahead(ago_ms=5000)
             return found
 
         patched.setattr(sweeper.overdue, "look", look_late)
@@ -138,7 +138,7 @@ def test_a_look_ahead_is_bounded_and_goes_on_in_the_next_pass(
     for _ in range(90):
         project.send("work", 0)
     client.delete("celery")
-    sweeper.ledger.workers.look_ahead(ago_ms=5000)
+    sweeper.ledger.passes.look_ahead(ago_ms=5000)
 
     # Passes follow each other at once while there is more.
     assert sweep(sweeper, redis_server) < 90
@@ -155,7 +155,7 @@ def test_a_backlog_of_which_nothing_is_missing_is_not_gone_through(
     task_ids = [project.send("work", 0).id for _ in range(40)]
     for number, task_id in enumerate(task_ids):
         client.hincrby(sweeper.ledger.keys.record(task_id), "published_ms", number - 1000)
-    sweeper.ledger.workers.look_ahead(ago_ms=5000)
+    sweeper.ledger.passes.look_ahead(ago_ms=5000)
     client.config_resetstat()
 
     assert sweep(sweeper, redis_server) == 0

@@ -10,11 +10,12 @@ import pytest
 
 from celery_reliable import overdue
 from celery_reliable.application import reliable_of
+from celery_reliable.ledger.answers import Claimed, Declared, Waiting
 from celery_reliable.model import (
     Claim,
+    ClaimRequest,
     Due,
     Reason,
-    Reply,
     State,
     SweepReport,
     TaskRef,
@@ -209,14 +210,16 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
     assert record is not None
     ledger.workers.register("one", lease_ms=60_000, client_id=0, facts={})
     answer = ledger.claim(
-        TaskRef(task_id, record.name),
-        epoch=record.epoch,
-        generation=ledger.generation,
-        worker="one",
-        token="token",
-        pid=1,
+        ClaimRequest(
+            TaskRef(task_id, record.name),
+            epoch=record.epoch,
+            generation=ledger.generation,
+            worker="one",
+            token="token",
+            pid=1,
+        )
     )
-    claim = Claim(task_id, int(answer.values[0]), "one", "token")
+    claim = Claim(task_id, answer.attempt, "one", "token")
     client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
     if member == "parked":
         project.send("work", 0, task_id=member, countdown=3600)
@@ -225,7 +228,7 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
             member, Reason.REJECTED, exception="", traceback="", message="{}", name=""
         )
     members = ["another", member] if member else []
-    assert ledger.replace(claim, due_in_ms=0, members=members).reply is Reply.WAITING
+    assert isinstance(ledger.replace(claim, due_in_ms=0, members=members), Waiting)
     client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
     make_due(project, redis_server, [task_id])
 
@@ -286,7 +289,7 @@ def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the
     client = redis_server.client()
     client.zadd(sweeper.ledger.keys.workers, {"one": 0})
     report, _ = sweeper.run_if_due()
-    assert int(workers.meta()["grace_ms"]) > workers.time_ms() + 5000
+    assert int(sweeper.ledger.passes.meta()["grace_ms"]) > workers.time_ms() + 5000
     assert report is not None
     assert report.declared == 0
 
@@ -311,18 +314,20 @@ def test_a_dead_workers_record_that_cannot_be_read_holds_up_no_other(
         record = ledger.find(task_id)
         assert record is not None
         answer = ledger.claim(
-            TaskRef(task_id, record.name),
-            epoch=record.epoch,
-            generation=ledger.generation,
-            worker="one",
-            token=f"token-{task_id}",
-            pid=1,
+            ClaimRequest(
+                TaskRef(task_id, record.name),
+                epoch=record.epoch,
+                generation=ledger.generation,
+                worker="one",
+                token=f"token-{task_id}",
+                pid=1,
+            )
         )
-        assert answer.reply is Reply.CLAIMED
+        assert isinstance(answer, Claimed)
     client.hset(ledger.keys.record(task_ids[1]), "state", "unheard_of")
     client.zadd(ledger.keys.workers, {"one": 0})
     [lease] = ledger.workers.leases()
-    assert ledger.workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.DECLARED
+    assert isinstance(ledger.workers.declare(lease, "lapsed", witness_ms=0), Declared)
     [lease] = ledger.workers.leases()
     report = SweepReport()
 

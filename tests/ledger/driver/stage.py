@@ -14,7 +14,7 @@ from redis.lock import Lock
 
 from celery_reliable import rooms
 from celery_reliable.application import reliable_of
-from celery_reliable.ledger import caller, scripts
+from celery_reliable.ledger import scripts, transitions
 from celery_reliable.ledger.scripts import Script
 from celery_reliable.rooms import room
 from tests.ledger.driver import clock, indexes, quiet, tasks
@@ -79,7 +79,7 @@ class Stage:
         for name in scripts.names():
             text = clock.on_a_clock(scripts.script(name).text)
             found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
-        caller.script = found.__getitem__  # type: ignore[attr-defined]
+        transitions.script = found.__getitem__  # type: ignore[attr-defined]
         plain = room._script
         room._script = lambda name: clock.on_a_clock(plain(name))
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}

@@ -1,0 +1,176 @@
+"""What the ledger answers of workers and passes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.model import Claim
+
+__all__ = [
+    "Acknowledged",
+    "Alive",
+    "Already",
+    "Asked",
+    "Beat",
+    "BeatOfDead",
+    "Begun",
+    "Busy",
+    "Declared",
+    "DeclaredDead",
+    "Deregistered",
+    "Forgotten",
+    "Grace",
+    "Known",
+    "NotDue",
+    "Overtaken",
+    "Refused",
+    "Registered",
+    "Renewed",
+    "SetBack",
+    "Suspected",
+]
+
+
+@final
+class Acknowledged(Answer):
+    """The worker has stopped what was taken from it."""
+
+
+@final
+class Alive(Answer):
+    """The worker was heard of, or may well be alive."""
+
+
+@final
+class Already(Answer):
+    """The worker is dead already."""
+
+
+@final
+@dataclass(frozen=True)
+class Asked(Answer):
+    """Passes are asked to look ahead, at what may have been lost since then."""
+
+    since_ms: int
+
+
+@final
+@dataclass(frozen=True)
+class Begun(Answer):
+    """A pass has begun; None for what there is not.  Times in ms of the server's clock."""
+
+    #: No lease counts as lapsed before.
+    grace_ms: int
+    #: Since when messages may have been lost, and how often that was said.
+    ahead_ms: int | None
+    ahead_count: int | None
+    now_ms: int
+    #: By how much what is due has to be set back.
+    behind_ms: int | None
+    #: When the clock last stepped forward, and by how much.
+    stepped_ms: int | None
+    stepped_by_ms: int | None
+
+
+@final
+class Busy(Answer):
+    """A pass is running."""
+
+
+@final
+class Declared(Answer):
+    """The worker is dead from now on; passes look ahead, at what it may have popped."""
+
+
+@final
+class DeclaredDead(Answer):
+    """The worker was declared dead before."""
+
+
+@final
+class Deregistered(Answer):
+    """The worker is forgotten."""
+
+
+@final
+@dataclass(frozen=True)
+class Grace(Answer):
+    """Nobody is declared dead before that time of the server's."""
+
+    until_ms: int
+
+
+@final
+class Known(Answer):
+    """The queues are on the server that passes know."""
+
+
+@final
+@dataclass(frozen=True)
+class NotDue(Answer):
+    """A pass has finished just now; the next is due after so long."""
+
+    wait_ms: int
+    now_ms: int
+
+
+@final
+class Overtaken(Answer):
+    """The pass took so long that another may have begun."""
+
+
+@final
+@dataclass(frozen=True)
+class Refused(Answer):
+    """The worker has still so many claims, or a message."""
+
+    claims: int
+
+
+@final
+class Registered(Answer):
+    """The worker has its lease."""
+
+
+@final
+@dataclass(frozen=True)
+class SetBack(Answer):
+    """So many records are due by the clock as it is now; there may be more."""
+
+    count: int
+
+
+@final
+class Suspected(Answer):
+    """The worker's connection has not been gone for long enough."""
+
+
+@dataclass(frozen=True)
+class Beat(Answer):
+    """The answer to a heartbeat."""
+
+    #: Claims taken from the worker that it has not acknowledged: id, attempt and token.
+    taken: tuple[tuple[str, int, str], ...]
+
+    def claims(self, worker: str) -> list[Claim]:
+        """Return what was taken from *worker*, who asked."""
+        return [Claim(task_id, attempt, worker, token) for task_id, attempt, token in self.taken]
+
+
+@final
+class Renewed(Beat):
+    """The lease is renewed."""
+
+
+@final
+class BeatOfDead(Beat):
+    """The worker was declared dead."""
+
+    word = "declared_dead"
+
+
+@final
+class Forgotten(Beat):
+    """The worker was dead, and the sweeper has finished with what it held."""

@@ -1,0 +1,102 @@
+"""The transitions by which attempts begin, and go on."""
+
+from __future__ import annotations
+
+from celery_reliable.ledger.answers import (
+    ClaimAnswer,
+    Ended,
+    EndedAnswer,
+    TouchAnswer,
+    Unrecorded,
+)
+from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.senders import sender_of
+from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.workers import ALONE_MS
+from celery_reliable.model import Claim, ClaimRequest
+
+__all__ = ["Attempts"]
+
+_CLAIM: Transition[ClaimAnswer] = Transition("claim", ClaimAnswer)
+_ENDED: Transition[EndedAnswer] = Transition("ended", EndedAnswer)
+_TOUCH: Transition[TouchAnswer] = Transition("touch", TouchAnswer)
+
+
+class Attempts(Part):
+    """How a worker comes to run a task, and shows that it does."""
+
+    def claim(
+        self, request: ClaimRequest, *, message: str = "", patience_seconds: float | None = None
+    ) -> ClaimAnswer:
+        """Begin an attempt, or hear why not.
+
+        Without *message*, as it was delivered, the answer is Unrecorded when there is no record and
+        nothing proves that the task has ended.
+        """
+        answer = self._caller.run(self.claim_step(request, message=message), patience_seconds)
+        is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
+        if is_asked and self.has_ended(
+            request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds
+        ):
+            return Ended().repeated() if answer.is_repeated else Ended()
+        return answer
+
+    def has_ended(
+        self,
+        task_id: str,
+        generation: str,
+        epoch: str = "",
+        *,
+        patience_seconds: float | None = None,
+    ) -> bool:
+        """Whether the task of a message of *generation* and *epoch* is proved to have ended."""
+        sender, number = sender_of(epoch)
+        answer = self._caller.call(
+            _ENDED,
+            [
+                self.keys.record(task_id),
+                self.keys.meta,
+                self.keys.sent(sender) if sender else self.keys.none,
+            ],
+            [generation, number],
+            patience_seconds,
+        )
+        return isinstance(answer, Ended)
+
+    def claim_step(self, request: ClaimRequest, *, message: str = "") -> Step[ClaimAnswer]:
+        """Return the same, for somebody to send who sends something to this server anyway."""
+        task, worker = request.task, request.worker
+        return Step(
+            _CLAIM,
+            [
+                self.keys.record(task.id),
+                self.keys.due,
+                self.keys.meta,
+                self.keys.worker(worker),
+                self.keys.claims(worker),
+            ],
+            [
+                task.id,
+                request.epoch,
+                request.generation,
+                worker,
+                request.token,
+                request.pid,
+                task.time_to_run_ms,
+                task.name,
+                "" if task.max_losses is None else task.max_losses,
+                message,
+                "" if request.is_over else ALONE_MS,
+            ],
+        )
+
+    def touch(
+        self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None
+    ) -> TouchAnswer:
+        """Start the attempt's time to run anew."""
+        return self._caller.call(
+            _TOUCH,
+            [self.keys.record(claim.task_id), self.keys.due],
+            [claim.task_id, claim.attempt, time_to_run_ms, claim.token],
+            patience_seconds,
+        )

@@ -1,0 +1,77 @@
+"""The transitions of the sweeper: records at which somebody must look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery_reliable.ledger.answers import Batch, Held, OutliveAnswer, PostponeAnswer, ResendAnswer
+from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import Due
+
+__all__ = ["Dues"]
+
+_DUE: Transition[Batch] = Transition("due", Batch)
+_RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
+_POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
+_OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer)
+
+
+class Dues(Part):
+    """What becomes of a task at which somebody must look."""
+
+    def due(self, limit: int) -> Batch:
+        """Return the server's time and at most *limit* records at which somebody must look, the
+        oldest first.
+        """
+        return self._caller.call(_DUE, [self.keys.due], [limit])
+
+    def resend(self, due: Due, *, due_in_ms: int, stored: str = "") -> ResendAnswer:
+        """Take the right to send an overdue task again, with its message; held while a worker that
+        lives is to stop an attempt of it.  *stored*: the result that is there, which does not prove
+        that it has ended.
+        """
+        answer = self._resend(due, due_in_ms, stored)
+        if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
+            answer = self._resend(due, due_in_ms, stored)
+        return answer
+
+    def _resend(self, due: Due, due_in_ms: int, stored: str) -> ResendAnswer:
+        return self._caller.call(
+            _RESEND,
+            [self.keys.record(due.task_id), self.keys.due],
+            [due.task_id, due.due_ms, due_in_ms, stored],
+        )
+
+    def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
+        """Look again later; *is_unsent*: the resend that gave this time was not sent."""
+        return self._caller.call(
+            _POSTPONE,
+            [self.keys.record(due.task_id), self.keys.due],
+            [due.task_id, due.due_ms, due_in_ms, int(is_unsent)],
+        )
+
+    def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
+        """Look again later at many records, at each after its own time in ms."""
+        self._caller.call_all(
+            _POSTPONE,
+            [
+                (
+                    [self.keys.record(due.task_id), self.keys.due],
+                    [due.task_id, due.due_ms, due_in_ms, 0],
+                )
+                for due, due_in_ms in later
+            ],
+        )
+
+    def is_outlived(
+        self, task_id: str, worker: str, *, patience_seconds: float | None = None
+    ) -> bool:
+        """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
+        answer = self._caller.call(
+            _OUTLIVE,
+            [self.keys.record(task_id), self.keys.due, self.keys.worker(worker)],
+            [task_id, worker],
+            patience_seconds,
+        )
+        return not isinstance(answer, Held)

@@ -1,0 +1,92 @@
+"""The transitions of passes, and what they hand to each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from celery_reliable.ledger.answers import (
+    Asked,
+    BeginPassAnswer,
+    EndPassAnswer,
+    RecognizeAnswer,
+    SetBackAnswer,
+)
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition
+
+__all__ = ["Passes"]
+
+_BEGIN_PASS: Transition[BeginPassAnswer] = Transition("begin_pass", BeginPassAnswer)
+_RECOGNIZE: Transition[RecognizeAnswer] = Transition("recognize", RecognizeAnswer)
+_END_PASS: Transition[EndPassAnswer] = Transition("end_pass", EndPassAnswer)
+_SET_BACK: Transition[SetBackAnswer] = Transition("set_back", SetBackAnswer)
+_LOOK_AHEAD: Transition[Asked] = Transition("look_ahead", Asked)
+
+
+class Passes:
+    """Who sweeps, and what the next pass has to know.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def begin(
+        self,
+        nonce: str,
+        *,
+        interval_ms: int,
+        ttl_ms: int,
+        interruption_ms: int,
+        lease_ms: int,
+        expected_ms: int | str = "",
+    ) -> BeginPassAnswer:
+        """Start a pass, unless one runs or has just finished; *expected_ms* is what the server's
+        time should be.
+        """
+        return self._caller.call(
+            _BEGIN_PASS,
+            [self._keys.sweep, self._keys.meta],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms],
+            0,
+        )
+
+    def recognize(self, broker: str) -> RecognizeAnswer:
+        """Note which server the queues are on; ask for a look ahead when it is another one, or was
+        emptied since somebody noted it.
+        """
+        return self._caller.call(_RECOGNIZE, [self._keys.meta], [broker])
+
+    def end(
+        self,
+        nonce: str,
+        report: Mapping[str, Any],
+        ahead_count: str = "",
+        *,
+        ended_ms: int | str = "",
+    ) -> EndPassAnswer:
+        """Note that a pass finished, at *ended_ms* as the sweeper reckons; *ahead_count*: and has
+        looked ahead as it was asked when it began.
+        """
+        return self._caller.call(
+            _END_PASS,
+            [self._keys.sweep, self._keys.meta],
+            [nonce, json.dumps(dict(report)), ahead_count, ended_ms],
+        )
+
+    def set_back(self, limit: int) -> SetBackAnswer:
+        """Set back a batch of what is due by a clock that has stepped back since."""
+        return self._caller.call(_SET_BACK, [self._keys.due, self._keys.meta], [limit])
+
+    def look_ahead(self, *, ago_ms: int) -> Asked:
+        """Ask for a look at what is queued before it is due, as messages may have been lost since
+        *ago_ms* before now.
+        """
+        return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
+
+    def meta(self) -> dict[str, str]:
+        """Return generation, passed_ms, grace_ms and the last pass's report."""
+        raw = self._caller.read("meta", lambda client: client.hgetall(self._keys.meta))
+        return {k.decode(): v.decode() for k, v in raw.items()}

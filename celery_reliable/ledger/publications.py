@@ -1,0 +1,120 @@
+"""The transitions of whoever publishes tasks, or takes them back."""
+
+from __future__ import annotations
+
+from celery_reliable.ledger.answers import (
+    CancelAnswer,
+    Gone,
+    RecordAnswer,
+    WithdrawAnswer,
+    Withdrawn,
+)
+from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
+from celery_reliable.ledger.senders import remembered_ms, sender_of
+from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.model import Claim, State, TaskRef
+
+__all__ = ["Publications"]
+
+_RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
+_WITHDRAW: Transition[WithdrawAnswer] = Transition(
+    "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn)
+)
+_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer)
+
+
+class Publications(Part):
+    """What becomes of a task before a worker has it."""
+
+    def record(
+        self,
+        task: TaskRef,
+        *,
+        epoch: str,
+        state: State,
+        due_in_ms: int,
+        message: str,
+        claim: Claim | None = None,
+        queue: str = "",
+        is_used: bool = False,
+        heir: str = "",
+        is_unrun: bool = False,
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> RecordAnswer:
+        """Note a publication before its message is sent; *claim* is the running attempt that
+        publishes its own id (*is_unrun*: before its body, so that its number is free again),
+        *queue* the list on this server to send it to in the same step.  *is_used*: a task that had
+        the id before may have left a result.  *heir*: of which replacement's canvas it is a member.
+
+        An *epoch* of `senders` is known again also when the call comes late, and proves after a
+        restart of the server that the publication was recorded; tell them of the answer.
+        *undone_patience_seconds*: for as long as no server has taken it, instead.
+        """
+        sender, number = sender_of(epoch)
+        step = Step(
+            _RECORD,
+            [
+                self.keys.record(task.id),
+                self.keys.due,
+                self.keys.meta,
+                self.keys.claims(claim.worker if claim else ""),
+                self.keys.dead,
+                queue or self.keys.none,
+                self.keys.sent(sender) if sender else self.keys.none,
+            ],
+            [
+                task.id,
+                epoch,
+                self.generation,
+                state.value,
+                due_in_ms,
+                message,
+                task.name,
+                claim.attempt if claim else "",
+                "" if task.max_losses is None else task.max_losses,
+                claim.token if claim else "",
+                remembered_ms(number),
+                "1" if is_used else "",
+                heir,
+                number,
+                "1" if queue else "",
+                "1" if is_unrun else "",
+            ],
+        )
+        return self._caller.run(step, patience_seconds, undone_patience_seconds)
+
+    def withdraw(
+        self, task_id: str, epoch: str, *, patience_seconds: float | None = None
+    ) -> WithdrawAnswer:
+        """Take back a publication whose send raised."""
+        return self._caller.call(
+            _WITHDRAW,
+            [self.keys.record(task_id), self.keys.due],
+            [task_id, epoch],
+            patience_seconds,
+        )
+
+    def cancel(
+        self,
+        task_id: str,
+        *,
+        epoch: str = "",
+        is_revoked: bool = False,
+        object_key: str | None = None,
+        patience_seconds: float | None = None,
+    ) -> CancelAnswer:
+        """Call off a task that nobody runs.  While an attempt of it is still to be stopped, its
+        record stays, for whoever publishes the id or wants the object.  *is_revoked*: what runs is
+        noted not to run again.  *object_key*: of the object that is freed with it.
+        """
+        return self._caller.call(
+            _CANCEL,
+            [
+                self.keys.record(task_id),
+                self.keys.due,
+                self.keys.lock(object_key) if object_key else self.keys.none,
+            ],
+            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked), "1" if object_key else ""],
+            patience_seconds,
+        )

@@ -1,0 +1,130 @@
+"""A script and what it can answer: where replies of the server become types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, Generic, TypeVar, get_args
+
+from celery_reliable.ledger.answers import Answer, Batch, Beat
+from celery_reliable.ledger.scripts import script
+from celery_reliable.model import Due
+
+__all__ = ["Step", "Transition", "encoded"]
+
+A = TypeVar("A", bound=Answer)
+Argument = str | int | float | bytes
+
+
+class Transition(Generic[A]):
+    """One script, of which *answers* is the union of what it can answer.
+
+    *repeated*: what a call that was sent more than once may answer instead of what the first one
+    did, and what it did.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        answers: Any,
+        *,
+        repeated: tuple[()] | tuple[type[Answer], type[Answer]] = (),
+    ) -> None:
+        self.name = name
+        self.kinds: tuple[type[Answer], ...] = get_args(answers) or (answers,)
+        self._readers = {kind.word.encode(): _reader(kind) for kind in self.kinds}
+        self.repeated = repeated
+        self._instead = {}
+        if repeated:
+            instead, done = repeated
+            self._instead[instead.word.encode()] = _reader(done)
+
+    def read(self, raw: Any, is_repeated: bool = False) -> A:
+        """Return what the server has answered."""
+        name = raw[0]
+        if is_repeated:
+            again: A = (self._instead.get(name) or self._readers[name])(raw).repeated()
+            return again
+        answer: A = self._readers[name](raw)
+        return answer
+
+
+class Step(Generic[A]):
+    """One call of a script, which somebody else may send who sends something to the same server."""
+
+    def __init__(
+        self, transition: Transition[A], keys: Sequence[str], args: Sequence[Argument]
+    ) -> None:
+        self.transition = transition
+        self.code = script(transition.name)
+        values = (encoded(value) if isinstance(value, str) else value for value in (*keys, *args))
+        #: The arguments of EVALSHA.
+        self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
+        #: None until it is heard, and when it was an error: then nothing is known.
+        self.answer: A | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys, as text."""
+        return [key.decode("utf-8", "replace") for key in self.call[2 : 2 + self.call[1]]]
+
+    def hear(self, raw: Any) -> None:
+        """Take the server's reply, or the error that it is."""
+        if not isinstance(raw, Exception):
+            self.answer = self.transition.read(raw)
+
+
+def encoded(text: str) -> bytes:
+    """Return *text* as it is sent.
+
+    Not every text can be encoded: `os.fsdecode` makes halves of characters of a file's name, and
+    JSON can hold them too. A task must not be lost for the sake of one.
+    """
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _number(value: Any) -> int | None:
+    return None if value == b"" else int(value)
+
+
+#: How a value is read that a field of this type takes.
+_READ: dict[str, Callable[[Any], Any]] = {
+    "int": int,
+    "int | None": _number,
+    "str": _text,
+    "bool": bool,
+}
+
+
+def _reader(kind: type[Answer]) -> Callable[[Sequence[Any]], Any]:
+    """Return what makes an answer of the reply that the server gives."""
+    if kind is Batch:
+        return _batch
+    if issubclass(kind, Beat):
+        return partial(_beat, kind)
+    readers = [_READ[str(one.type)] for one in fields(kind)]
+    if not readers:
+        always = kind()
+        return lambda raw: always
+    return lambda raw: kind(*[read(value) for read, value in zip(readers, raw[1:], strict=True)])
+
+
+def _batch(raw: Sequence[Any]) -> Batch:
+    _, now_ms, *values = raw
+    texts = [_text(value) for value in values]
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return Batch(int(now_ms), tuple(Due(*pair) for pair in pairs))
+
+
+def _beat(kind: type[Beat], raw: Sequence[Any]) -> Beat:
+    texts = [_text(value) for value in raw[1:]]
+    taken = []
+    for task_id, text in zip(texts[::2], texts[1::2], strict=True):
+        attempt, token = text.split(" ", 1)
+        taken.append((task_id, int(attempt), token))
+    return kind(tuple(taken))
