@@ -9,7 +9,7 @@ import pytest
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.explosive import BOMB, add_tasks
 from tests.support.effects import Effects
@@ -20,11 +20,10 @@ from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip", "--prefetch-multiplier", "100")
+MANY = ("--prefetch-multiplier", "100")
 EXPLOSIVE = "tests.integration.project.explosive"
 MAX_LOSSES = 3
 INNOCENTS = 50
-Start = Callable[..., Worker]
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
 ) -> None:
     def start() -> Worker:
         return start_worker(
-            "one", app=EXPLOSIVE, project=brief, concurrency=1, options=QUICK, wait=False
+            "one", app=EXPLOSIVE, project=brief, concurrency=1, options=MANY, wait=False
         )
 
     client = redis_server.client()
@@ -111,7 +110,7 @@ def test_what_never_came_back_is_opened_without_a_word(
 ) -> None:
     behind = brief.with_settings(broker_url=proxy.url())
     words = proxy.watch(script=script("open").sha)
-    start_worker("one", project=behind, app=EXPLOSIVE, options=QUICK)
+    start_worker("one", project=behind, app=EXPLOSIVE, options=MANY)
     for _ in range(5):
         behind.send("work", 0).get(timeout=10)
     wait_until_settled(redis_server, 15)
@@ -126,7 +125,7 @@ def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(
     add_tasks(brief.app)
 
     def start() -> Worker:
-        return start_worker("one", app=EXPLOSIVE, project=brief, options=QUICK, wait=False)
+        return start_worker("one", app=EXPLOSIVE, project=brief, options=MANY, wait=False)
 
     client = redis_server.client()
     worker, deaths = start(), 0
@@ -165,14 +164,14 @@ def test_what_rabbitmq_delivers_again_is_noted_too(
     add_tasks(brief.app)
 
     def start() -> Worker:
-        return start_worker("one", app=EXPLOSIVE, project=brief, options=QUICK, wait=False)
+        return start_worker("one", app=EXPLOSIVE, project=brief, options=MANY, wait=False)
 
     client = redis_server.client()
     innocents = [brief.send("work", 0).id for _ in range(10)]
     bomb = brief.send("work", 0, serializer=BOMB)
     innocents += [brief.send("work", 0).id for _ in range(10)]
     # RabbitMQ delivers again at once; who dies before the last one was declared is not waited for.
-    start_worker("two", app=EXPLOSIVE, project=brief, options=(*QUICK, "-Q", "elsewhere"))
+    start_worker("two", app=EXPLOSIVE, project=brief, options=(*MANY, "-Q", "elsewhere"))
     worker, deaths = start(), 0
 
     def is_done() -> bool:

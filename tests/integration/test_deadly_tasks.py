@@ -9,7 +9,7 @@ from celery.result import AsyncResult
 
 from celery_reliable.deadletters import DeadLetters
 from tests.conftest import Scale
-from tests.integration.conftest import Project
+from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, RECORD
 from tests.integration.project.deadly import add_tasks
 from tests.support.effects import Effects
@@ -18,12 +18,11 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-QUICK = ("--without-mingle", "--without-gossip")
 DEADLY = "tests.integration.project.deadly"
 INNOCENTS = 7
 MAX_LOSSES = 3
 POOLS = ("prefork", "threads", "gevent")
-Start = Callable[[], Worker]
+StartOne = Callable[[], Worker]
 
 
 @pytest.fixture
@@ -37,9 +36,7 @@ def brief(project: Project) -> Iterator[Project]:
 
 
 @pytest.fixture
-def start(
-    request: pytest.FixtureRequest, brief: Project, start_worker: Callable[..., Worker]
-) -> Start:
+def start(request: pytest.FixtureRequest, brief: Project, start_worker: Start) -> StartOne:
     """Start a worker of eight tasks at a time, which may die before it says that it is ready."""
 
     def start() -> Worker:
@@ -49,7 +46,6 @@ def start(
             project=brief,
             pool=request.getfixturevalue("pool"),
             concurrency=INNOCENTS + 1,
-            options=QUICK,
             wait=False,
         )
 
@@ -63,7 +59,7 @@ def losses(redis_server: RedisServer, results: list[AsyncResult[str]]) -> dict[s
     return {task_id: int(count) for task_id, count in found.items() if count}
 
 
-def work_off(start: Start, is_done: Callable[[], bool], seconds: float) -> int:
+def work_off(start: StartOne, is_done: Callable[[], bool], seconds: float) -> int:
     """Start a worker, and another whenever one has died, until all is done; return the deaths."""
     deaths, worker = 0, start()
 
@@ -83,7 +79,7 @@ def work_off(start: Start, is_done: Callable[[], bool], seconds: float) -> int:
 def test_one_that_kills_its_worker_takes_nobody_along(
     pool: str,
     brief: Project,
-    start: Start,
+    start: StartOne,
     effects: Effects,
     redis_server: RedisServer,
     scale: Scale,
@@ -97,7 +93,7 @@ def test_one_that_kills_its_worker_takes_nobody_along(
 
 
 def bury_one_of_many(
-    brief: Project, start: Start, effects: Effects, redis_server: RedisServer
+    brief: Project, start: StartOne, effects: Effects, redis_server: RedisServer
 ) -> int:
     """Let one of many kill its workers until it is buried; return how many that were."""
     client = redis_server.client()
@@ -120,7 +116,7 @@ def bury_one_of_many(
 @promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_node_that_is_gone_charges_nobody(
-    pool: str, brief: Project, start: Start, effects: Effects, redis_server: RedisServer
+    pool: str, brief: Project, start: StartOne, effects: Effects, redis_server: RedisServer
 ) -> None:
     results = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
     worker = start()
