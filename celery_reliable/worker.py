@@ -157,7 +157,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool = w.pool
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
         flush_before_reassigning(w.pool)
-        wait_aside(w.pool)
+        if not self.reliable.is_redis_broker:
+            wait_aside(w.pool)
         self._pool_stop = PostponedStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
