@@ -6,10 +6,10 @@ connection that it waits on, leaves a record whose message is nowhere.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from celery_reliable import events
 from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, answers
@@ -17,8 +17,6 @@ from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.presence import RAREST_LOOK, Presence
 
 __all__ = ["MOST_BYTES", "Ahead", "Asked"]
-
-logger = logging.getLogger(__name__)
 
 #: A pass has the messages of so many bytes in its memory at most, or one that is longer.
 MOST_BYTES = 4 * 1024 * 1024
@@ -125,9 +123,9 @@ class Ahead:
                     self._send_if_missing(due, record, now_ms, presence, report)
             except (LedgerUnavailable, LedgerRefused):
                 raise
-            except Exception:
+            except Exception as exc:
                 # It is looked at again when it is due.
-                logger.exception("not_looked_at_ahead id=%s", due.task_id)
+                events.not_looked_at_ahead(task_id=due.task_id, error=exc)
 
 
 def _is_sent(record: Record) -> bool:

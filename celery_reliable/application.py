@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from weakref import WeakSet
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.config import REDIS_SCHEMES, ReliableConfig, sanitized_url, split_urls
@@ -44,8 +44,6 @@ from celery_reliable.threads import socket_owner
 __all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 #: What the setting broker_transport may be where messages are sent to lists of a Redis.
 _PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
@@ -168,7 +166,12 @@ class Reliable:
             self._has_told = True
             for finding in check_app(self._app_facts()):
                 if finding.id == UNPROTECTED:
-                    logger.warning("%s %s", finding.message, finding.hint)
+                    events.finding(
+                        check=finding.id,
+                        severity=finding.level,
+                        message=finding.message,
+                        hint=finding.hint,
+                    )
 
     @cached_property
     def queues_at(self) -> str:

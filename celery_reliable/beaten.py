@@ -13,12 +13,11 @@ from typing import Any
 
 from celery import shared_task
 
+from celery_reliable import events
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.sweeper import Sweeper
 
 __all__ = ["sweep"]
-
-logger = logging.getLogger(__name__)
 
 _kept = threading.local()
 
@@ -61,6 +60,6 @@ def sweep(self: Any) -> dict[str, Any] | None:
     try:
         report, _ = sweeper.run_if_due()
     except LedgerUnavailable as exc:
-        logger.warning("sweep_postponed error=%s", exc)
+        events.pass_failed(error=exc)
         return None
     return report.as_dict() if report is not None else None

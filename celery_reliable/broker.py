@@ -4,7 +4,6 @@ its queue.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +11,7 @@ from celery import Celery
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
 from celery_reliable.envelope import Envelope
@@ -19,8 +19,6 @@ from celery_reliable.rooms import Room, forget_server, room_names, server_seen, 
 from celery_reliable.transport import transport_for
 
 __all__ = ["BrokerView"]
-
-logger = logging.getLogger(__name__)
 
 #: How many messages at the end that is popped next are looked at for one of ours.
 _LOOKED_AT = 5
@@ -57,8 +55,8 @@ class BrokerView:
         if connection is not None:
             try:
                 connection.close()
-            except Exception:
-                logger.debug("broker_view_not_closed", exc_info=True)
+            except Exception as exc:
+                events.broker_view_lost(error=exc)
 
     def keep_fresh(self) -> None:
         """Close a connection that does not answer, so that the next use opens another."""
@@ -67,8 +65,8 @@ class BrokerView:
         try:
             with self._channel.conn_or_acquire() as client:
                 client.ping()
-        except Exception:
-            logger.debug("broker_view_lost", exc_info=True)
+        except Exception as exc:
+            events.broker_view_lost(error=exc)
             self.close()
 
     def room(self, name: str) -> Room:
@@ -114,7 +112,7 @@ class BrokerView:
             try:
                 return int(channel.queue_declare(envelope.routing_key, passive=True).message_count)
             except (*connection.channel_errors, *connection.connection_errors) as exc:
-                logger.info("queue_not_seen queue=%s error=%r", envelope.routing_key, exc)
+                events.queue_not_seen(queue=envelope.routing_key, error=exc)
                 return 0
 
     def heads(self, envelope: Envelope) -> list[list[str]]:

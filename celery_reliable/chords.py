@@ -7,18 +7,16 @@ that nobody would tell any more, and that waits for ever.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
 from celery import states
 from celery.app.task import Context
 
+from celery_reliable import events
 from celery_reliable.compat.backend import chord_progress, counts_chords
 
 __all__ = ["tell", "tell_patiently"]
-
-logger = logging.getLogger(__name__)
 
 #: A claim to send a chord's body lasts for a few attempts to connect to the broker.
 _PATIENCE_SECONDS = 60.0
@@ -55,8 +53,9 @@ def tell_patiently(backend: Any, request: dict[str, Any], state: str, result: An
     try:
         while not tell(backend, context, state, result):
             if time.monotonic() > deadline:
-                logger.error("chord_not_told id=%s", context.id)
+                error = TimeoutError(f"not within {_PATIENCE_SECONDS:g} seconds")
+                events.chord_given_up(task_id=context.id, error=error)
                 return
             time.sleep(_POLL_SECONDS)
     except Exception as exc:
-        logger.warning("chord_not_told id=%s error=%r", context.id, exc)
+        events.chord_given_up(task_id=context.id, error=exc)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["REDACTED", "CannotReplay", "DeadLetters", "Replayed", "full_view", "short_view"]
-
-logger = logging.getLogger(__name__)
 
 #: Stands where a view keeps arguments to itself.
 REDACTED = "(redacted)"
@@ -176,10 +174,8 @@ class DeadLetters:
         except Exception as exc:
             # The record is queued, so the sweeper delivers the task whatever went wrong here.
             problem = f"{type(exc).__name__}: {exc}"
-            logger.warning(
-                "send_left_to_sweeper name=%s id=%s error=%s", letter.name, task_id, problem
-            )
-        logger.info("dead_letter_replayed name=%s id=%s", letter.name, task_id)
+            events.send_left_to_sweeper(name=letter.name, task_id=task_id, error=exc)
+        events.dead_letter_replayed(name=letter.name, task_id=task_id)
         return Replayed(task_id, letter.attempts + 1, problem)
 
     def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
@@ -202,7 +198,7 @@ class DeadLetters:
                 f"{exc}). It is a dead letter still: replay it when the broker is back."
             ) from exc
         self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
-        logger.info("dead_letter_replayed name=%s id=%s", letter.name, letter.task_id)
+        events.dead_letter_replayed(name=letter.name, task_id=letter.task_id)
         return Replayed(letter.task_id, 1)
 
     def discard(self, task_id: str) -> None:
@@ -210,7 +206,7 @@ class DeadLetters:
         answer = self._ledger.discard(task_id)
         if not isinstance(answer, answers.Discarded):
             raise _unknown(task_id, _state_in(answer))
-        logger.info("dead_letter_discarded id=%s", task_id)
+        events.dead_letter_discarded(task_id=task_id)
 
 
 def short_view(letter: DeadLetter) -> dict[str, Any]:
@@ -327,8 +323,7 @@ def _arguments_of(envelope: Envelope) -> dict[str, Any]:
     """Return args, kwargs and body as far as they can be read without running anything."""
     try:
         args, kwargs, embed = envelope.decoded(_READ_FORMATS)
-    except Exception as exc:
-        logger.debug("message_not_readable id=%s error=%r", envelope.task_id, exc)
+    except Exception:
         return {
             "args": envelope.headers.get("argsrepr"),
             "kwargs": envelope.headers.get("kwargsrepr"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import math
 import re
 import secrets
@@ -17,6 +16,8 @@ from kombu.serialization import dumps as serialize
 from kombu.serialization import loads as deserialize
 from kombu.serialization import prepare_accept_content, registry
 from kombu.utils.json import dumps, loads
+
+from celery_reliable import events
 
 __all__ = [
     "HEADER",
@@ -34,8 +35,6 @@ __all__ = [
     "seconds_until",
     "text_as_sent",
 ]
-
-logger = logging.getLogger(__name__)
 
 #: The header by which our messages are known: "<generation>:<epoch>".
 HEADER = "reliable"
@@ -352,7 +351,7 @@ def text_as_sent(message: Any) -> str:
     try:
         return as_sent(message).to_text()
     except Exception as exc:
-        logger.warning("message_not_kept_as_sent error=%r", exc)
+        events.message_not_kept_as_sent(error=exc)
         return ""
 
 

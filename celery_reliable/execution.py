@@ -7,7 +7,6 @@ which a user overrides can switch the protection off.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import secrets
@@ -19,7 +18,7 @@ from celery.app.task import Context
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
 
-from celery_reliable import signals, telling
+from celery_reliable import events
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
@@ -33,7 +32,7 @@ from celery_reliable.exceptions import (
     ObjectBusy,
     ObjectIdError,
 )
-from celery_reliable.guarding import is_current, tell_fenced, time_to_run, uninterrupted
+from celery_reliable.guarding import is_current, time_to_run, uninterrupted
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason
 from celery_reliable.objects import free, leave, take
@@ -41,8 +40,6 @@ from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
 
 __all__ = ["MESSAGE", "around"]
-
-logger = logging.getLogger(__name__)
 
 #: Beside DELIVERY and EARLY.
 MESSAGE = "reliable_message"
@@ -104,11 +101,11 @@ class _Execution:
             return self._unprotected(exc)
         except LedgerForbidden as exc:
             # Somebody else may be allowed to run it, or this worker again.
-            logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
+            events.not_claimed(task=self.task, task_id=self.id, error=exc)
             return ended(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
         except LedgerRefused as exc:
             # Its record, if it has one, is looked at again.
-            logger.error("not_claimed name=%s id=%s error=%s", self.task.name, self.id, exc)
+            events.not_claimed(task=self.task, task_id=self.id, error=exc)
             return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
         if not isinstance(claim, Claim):
             return self._without_attempt(claim)
@@ -120,7 +117,6 @@ class _Execution:
             return self._attempted(attempt)
         except Exception as exc:
             # Whatever we did wrong around the body must not fail the task and acknowledge it.
-            logger.exception("attempt_failed_outside_body name=%s id=%s", self.task.name, self.id)
             return self._left(attempt, exc)
         finally:
             running.reset(token)
@@ -135,7 +131,14 @@ class _Execution:
         delivery = self.request.get("delivery_info") or {}
         if claim.losses or delivery.get("redelivered"):
             self.request["delivery_info"] = {**delivery, "redelivered": True}
-            telling.recovered(self.task.app, self.task.name, claim)
+            events.task_recovered(
+                app=self.task.app,
+                name=self.task.name,
+                task_id=self.id,
+                attempt=claim.attempt,
+                losses=claim.losses,
+                worker=claim.worker,
+            )
 
     def _send_unsent(self, attempt: RunningAttempt) -> None:
         """Send what the attempt published under its own id, now that nothing of it runs."""
@@ -145,9 +148,7 @@ class _Execution:
             resend(self.task.app, attempt.unsent)
         except Exception as exc:
             # It is recorded.
-            logger.warning(
-                "send_left_to_sweeper name=%s id=%s error=%r", self.task.name, self.id, exc
-            )
+            events.send_left_to_sweeper(name=self.task.name, task_id=self.id, error=exc)
 
     # -- claim
 
@@ -193,7 +194,7 @@ class _Execution:
 
     def _unprotected(self, exc: Exception) -> Traced:
         """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
-        logger.error("task_unprotected name=%s id=%s error=%s", self.task.name, self.id, exc)
+        events.task_unprotected(task=self.task, task_id=self.id, error=exc)
         result = self.tracer(self.id, self.args, self.kwargs, self.request)
         if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
             self.ledger.cancel(self.id, epoch=self.stamp.epoch, patience_seconds=FOREVER)
@@ -203,7 +204,7 @@ class _Execution:
         """End a delivery that may not run.  Dropping it is safe: the record outlives the
         message.
         """
-        logger.info("delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.word)
+        events.delivery_dropped(name=self.task.name, task_id=self.id, reply=answer.word)
         if isinstance(answer, answers.NoLease):
             # Not acknowledged: what this worker held belongs to the sweeper now.
             return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
@@ -227,7 +228,9 @@ class _Execution:
         if is_current(self.ledger, attempt):
             return self._traced(attempt)
         attempt.is_closed = True
-        tell_fenced(self.task, attempt.claim, "taken")
+        events.task_fenced(
+            task=self.task, task_id=self.id, attempt=attempt.claim.attempt, state="taken"
+        )
         return ended(Ignore("taken from this worker"), states.IGNORED)
 
     def _traced(self, attempt: RunningAttempt) -> Traced:
@@ -247,9 +250,7 @@ class _Execution:
                 return self._released(attempt)
             # Celery could not store an outcome: the attempt ends without one.
             leave(self.task, attempt)
-            logger.warning(
-                "outcome_not_stored name=%s id=%s error=%r", self.task.name, self.id, exc
-            )
+            events.outcome_not_stored(task=self.task, task_id=self.id, error=exc)
             return self._no_outcome(attempt, exc)
         leave(self.task, attempt, has_succeeded=result.info is None and not attempt.is_closed)
         return self._conclude(attempt, result)
@@ -302,11 +303,11 @@ class _Execution:
                 patience_seconds=FOREVER,
             )
             if isinstance(answer, answers.Buried):
-                telling.buried(
-                    self.task.app,
-                    self.task.name,
-                    self.id,
-                    reason,
+                events.task_buried(
+                    app=self.task.app,
+                    name=self.task.name,
+                    task_id=self.id,
+                    reason=reason,
                     attempt=claim.attempt,
                     losses=claim.losses,
                     exception=one_line(retval),
@@ -318,8 +319,11 @@ class _Execution:
         is_refused = isinstance(answer, answers.Fenced | answers.Gone)
         # A canvas that was quicker than its host has taken the id over already.
         if is_refused and not attempt.is_replaced:
-            tell_fenced(
-                self.task, claim, answer.state if isinstance(answer, answers.Fenced) else "gone"
+            events.task_fenced(
+                task=self.task,
+                task_id=self.id,
+                attempt=claim.attempt,
+                state=answer.state if isinstance(answer, answers.Fenced) else "gone",
             )
         elif not is_refused:
             free(self.task, attempt)
@@ -360,12 +364,14 @@ class _Execution:
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
 
     def _tell_lost(self, attempt: RunningAttempt, losses: int, exc: BaseException) -> None:
-        telling.lost(
-            self.task.app,
-            self.task.name,
-            attempt.claim,
+        events.task_lost(
+            app=self.task.app,
+            name=self.task.name,
+            task_id=self.id,
+            attempt=attempt.claim.attempt,
             losses=losses,
-            cause=Cause.NO_OUTCOME.value,
+            cause=Cause.NO_OUTCOME,
+            worker=attempt.claim.worker,
             exception=one_line(exc),
         )
 
@@ -377,24 +383,23 @@ class _Execution:
         and lost otherwise.
         """
         if not isinstance(exc, LedgerForbidden):
+            events.attempt_failed_outside_body(task=self.task, task_id=self.id, error=exc)
             try:
                 return self._no_outcome(attempt, exc)
             except LedgerForbidden as forbidden:
                 exc = forbidden
-        logger.error("attempt_left name=%s id=%s error=%s", self.task.name, self.id, exc)
+        events.attempt_left(task=self.task, task_id=self.id, error=exc)
         return ended(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
 
     # -- the object is another task's
 
     def _conflict(self, attempt: RunningAttempt, holder: str) -> Traced:
         how = type(self.task).on_conflict
-        logger.info(
-            "object_held name=%s id=%s holder=%s on_conflict=%s",
-            self.task.name,
-            self.id,
-            holder,
-            how,
-        )
+        if how == "skip":
+            events.task_skipped(task=self.task, task_id=self.id, holder=holder)
+            # Somebody may wait for its result: its caller, or the canvas that it is a member of.
+            return self._conclude(attempt, self._instead(returning({"skipped": holder})))
+        events.object_held(task=self.task, task_id=self.id, holder=holder, on_conflict=how)
         if how == "fail":
             error = ObjectBusy(
                 f"{self.task.name}[{self.id}] needs an object that {holder} holds "
@@ -402,11 +407,7 @@ class _Execution:
                 holder=holder,
             )
             return self._conclude(attempt, self._instead(raising(error)))
-        if how == "retry":
-            return self._retry_conflict(attempt)
-        signals.task_skipped.send(sender=self.task, task_id=self.id, holder=holder)
-        # Somebody may wait for its result: its caller, or the canvas that it is a member of.
-        return self._conclude(attempt, self._instead(returning({"skipped": holder})))
+        return self._retry_conflict(attempt)
 
     def _retry_conflict(self, attempt: RunningAttempt) -> Traced:
         """Publish the same task again, later; no retry, no loss and no number are spent."""
@@ -426,7 +427,7 @@ class _Execution:
         try:
             publication.apply_async()
         except Exception as exc:
-            logger.warning("conflict_not_published id=%s error=%r", self.id, exc)
+            events.conflict_not_published(task=self.task, task_id=self.id, error=exc)
             answer = self.ledger.release(
                 attempt.claim,
                 due_in_ms=self.reliable.config.queued_ms,

@@ -8,7 +8,6 @@ lease is fresh the answer is known without asking: the main process shares the d
 from __future__ import annotations
 
 import functools
-import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -18,16 +17,14 @@ from typing import Any
 
 from celery.exceptions import Ignore, Retry
 
-from celery_reliable import clock, signals, telling
+from celery_reliable import clock, events
 from celery_reliable.application import reliable_of
 from celery_reliable.forgotten import is_forgotten
 from celery_reliable.ledger import FOREVER, Ledger
-from celery_reliable.model import Claim, State
+from celery_reliable.model import State
 from celery_reliable.process import RunningAttempt, current_worker, running
 
-__all__ = ["guarded", "is_current", "tell_fenced", "time_to_run", "uninterrupted"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["guarded", "is_current", "time_to_run", "uninterrupted"]
 
 #: How billiard tells a child that its soft time limit is up.
 _SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
@@ -78,7 +75,9 @@ def _raise_if_taken(cause: Exception | None) -> None:
     claim = attempt.claim
     if is_current(reliable_of(current_task.app).ledger, attempt):
         return
-    tell_fenced(current_task, claim, "taken")
+    events.task_fenced(
+        task=current_task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
+    )
     attempt.is_closed = True
     raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
 
@@ -173,31 +172,6 @@ def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
 
 def _warn(task: Any, attempt: RunningAttempt, left: float) -> None:
     claim = attempt.claim
-    logger.warning(
-        "task_running_out name=%s id=%s attempt=%d seconds_left=%.1f",
-        task.name,
-        claim.task_id,
-        claim.attempt,
-        left,
+    events.task_running_out(
+        task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
     )
-    signals.task_running_out.send(
-        sender=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
-    )
-    _send_event(task, "task-running-out", claim, seconds_left=left)
-
-
-def tell_fenced(task: Any, claim: Claim, state: str) -> None:
-    """Tell the application that an attempt was refused: by log, signal and Celery event."""
-    logger.warning(
-        "task_fenced name=%s id=%s attempt=%d state=%s",
-        task.name,
-        claim.task_id,
-        claim.attempt,
-        state,
-    )
-    signals.task_fenced.send(sender=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
-    _send_event(task, "task-fenced", claim, state=state)
-
-
-def _send_event(task: Any, kind: str, claim: Claim, **fields: Any) -> None:
-    telling.send_event(task.app, kind, task.name, claim.task_id, attempt=claim.attempt, **fields)

@@ -7,20 +7,18 @@ task has none, and is looked for in the worker's room.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from celery.worker import state
 
+from celery_reliable import events
 from celery_reliable.compat.controller import free_slot, hand_over_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.process import WorkerProcess
 from celery_reliable.publisher import is_reliable
 
 __all__ = ["LOOKING_POOLS", "install"]
-
-logger = logging.getLogger(__name__)
 
 #: The pools that are handed no more than they begin at once; threads and greenlets are handed all
 #: that is fetched.
@@ -39,7 +37,7 @@ def install(w: Any, process: WorkerProcess) -> None:
             if _is_ours(request, process):
                 hand_over(request)
                 return
-            logger.warning("delivery_dropped name=%s id=%s reply=taken", request.name, request.id)
+            events.delivery_dropped(name=request.name, task_id=request.id, reply="taken")
             state.task_ready(request)
             request.acknowledged = True
             request.message.channel.qos.forget(request.message.delivery_tag)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 from celery import Celery
 from celery.worker import state
 
-from celery_reliable import clock
+from celery_reliable import clock, events
 from celery_reliable.application import Reliable
 from celery_reliable.compat.redis import socket_of
 from celery_reliable.exceptions import (
@@ -35,8 +34,6 @@ from celery_reliable.threads import (
 from celery_reliable.witness import why_no_witness
 
 __all__ = ["Heartbeat", "Passes"]
-
-logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.2
 _REGISTER_SECONDS = 1.0
@@ -134,27 +131,32 @@ class Heartbeat(NativeThread):
             except LedgerForbidden:
                 raise
             except (LedgerUnavailable, LedgerRefused) as exc:
-                self._warn("worker_not_registered", exc)
+                if self._may_warn():
+                    events.worker_not_registered(worker=self._process.id, error=exc)
                 state.maybe_shutdown()
                 time.sleep(_REGISTER_SECONDS)
         if self._no_witness and self._config.witness_seconds:
-            logger.warning(
-                "no_witness worker=%s seconds_to_recovery=%g reason=%s",
-                self._process.id,
-                self._config.lease_seconds + self._config.sweep_seconds,
-                self._no_witness,
+            events.no_witness(
+                worker=self._process.id,
+                seconds_to_recovery=self._config.lease_seconds + self._config.sweep_seconds,
+                reason=self._no_witness,
             )
         if is_patched():
             # A patched socket belongs to the thread that connected it.
             self._process.doubt()
             self._connection.disconnect()
 
-    def _warn(self, event: str, exc: Exception) -> None:
-        """Say what failed, once in a while as long as it does."""
+    def _may_warn(self) -> bool:
+        """Whether to say that something failed: once in a while as long as it does."""
         now = time.monotonic()
-        if now - self._warned_at >= _WARN_EVERY_SECONDS:
-            self._warned_at = now
-            logger.warning("%s worker=%s error=%s", event, self._process.id, exc)
+        if now - self._warned_at < _WARN_EVERY_SECONDS:
+            return False
+        self._warned_at = now
+        return True
+
+    def _tell_not_renewed(self, exc: Exception) -> None:
+        if self._may_warn():
+            events.lease_not_renewed(worker=self._process.id, error=exc)
 
     def _register(self) -> None:
         sent_at = clock.now()
@@ -167,7 +169,7 @@ class Heartbeat(NativeThread):
             facts={**self._step.facts(), "no_witness": self._no_witness},
         )
         self._process.renewed(sent_at + self._config.lease_seconds)
-        logger.info("worker_registered worker=%s", self._process.id)
+        events.worker_registered(worker=self._process.id)
 
     def run(self) -> None:
         """Renew until told to stop."""
@@ -197,15 +199,15 @@ class Heartbeat(NativeThread):
                 self._process.doubt()
                 with self._fork_lock:
                     self._connection.close_left_open(_REPLIES_IN_A_LEASE)
-                self._warn("lease_not_renewed", exc)
+                self._tell_not_renewed(exc)
                 wait = _RETRY_SECONDS
             except LedgerRefused as exc:
-                self._warn("lease_not_renewed", exc)
+                self._tell_not_renewed(exc)
                 wait = _RETRY_SECONDS
-            except Exception:
+            except Exception as exc:
                 # This thread is the worker's life; whatever goes wrong in one beat, the next is
                 # tried.
-                logger.exception("heartbeat_failed worker=%s", self._process.id)
+                events.heartbeat_failed(worker=self._process.id, error=exc)
                 wait = self._config.heartbeat_seconds / 2
 
     def stop(self) -> None:
@@ -214,9 +216,9 @@ class Heartbeat(NativeThread):
         try:
             self._waker.send(b"x")
         except OSError:
-            logger.debug("heartbeat_already_closed")
-        if not self.join(self._config.heartbeat_seconds):
-            logger.debug("heartbeat_still_waits")
+            # It has ended already.
+            pass
+        self.join(self._config.heartbeat_seconds)
 
     def _wait(self, seconds: float) -> bool:
         """Wait for the next beat; True at once when the connection was cut."""
@@ -230,7 +232,7 @@ class Heartbeat(NativeThread):
     def _beat(self) -> float:
         config, process = self._config, self._process
         if self._step.is_stalled:
-            logger.error("lease_not_renewed worker=%s reason=main_loop_stalled", process.id)
+            events.main_loop_stalled(worker=process.id)
             return config.heartbeat_seconds
         sent_at = clock.now()
         with self._fork_lock:
@@ -255,7 +257,7 @@ class Heartbeat(NativeThread):
             process.reborn()
             self._register()
             return config.heartbeat_seconds
-        logger.warning("worker_was_declared_dead worker=%s", process.id)
+        events.worker_was_declared_dead(worker=process.id)
         return _DEAD_RETRY_SECONDS
 
     def _stop_taken(self, claim: Claim) -> bool:
@@ -310,9 +312,9 @@ class Passes(NativeThread):
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
         except ReliableError as exc:
-            logger.warning("pass_failed error=%s", exc)
-        except Exception:
-            logger.exception("pass_failed")
+            events.pass_failed(error=exc)
+        except Exception as exc:
+            events.pass_failed(error=exc)
             if self._sweeper is not None:
                 self._sweeper.broker.close()
         return wait
@@ -356,7 +358,7 @@ class Passes(NativeThread):
                 sweeper.ledger.release(claim, due_in_ms=0)
             else:
                 sweeper.losses.lose_orphan(claim)
-            logger.warning("claim_without_process id=%s attempt=%d", task_id, attempt)
+            events.claim_without_process(task_id=task_id, attempt=attempt)
 
 
 def _is_alive(pid: int) -> bool:

@@ -7,19 +7,16 @@ has ended; and what waits for long behind it goes back to its queue.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import clock
+from celery_reliable import clock, events
 from celery_reliable.application import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.publisher import is_reliable
 
 __all__ = ["LongDeliveries"]
-
-logger = logging.getLogger(__name__)
 
 #: The main loop asks the ledger only so long.
 _PATIENCE_SECONDS = 1.0
@@ -44,7 +41,7 @@ class LongDeliveries:
         for request in list(state.reserved_requests):
             is_waiting = request not in active and _is_held(request)
             if is_waiting and request.reliable_received_at < before:
-                logger.info("delivery_given_back name=%s id=%s", request.name, request.id)
+                events.delivery_given_back(name=request.name, task_id=request.id)
                 # Here it stays too: whoever comes first to claim it runs it.
                 request.let_go(requeue=True)
         self._count_ended(active)
@@ -53,12 +50,12 @@ class LongDeliveries:
         try:
             record = self._reliable.ledger.find(request.id, patience_seconds=_PATIENCE_SECONDS)
         except ReliableError as exc:
-            logger.warning("claim_not_seen id=%s error=%s", request.id, exc)
+            events.claim_not_seen(task_id=request.id, error=exc)
             return
         # Only a claim proves that there is a record which brings it back.
         if record is None or record.token != request.reliable_token:
             return
-        logger.info("long_task_acknowledged name=%s id=%s", request.name, request.id)
+        events.long_task_acknowledged(name=request.name, task_id=request.id)
         request.let_go()
         qos = self._consumer.qos
         # The broker would deliver another one for it.  There is no count below 1 but "any".

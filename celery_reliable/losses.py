@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from typing import Any
 
@@ -13,7 +12,7 @@ from celery import states as celery_states
 from celery.app.task import Context
 from celery.exceptions import TaskRevokedError
 
-from celery_reliable import telling
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.chords import tell
 from celery_reliable.endings import one_line
@@ -37,8 +36,6 @@ from celery_reliable.stored import NOTHING, is_of, may_have_lived_before, seen
 from celery_reliable.storing import marks
 
 __all__ = ["Losses", "how_it_died"]
-
-logger = logging.getLogger(__name__)
 
 
 class Losses:
@@ -95,12 +92,14 @@ class Losses:
             return 0
         report.lost += 1
         n_losses = answer.losses
-        telling.lost(
-            self.app,
-            record.name,
-            claim,
+        events.task_lost(
+            app=self.app,
+            name=record.name,
+            task_id=claim.task_id,
+            attempt=claim.attempt,
+            worker=claim.worker,
             losses=n_losses,
-            cause=cause.value,
+            cause=cause,
             is_counted=verdict is None or verdict.charges(claim.task_id),
         )
         if isinstance(answer, answers.Spent):
@@ -129,12 +128,14 @@ class Losses:
         if not isinstance(answer, answers.Queued | answers.Spent):
             return
         report.lost += 1
-        telling.lost(
-            self.app,
-            record.name,
-            Claim(record.task_id, record.attempt, lease.worker, ""),
+        events.task_lost(
+            app=self.app,
+            name=record.name,
+            task_id=record.task_id,
+            attempt=record.attempt,
+            worker=lease.worker,
             losses=answer.losses,
-            cause=Cause.OPENING.value,
+            cause=Cause.OPENING,
             is_counted=lease.verdict.is_opening,
         )
         if isinstance(answer, answers.Spent):
@@ -187,7 +188,7 @@ class Losses:
             return tell(backend, context, celery_states.SUCCESS, result)
         except Exception as exc:
             # Backends raise what their drivers raise.
-            logger.warning("chord_not_told id=%s error=%r", record.task_id, exc)
+            events.chord_not_told(task_id=record.task_id, error=exc)
             return False
 
     def stored_elsewhere(self, record: Record) -> str:
@@ -220,7 +221,7 @@ class Losses:
             return dict(self._backend_of(None).get_task_meta(record.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise; without an answer nothing is known.
-            logger.info("result_not_read id=%s error=%r", record.task_id, exc)
+            events.result_not_read(task_id=record.task_id, error=exc)
             return None
 
     def _backend_of(self, task: Any) -> Any:
@@ -267,7 +268,7 @@ class Losses:
             self.store_revoked(record)
         except Exception as exc:
             # Backends raise what their drivers raise.
-            logger.warning("revocation_not_stored id=%s error=%r", record.task_id, exc)
+            events.revocation_not_stored(name=record.name, task_id=record.task_id, error=exc)
 
     def cancel(
         self,
@@ -314,7 +315,7 @@ class Losses:
             reliable_of(self.app).locks.free(key, claim, is_over=True, patience_seconds=1.0)
         except ReliableError as exc:
             # Nobody is kept out by it: a lock whose holder is gone is taken over.
-            logger.info("lock_not_freed id=%s error=%s", claim.task_id, exc)
+            events.lock_not_freed(task_id=claim.task_id, error=exc)
 
     def object_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
         """Return the name of the lock that a task may have; None if it has none, or that fails."""
@@ -324,7 +325,7 @@ class Losses:
             return key_of(task, args, kwargs)
         except ReliableError as exc:
             # Then no attempt of it has taken a lock.
-            logger.info("object_not_told id=%s error=%s", task_id, exc)
+            events.object_not_told(task_id=task_id, error=exc)
             return None
 
     def try_to_announce(self, task_id: str) -> None:
@@ -333,7 +334,7 @@ class Losses:
             self.announce(task_id)
         except Exception as exc:
             # Backends raise what their drivers raise.
-            logger.warning("burial_not_announced id=%s error=%r", task_id, exc)
+            events.burial_not_announced(task_id=task_id, error=exc)
 
     def _context_of_letter(self, letter: DeadLetter) -> Context:
         """Return the request of a dead letter; of one that kills who reads it, what can be told
@@ -378,11 +379,11 @@ class Losses:
         self.ledger.announced(task_id, letter.buried_ms)
         if task is not None:
             _tell_failure(task, task_id, error, context)
-        telling.buried(
-            self.app,
-            letter.name,
-            task_id,
-            letter.reason,
+        events.task_buried(
+            app=self.app,
+            name=letter.name,
+            task_id=task_id,
+            reason=letter.reason,
             attempt=letter.attempts,
             losses=letter.losses,
             exception=one_line(error),
@@ -455,5 +456,5 @@ def _context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Contex
         args, kwargs, embed = envelope.decoded(app.conf.accept_content)
         fields.update(embed or {}, args=args, kwargs=kwargs)
     except Exception as exc:
-        logger.warning("message_not_readable id=%s error=%r", envelope.task_id, exc)
+        events.message_not_readable(task_id=envelope.task_id, error=exc)
     return Context(fields, called_directly=False)

@@ -8,10 +8,10 @@ caused it.  What never came back costs nothing of this.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
+from celery_reliable import events
 from celery_reliable.application import Reliable
 from celery_reliable.envelope import Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
@@ -19,8 +19,6 @@ from celery_reliable.ledger import answers
 from celery_reliable.process import WorkerProcess
 
 __all__ = ["Openings", "noting"]
-
-logger = logging.getLogger(__name__)
 
 #: The main loop asks the ledger only so long.
 _PATIENCE_SECONDS = 1.0
@@ -53,12 +51,12 @@ class Openings:
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
             # Should it die now, nobody knows of what, as before.
-            logger.warning("opening_not_noted id=%s error=%s", task_id, exc)
+            events.opening_not_noted(task_id=task_id, error=exc)
             return True
         if not isinstance(answer, answers.Opening):
             self._noted = None
         if isinstance(answer, answers.Alone | answers.Dead):
-            logger.info("delivery_dropped id=%s reply=%s", task_id, answer.word)
+            events.delivery_dropped(task_id=task_id, reply=answer.word)
             return False
         return True
 
@@ -72,7 +70,7 @@ class Openings:
                 worker, delivery, patience_seconds=_PATIENCE_SECONDS
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
-            logger.warning("opening_still_noted delivery=%s error=%s", delivery, exc)
+            events.opening_still_noted(delivery=delivery, error=exc)
             return
         self._noted = None
 
@@ -88,7 +86,7 @@ def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any],
             return
         headers = message.headers if isinstance(message.headers, dict) else {}
         if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
-            message.ack_log_error(logger, ())
+            message.ack_log_error(events.logger, ())
             return
         try:
             handle(message)

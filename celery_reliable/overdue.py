@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.ahead import MOST_BYTES, Ahead, Asked
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
@@ -20,8 +20,6 @@ from celery_reliable.publisher import resend
 from celery_reliable.rooms import RETURNS
 
 __all__ = ["Overdue"]
-
-logger = logging.getLogger(__name__)
 
 #: How long a replaced task's id waits for a canvas of which no member is known to live.
 _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
@@ -103,9 +101,9 @@ class Overdue:
                     self._look_at(due, record, now_ms, presence, report)
             except (LedgerUnavailable, LedgerRefused):
                 raise
-            except Exception:
+            except Exception as exc:
                 # The oldest come first: one that cannot be handled must not hold up the others.
-                logger.exception("not_handled id=%s", due.task_id)
+                events.not_handled(task_id=due.task_id, error=exc)
                 report.failed += 1
                 self._later.append((due, self.config.queued_ms))
         self.ledger.postpone_all(self._later)
@@ -210,7 +208,7 @@ class Overdue:
         except Exception as exc:
             # The broker is away; whatever it is, this task must not wait for its next turn, nor
             # keep the others from theirs.
-            logger.warning("not_sent_again id=%s error=%r", due.task_id, exc)
+            events.send_left_to_sweeper(task_id=due.task_id, error=exc)
             self.ledger.postpone(
                 Due(due.task_id, answer.due_ms), due_in_ms=self.config.sweep_ms, is_unsent=True
             )

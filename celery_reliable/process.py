@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from celery_reliable import clock
+from celery_reliable import clock, events
 from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.model import Claim
 
@@ -178,6 +178,7 @@ def set_current_worker(worker: WorkerProcess | None) -> None:
     """Make this process, and the children it forks from now on, part of *worker*."""
     global _worker
     _worker = worker
+    events.set_sender(worker)
 
 
 def is_running_child(pid: int | None) -> bool:

@@ -6,7 +6,6 @@ canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` pu
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,6 +14,7 @@ from celery import Celery
 from celery.app.amqp import AMQP
 from kombu.utils.json import dumps
 
+from celery_reliable import events
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import ask_before_sending, send_anew
@@ -44,8 +44,6 @@ from celery_reliable.stored import looks_used_once
 from celery_reliable.unpublished import not_recorded, retry_seconds, unknown
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere", "is_reliable", "resend", "task_ref"]
-
-logger = logging.getLogger(__name__)
 
 #: Once more at once, for a connection that went stale in the pool; who resends tries again later.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
@@ -200,7 +198,7 @@ class _RecordingProducer:
                 # kombu's own connection failed; the ledger may be there all the same.
                 if not self._reliable.config.outbox:
                     raise
-                logger.info("sent_in_two_steps id=%s error=%r", self._ref.id, exc)
+                events.sent_in_two_steps(name=self._ref.name, task_id=self._ref.id, error=exc)
         wire, options = prepared(self._producer, body, options)
         envelope = as_published(wire, options)
         answer = self._record(envelope.to_text, state, look_seconds)
@@ -332,12 +330,7 @@ class _RecordingProducer:
             return True
         # A live id is one task: this publication changes nothing; and an attempt that is no longer
         # current may not move what its successor does.
-        logger.info(
-            "publication_refused name=%s id=%s reply=%s",
-            self._ref.name,
-            self._ref.id,
-            answer.word,
-        )
+        events.publication_refused(name=self._ref.name, task_id=self._ref.id, reply=answer.word)
         if isinstance(answer, answers.NotCurrent) and self._attempt is not None:
             self._attempt.is_closed = True
         return False
@@ -380,9 +373,7 @@ class _RecordingProducer:
     def _is_send_given_up(self, exc: Exception) -> bool:
         """Decide what a send that raised means; True when the caller has to see the error."""
         if self._reliable.config.outbox:
-            logger.warning(
-                "send_left_to_sweeper name=%s id=%s error=%r", self._ref.name, self._ref.id, exc
-            )
+            events.send_left_to_sweeper(name=self._ref.name, task_id=self._ref.id, error=exc)
             return False
         return self._is_withdrawn(exc)
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
 from celery_reliable.ledger import answers
 from celery_reliable.losses import Losses
 
 __all__ = ["Purged", "purge"]
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -54,5 +52,5 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                     done.messages += 1
     finally:
         ledger.close()
-    logger.warning("queues_purged messages=%d records=%d", done.messages, done.records)
+    events.queues_purged(messages=done.messages, records=done.records)
     return done

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 
 from celery import Celery
 
-from celery_reliable import telling
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope, Stamp
@@ -20,8 +19,6 @@ from celery_reliable.publisher import is_reliable
 from celery_reliable.rooms import Entry, Room
 
 __all__ = ["Recovery", "is_over"]
-
-logger = logging.getLogger(__name__)
 
 
 class Recovery:
@@ -84,9 +81,9 @@ class Recovery:
             )
         except (LedgerRefused, LedgerUnavailable):
             raise
-        except Exception:
+        except Exception as exc:
             # One record that cannot be read must not hold up the others.
-            logger.exception("not_lost id=%s worker=%s", claim.task_id, lease.worker)
+            events.not_lost(task_id=claim.task_id, worker=lease.worker, error=exc)
             report.failed += 1
             return 0
 
@@ -146,9 +143,9 @@ class Recovery:
                 done += self._give_back_one(room, lease, entry, found.record, last, report)
             except (LedgerRefused, LedgerUnavailable):
                 raise
-            except Exception:
+            except Exception as exc:
                 # One message that cannot be moved must not hold up the others.
-                logger.exception("not_given_back room=%s tag=%s", room.name, entry.tag)
+                events.not_given_back(unacked=room.name, tag=entry.tag, error=exc)
                 report.failed += 1
         return done
 
@@ -225,8 +222,13 @@ class Recovery:
             epoch=_stamp(entry).epoch,
         )
         room.discard(entry.tag)
-        telling.buried(
-            self.app, entry.task_name, task_id, Reason.LOST, losses=losses, exception=why
+        events.task_buried(
+            app=self.app,
+            name=entry.task_name,
+            task_id=task_id,
+            reason=Reason.LOST,
+            losses=losses,
+            exception=why,
         )
 
 

@@ -6,7 +6,6 @@ the package alone.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from celery import Celery
@@ -21,8 +20,6 @@ from celery_reliable.publisher import resend
 from celery_reliable.recovery import is_over
 
 __all__ = ["Released", "release"]
-
-logger = logging.getLogger(__name__)
 
 _BATCH = 200
 

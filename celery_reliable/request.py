@@ -7,7 +7,6 @@ Celery calls `on_failure` of a custom request for everything but success, and `o
 
 from __future__ import annotations
 
-import logging
 import secrets
 from contextlib import suppress
 from typing import Any
@@ -18,7 +17,7 @@ from celery.exceptions import InvalidTaskError
 from celery.signals import task_revoked
 from celery.worker import state
 
-from celery_reliable import clock, telling
+from celery_reliable import clock, events
 from celery_reliable.application import reliable_of
 from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim
 from celery_reliable.compat.notes import noted
@@ -36,8 +35,6 @@ from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
 __all__ = ["ReliableRequest", "is_ending"]
-
-logger = logging.getLogger(__name__)
 
 #: The main process serves all children; it asks the ledger briefly and leaves the rest to the
 #: heartbeat's look at claims.
@@ -150,7 +147,7 @@ class ReliableRequest(OpenRequest):
             self.acknowledge()
             raise
         except Exception as error:
-            logger.error("failure_not_stored name=%s id=%s error=%r", self.name, self.id, error)
+            events.failure_not_stored(name=self.name, task_id=self.id, error=error)
             return False
         return True
 
@@ -159,7 +156,7 @@ class ReliableRequest(OpenRequest):
             # It would run again when nobody remembers the revocation any more.
             return
         try:
-            with telling.through(self._send):
+            with events.through(self._send):
                 self._child_lost(exc)
         except (LedgerUnavailable, LedgerRefused) as error:
             # The claim stays in the ledger, and is found later: it has no process.  The message
@@ -167,7 +164,7 @@ class ReliableRequest(OpenRequest):
             # it comes back too early it is refused, and the record is sent again.
             state.task_ready(self)
             self.reject(requeue=True)
-            logger.error("loss_not_counted name=%s id=%s error=%s", self.name, self.id, error)
+            events.loss_not_counted(name=self.name, task_id=self.id, error=error)
 
     def on_retry(self, exc_info: Any) -> None:
         """Call off what was revoked while it ran: nobody may remember that when its ETA comes."""
@@ -189,7 +186,7 @@ class ReliableRequest(OpenRequest):
             if self.is_revoked:
                 self._end_stopped()
             else:
-                with telling.through(self._send):
+                with events.through(self._send):
                     self._end(Reason.TIME_LIMIT, exc, is_owed=is_owed)
         finally:
             _ending.discard(self.reliable_token)
@@ -219,7 +216,7 @@ class ReliableRequest(OpenRequest):
         except Exception as error:
             # Into the main loop it would be raised as a lost connection to the broker, or end the
             # worker: again and again, with the message that nobody has acknowledged.
-            logger.error("revocation_not_stored name=%s id=%s error=%r", self.name, self.id, error)
+            events.revocation_not_stored(name=self.name, task_id=self.id, error=error)
             self.acknowledge()
             self.is_revoked = True
             if expired:
@@ -244,9 +241,7 @@ class ReliableRequest(OpenRequest):
             if isinstance(answer, answers.Running) and not is_running_child(self.worker_pid):
                 self._settle_claim()
         except (LedgerUnavailable, LedgerRefused) as error:
-            logger.error(
-                "revocation_not_recorded name=%s id=%s error=%s", self.name, self.id, error
-            )
+            events.revocation_not_recorded(name=self.name, task_id=self.id, error=error)
 
     # -- helpers
 
@@ -274,7 +269,7 @@ class ReliableRequest(OpenRequest):
                     patience_seconds=_PATIENCE_SECONDS,
                 )
         except (LedgerUnavailable, LedgerRefused) as error:
-            logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
+            events.end_not_recorded(name=self.name, task_id=self.id, error=error)
 
     def _settle_claim(self) -> None:
         """Settle the claim of this delivery, if it is still running, and free its lock."""
@@ -344,13 +339,15 @@ class ReliableRequest(OpenRequest):
             self.acknowledge()
 
     def _tell_lost(self, claim: Claim, losses: int, exc: WorkerLostError) -> None:
-        telling.lost(
-            self.app,
-            self.task.name,
-            claim,
+        events.task_lost(
+            app=self.app,
+            name=self.task.name,
+            task_id=self.id,
+            attempt=claim.attempt,
             losses=losses,
-            cause=Cause.CHILD_LOST.value,
-            exception=exc,
+            cause=Cause.CHILD_LOST,
+            worker=claim.worker,
+            exception=str(exc),
         )
 
     def _send(self, kind: str, *, uuid: str, **fields: Any) -> None:
@@ -407,11 +404,11 @@ class ReliableRequest(OpenRequest):
                     patience_seconds=_PATIENCE_SECONDS,
                 )
                 if not is_owed:
-                    telling.buried(
-                        self.app,
-                        self.task.name,
-                        self.id,
-                        reason,
+                    events.task_buried(
+                        app=self.app,
+                        name=self.task.name,
+                        task_id=self.id,
+                        reason=reason,
                         attempt=claim.attempt,
                         losses=claim.losses,
                         exception=one_line(exc),
@@ -421,4 +418,4 @@ class ReliableRequest(OpenRequest):
                 ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
             Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
-            logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)
+            events.end_not_recorded(name=self.name, task_id=self.id, error=error)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from itertools import takewhile
 
+from celery_reliable import events
 from celery_reliable.config import ReliableConfig
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Reason, SweepReport
 
 __all__ = ["Retention"]
-
-logger = logging.getLogger(__name__)
 
 #: What every application has plenty of, and what has left its traces elsewhere too.  All others are
 #: rare, and what dead letters are kept for: they go last.
@@ -51,8 +49,7 @@ class Retention:
             report.is_full = report.is_full or over > 0 or len(old) == batch
         report.trimmed += sum(trimmed.values())
         if trimmed:
-            told = " ".join(f"{reason}={count}" for reason, count in sorted(trimmed.items()))
-            logger.warning("dead_letters_trimmed count=%d %s", report.trimmed, told)
+            events.dead_letters_trimmed(count=report.trimmed, reasons=dict(sorted(trimmed.items())))
 
     def _trim_surplus(self, over: int, limit: int, trimmed: Counter[str]) -> int:
         """Discard up to *over* of *limit* letters; return how many."""

@@ -5,7 +5,6 @@ Workers remember what is revoked as long as they live, and hear it only while th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ from celery import Celery
 from celery.app.control import Control
 from celery.utils.functional import maybe_list
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.app import give_part, make_part_by
 from celery_reliable.exceptions import ReliableError
@@ -20,8 +20,6 @@ from celery_reliable.losses import Losses
 from celery_reliable.model import Record, State
 
 __all__ = ["RecordingControl", "call_off", "install", "install_everywhere"]
-
-logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 1.0
 
@@ -67,7 +65,7 @@ def call_off(app: Celery, task_ids: Iterable[str]) -> None:
             if record is not None and record.state in (State.PARKED, State.QUEUED, State.RUNNING):
                 _call_off(losses, record)
     except (ReliableError, ValueError) as exc:
-        logger.warning("revocation_not_recorded error=%s", exc)
+        events.revocation_not_recorded(error=exc)
 
 
 def _call_off(losses: Losses, record: Record) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.exceptions import LedgerUnavailable
 
 __all__ = ["when_there"]
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -42,8 +40,6 @@ def when_there(app: Celery, look: Callable[[], T]) -> T:
             done += 1
             if not is_patient or (most and done > most):
                 raise
-            logger.error(
-                "ledger_awaited seconds=%g retry=%d of=%s error=%s", pause, done, most or "all", exc
-            )
+            events.ledger_awaited(seconds=pause, retry=done, of=most or "all", error=exc)
         time.sleep(pause)
         pause = min(pause + _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)

@@ -7,7 +7,6 @@ losses are spent, would help nobody.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from celery.backends.base import BaseKeyValueStoreBackend
 from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.backend import (
     SUCCESS_BEGINS,
@@ -28,7 +28,7 @@ from celery_reliable.compat.backend import (
 )
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.guarding import is_current, tell_fenced
+from celery_reliable.guarding import is_current
 from celery_reliable.ledger import FOREVER, answers, server_of
 from celery_reliable.model import StoredResult
 from celery_reliable.objects import is_unique, keep_ms
@@ -36,8 +36,6 @@ from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import MARK, mark
 
 __all__ = ["PatientBackend", "before_retry", "marks"]
-
-logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -191,16 +189,19 @@ class PatientBackend:
             )
         except LedgerForbidden as exc:
             # Stored by itself it will be settled when that is allowed again.
-            logger.error(
-                "not_settled name=%s id=%s error=%s", self._task.name, attempt.claim.task_id, exc
-            )
+            events.settled_in_two_steps(task=self._task, task_id=attempt.claim.task_id, error=exc)
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
             attempt.object_key = None
         elif isinstance(answer, answers.Fenced):
             attempt.is_closed = True
-            tell_fenced(self._task, attempt.claim, answer.state)
+            events.task_fenced(
+                task=self._task,
+                task_id=attempt.claim.task_id,
+                attempt=attempt.claim.attempt,
+                state=answer.state,
+            )
         return attempt.is_closed
 
     def mark_as_failure(
@@ -241,12 +242,8 @@ class PatientBackend:
                 if attempt is None or attempt.is_closed or not self._may_pass(exc):
                     raise
                 claim = attempt.claim
-                logger.warning(
-                    "outcome_waits name=%s id=%s attempt=%d error=%r",
-                    self._task.name,
-                    claim.task_id,
-                    claim.attempt,
-                    exc,
+                events.outcome_waits(
+                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, error=exc
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -255,7 +252,9 @@ class PatientBackend:
             if not is_current(reliable_of(self._task.app).ledger, attempt):
                 # Its successor's outcome is the one to store.
                 attempt.is_closed = True
-                tell_fenced(self._task, claim, "taken")
+                events.task_fenced(
+                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
+                )
                 return None
 
     def _may_pass(self, exc: BaseException | None) -> bool:

@@ -7,10 +7,10 @@ id that is derived from a row, publishes what is alive.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.envelope import HEIR, new_epoch
@@ -19,8 +19,6 @@ from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import seen
 
 __all__ = ["bequeathing"]
-
-logger = logging.getLogger(__name__)
 
 #: By so many it is told whether a canvas still lives.
 _MOST_MEMBERS = 100
@@ -72,7 +70,7 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
             attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
         except Exception as exc:
             # Backends raise what their drivers raise.
-            logger.info("result_not_read id=%s error=%r", attempt.claim.task_id, exc)
+            events.result_not_read(task_id=attempt.claim.task_id, error=exc)
 
 
 def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str]:

@@ -7,13 +7,12 @@ The cost is that of what is overdue.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 
 from celery import Celery
 
-from celery_reliable import clock, signals
+from celery_reliable import clock, events
 from celery_reliable.ahead import Asked
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
@@ -26,8 +25,6 @@ from celery_reliable.recovery import Recovery
 from celery_reliable.retention import Retention
 
 __all__ = ["Sweeper"]
-
-logger = logging.getLogger(__name__)
 
 #: A pass that is followed at once by the next is followed at most so often.
 _MOST_PASSES_IN_A_ROW = 20
@@ -115,7 +112,7 @@ class Sweeper:
                 str(asked.count) if asked and has_looked else "",
                 ended_ms=server_clock.expected_ms,
             )
-            signals.pass_finished.send(sender=self.app, report=report)
+            events.pass_finished(app=self.app, report=report)
             if not report.is_full:
                 break
         return report, config.sweep_seconds
@@ -137,9 +134,9 @@ class Sweeper:
                     self.recovery.recover(lease, report)
                 except (LedgerUnavailable, LedgerRefused):
                     raise
-                except Exception:
+                except Exception as exc:
                     # What one dead worker held must not hold up what the others did.
-                    logger.exception("not_recovered worker=%s", lease.worker)
+                    events.not_recovered(worker=lease.worker, error=exc)
                     report.failed += 1
             self.recovery.recover_ownerless(leases, report)
             if self._has_queues_elsewhere:
@@ -153,16 +150,13 @@ class Sweeper:
             if self.broker.is_redis:
                 self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
-        done = {name: value for name, value in report.as_dict().items() if value}
-        if done.keys() - {"looked_at", "oldest_overdue_seconds", "duration_seconds", "is_full"}:
-            logger.warning("sweep %s", " ".join(f"{k}={v}" for k, v in done.items()))
         return report, has_looked
 
     def _set_back(self, report: SweepReport) -> None:
         """Set back what is due, after a step of the server's clock."""
         for _ in range(_MOST_SET_BACK):
             if isinstance(self.ledger.passes.set_back(_SET_BACK_AT_ONCE), answers.Ended):
-                logger.warning("clock_stepped_back")
+                events.clock_stepped_back()
                 return
         report.is_full = True
 
@@ -170,7 +164,7 @@ class Sweeper:
         """Let the next pass, at once, look at what is queued when the queues may have been lost."""
         seen = self.broker.seen()
         if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
-            logger.warning("broker_is_another_or_was_emptied")
+            events.broker_is_another_or_was_emptied()
             report.is_full = True
 
     # -- (a) deaths
@@ -200,8 +194,7 @@ class Sweeper:
                 )
                 if isinstance(answer, answers.Declared):
                     report.declared += 1
-                    logger.warning("worker_declared_dead worker=%s cause=%s", lease.worker, cause)
-                    signals.worker_declared.send(sender=lease.worker, cause=cause)
+                    events.worker_declared_dead(worker=lease.worker, cause=cause)
                     break
         return [
             lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead

@@ -17,7 +17,6 @@ A process that forks has to agree with its threads on when: see `ForkGate`.
 from __future__ import annotations
 
 import _thread  # noqa: F401  (`_original` finds it among the loaded modules)
-import logging
 import math
 import os
 import select
@@ -26,6 +25,7 @@ import sys
 import threading
 from typing import Any
 
+from celery_reliable import events
 from celery_reliable.compat.logging import lock_by
 
 __all__ = [
@@ -38,8 +38,6 @@ __all__ = [
     "socket_owner",
     "wait_readable",
 ]
-
-logger = logging.getLogger(__name__)
 
 #: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
@@ -143,7 +141,7 @@ class ForkGate:
             self._is_shut = self._passing.acquire(True, seconds)
             self._is_waited_out = not self._is_shut
             if self._is_waited_out and seconds:
-                logger.info("forked_beside_pass waited_seconds=%g", seconds)
+                events.forked_beside_pass(waited_seconds=seconds)
 
     def _open(self) -> None:
         self._is_wanted = False

@@ -6,7 +6,6 @@ A worker keeps what it was delivered in a room of its own.  Messages in the shar
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
+from celery_reliable import events
 from celery_reliable.compat.kombu import OpenChannel, OpenQoS, list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.config import REDIS_SCHEMES
@@ -30,8 +30,6 @@ __all__ = [
     "Transport",
     "transport_for",
 ]
-
-logger = logging.getLogger(__name__)
 
 #: How many messages are taken from the queues in one step, if the worker may hold so many: Redis
 #: is busy for well under a millisecond.
@@ -132,7 +130,7 @@ class QoS(OpenQoS):
                 for tag in reversed(tags):
                     room.give_back(self.channel, tag, is_last=False)
             except (redis.RedisError, OSError) as exc:
-                logger.warning("deliveries_left_in_room room=%s error=%r", room.name, exc)
+                events.deliveries_not_given_back(unacked=room.name, error=exc)
 
 
 class Channel(OpenChannel):
@@ -184,7 +182,7 @@ class Channel(OpenChannel):
             self.client.srem(self.keyprefix_queue % "celery-reliable", "")
         except redis.ResponseError as exc:
             # What its user may not do shows where it is needed.
-            logger.debug("writing_not_tried error=%r", exc)
+            events.writing_not_tried(error=exc)
         except BaseException:
             self.close_connections()
             raise
@@ -381,8 +379,8 @@ class Channel(OpenChannel):
                 self.end_of_wait()
             except kombu_redis.Empty:
                 pass
-            except self.connection_errors:
-                logger.debug("channel_closed_with_broken_connection", exc_info=True)
+            except self.connection_errors as exc:
+                events.broken_channel_closed(error=exc)
         self.wait_no_more()
         self._note_lost_pop()
         super().close()

@@ -6,7 +6,6 @@ and replays when a worker can run it.
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 
 from celery.worker import state
 
-from celery_reliable import telling
+from celery_reliable import events
 from celery_reliable.application import Reliable
 from celery_reliable.claiming import EarlyClaim
 from celery_reliable.compat.consumer import decode_errors_by, handle_by
@@ -29,8 +28,6 @@ from celery_reliable.opening import Openings, noting
 from celery_reliable.rooms import Delivery
 
 __all__ = ["Unprocessable"]
-
-logger = logging.getLogger(__name__)
 
 #: The main loop asks the ledger only so long.
 _PATIENCE_SECONDS = 1.0
@@ -122,7 +119,7 @@ class Unprocessable:
         try:
             self._buried(task_id, "", error, kept)
         except ReliableError as exc:
-            logger.error("unprocessable_not_buried id=%s error=%s", task_id, exc)
+            events.unprocessable_not_buried(task_id=task_id, error=exc)
             return False
         return True
 
@@ -147,21 +144,21 @@ class Unprocessable:
                 task_id, name, error, _envelope(message), claim, is_failure_told=is_failure_told
             )
         except ReliableError as exc:
-            logger.error("unprocessable_not_buried name=%s id=%s error=%s", name, task_id, exc)
+            events.unprocessable_not_buried(name=name, task_id=task_id, error=exc)
             again = partial(
                 self._bury, message, error, drop, broken, is_failure_told=is_failure_told
             )
             self._waiting.append(again)
             return
         if not is_buried:
-            logger.info("delivery_dropped name=%s id=%s reply=late", name, task_id)
-            message.ack_log_error(logger, broken)
+            events.delivery_dropped(name=name, task_id=task_id, reply="late")
+            message.ack_log_error(events.logger, broken)
             return
         try:
             drop()
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError) as exc:
             # Celery cannot even say what it drops.
-            logger.exception("unprocessable name=%s id=%s", name, task_id)
+            events.unprocessable_not_dropped(name=name, task_id=task_id, error=exc)
             if not message.acknowledged:
                 message.reject()
 
@@ -181,12 +178,12 @@ class Unprocessable:
         """
         if not self._is_in_ledger(task_id, name, error, envelope, claim):
             return False
-        with telling.through(self._send):
-            telling.buried(
-                self._reliable.app,
-                name,
-                task_id,
-                Reason.UNPROCESSABLE,
+        with events.through(self._send):
+            events.task_buried(
+                app=self._reliable.app,
+                name=name,
+                task_id=task_id,
+                reason=Reason.UNPROCESSABLE,
                 attempt=claim.attempt if claim is not None else 0,
                 losses=claim.losses if claim is not None else 0,
                 exception=one_line(error),
@@ -249,7 +246,7 @@ def _envelope(message: Any) -> Envelope:
         return as_sent(message)
     except Exception as exc:
         # Whatever it is, an operator is to see it.
-        logger.warning("message_kept_as_it_is_shown error=%r", exc)
+        events.message_kept_as_it_is_shown(error=exc)
         queue = str((message.delivery_info or {}).get("routing_key") or "")
         return _kept(repr(message.body).encode("utf-8", "backslashreplace"), {}, queue)
 

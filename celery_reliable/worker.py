@@ -5,7 +5,6 @@ holds.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import signal
 import time
@@ -20,7 +19,7 @@ from celery.signals import worker_shutdown, worker_shutting_down
 from celery.utils.functional import maybe_list
 from celery.worker import state
 
-from celery_reliable import deaths
+from celery_reliable import deaths, events
 from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.claiming import EarlyClaims
 from celery_reliable.compat import Part, check
@@ -54,8 +53,6 @@ from celery_reliable.transport import transport_for
 from celery_reliable.unprocessable import Unprocessable
 
 __all__ = ["ConsumerStep", "WorkerStep", "install"]
-
-logger = logging.getLogger(__name__)
 
 #: Under which name a worker has its part of ours.
 _NOTED = "step"
@@ -94,8 +91,12 @@ class WorkerStep(bootsteps.StartStopStep):
             findings += when_there(w.app, self.reliable.check)
             findings += missing_rights(self.reliable)
             for finding in raise_for(findings):
-                level = logging.INFO if finding.level == "info" else logging.WARNING
-                logger.log(level, "%s %s", finding.message, finding.hint)
+                events.finding(
+                    check=finding.id,
+                    severity=finding.level,
+                    message=finding.message,
+                    hint=finding.hint,
+                )
         except ReliableError as exc:
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None
@@ -128,9 +129,7 @@ class WorkerStep(bootsteps.StartStopStep):
         conf = self.app.conf
         path = transport_for(self.reliable.broker_url.split("://", 1)[0])
         if path is None:
-            logger.info(
-                "broker_without_room scheme=%s", self.reliable.broker_url.split("://", 1)[0]
-            )
+            events.broker_keeps_deliveries(scheme=self.reliable.broker_url.split("://", 1)[0])
             return
         if conf.broker_transport and conf.broker_transport not in (
             path,
@@ -138,7 +137,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "rediss",
             "sentinel",
         ):
-            logger.warning("broker_transport_kept transport=%s", conf.broker_transport)
+            events.broker_transport_kept(transport=conf.broker_transport)
             return
         self.room_name = f"{ROOM_PREFIX}{self.process.base}"
         before, conf.broker_transport = conf.broker_transport, path
@@ -229,12 +228,12 @@ class WorkerStep(bootsteps.StartStopStep):
                 room.catch_up()
                 held = len(room)
             if not ledger.workers.deregister(self.process.id, in_room=held):
-                logger.warning("worker_left_something worker=%s messages=%d", self.process.id, held)
+                events.worker_left_something(worker=self.process.id, messages=held)
             elif room is not None:
                 room.strike_off(self.reliable.config.namespace)
         except Exception as exc:
             # The sweeper finds out; a worker that cannot say good-bye must still end.
-            logger.warning("worker_not_deregistered worker=%s error=%r", self.process.id, exc)
+            events.worker_not_deregistered(worker=self.process.id, error=exc)
         finally:
             if self.heartbeat is not None:
                 self.heartbeat.stop()
@@ -255,7 +254,7 @@ class WorkerStep(bootsteps.StartStopStep):
                 is_unsent=not self.reliable.is_redis_broker,
             )
             if isinstance(released, answers.Released):
-                logger.info("attempt_released id=%s attempt=%d", claim.task_id, claim.attempt)
+                events.attempt_released(task_id=claim.task_id, attempt=claim.attempt)
 
     # -- what the threads ask
 
@@ -313,13 +312,12 @@ class WorkerStep(bootsteps.StartStopStep):
             request.reliable_is_taken = True
             pid = request.worker_pid
             if pid and pid != os.getpid() and self.pool_name == "prefork":
-                logger.warning(
-                    "taken_claim_stopped id=%s attempt=%d pid=%d", claim.task_id, claim.attempt, pid
-                )
+                events.taken_claim_stopped(task_id=claim.task_id, attempt=claim.attempt, pid=pid)
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
-                    logger.debug("taken_claim_had_ended id=%s", claim.task_id)
+                    # It had ended.
+                    pass
         return not self.runs(claim)
 
 
@@ -412,10 +410,10 @@ class ConsumerStep(bootsteps.StartStopStep):
         try:
             given = room.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
-            logger.debug("room_not_reconciled error=%r", exc)
+            events.deliveries_not_compared(error=exc)
             return
         if given:
-            logger.warning("deliveries_given_back count=%d", given)
+            events.lost_deliveries_given_back(count=given)
 
 
 def _parts(w: Any, reliable: Reliable) -> Iterator[Part]:
@@ -451,7 +449,7 @@ def _let_run() -> None:
     Celery would raise that it cannot from its signal handler: into whatever the main loop does at
     that moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
-    logger.warning("tasks_run_to_their_end count=%d", len(state.active_requests))
+    events.tasks_run_to_their_end(count=len(state.active_requests))
 
 
 def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import re
 import time
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import redis
 from redis import exceptions as errors
 
+from celery_reliable import events
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.passing import is_of_cluster, is_passing, is_undone
@@ -20,8 +20,6 @@ from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.threads import fork_gate
 
 __all__ = ["FOREVER", "Caller", "is_forbidden"]
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Argument]]
@@ -213,13 +211,11 @@ class Caller:
                     ) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
-                    logger.warning(
-                        "ledger_waiting operation=%s seconds=%.0f address=%s error=%s: %s",
-                        operation,
-                        now - started,
-                        self.shown,
-                        type(exc).__name__,
-                        _said(exc),
+                    events.ledger_waiting(
+                        operation=operation,
+                        seconds=now - started,
+                        address=self.shown,
+                        error=f"{type(exc).__name__}: {_said(exc)}",
                     )
                 is_repeated = True
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))

@@ -6,7 +6,6 @@ gives back what is in it.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 import redis
 from kombu.utils.encoding import bytes_to_str
 
+from celery_reliable import events
 from celery_reliable.compat.kombu import list_key, new_pool, priority_of
 from celery_reliable.compat.redis import repeat_nothing
 from celery_reliable.ledger import Line
@@ -36,8 +36,6 @@ __all__ = [
     "room_names",
     "room_of",
 ]
-
-logger = logging.getLogger(__name__)
 
 #: What the names of rooms begin with; kombu's shared hash is called "unacked".
 ROOM_PREFIX = "unacked:"
@@ -243,7 +241,7 @@ class Room:
         try:
             self._client.hdel(self._key, tag)
         except (redis.RedisError, OSError) as exc:
-            logger.warning("acknowledgement_kept_for_later tag=%s error=%r", tag, exc)
+            events.acknowledgement_kept_for_later(tag=tag, error=exc)
             self.remove_soon(tag)
 
     def remove_soon(self, tag: str) -> None:
@@ -260,13 +258,13 @@ class Room:
             if not self._client.hexists(self._key, tag):
                 return False
         except (redis.RedisError, OSError) as exc:
-            logger.warning("room_not_seen tag=%s error=%r", tag, exc)
+            events.delivery_not_seen(tag=tag, error=exc)
             return False
         try:
             return not is_begun or bool(self._client.hdel(self._key, tag))
         except (redis.RedisError, OSError) as exc:
             # It may be removed: then nobody else has it.
-            logger.warning("removal_unknown tag=%s error=%r", tag, exc)
+            events.removal_unknown(tag=tag, error=exc)
             return True
 
     def catch_up(self) -> None:
@@ -359,7 +357,7 @@ def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
 
 
 def _keep(delivery: Delivery, error: Exception) -> bool:
-    logger.error("unreadable queue=%s bytes=%d error=%r", delivery.queue, len(delivery.raw), error)
+    events.unreadable(queue=delivery.queue, size=len(delivery.raw), error=error)
     return False
 
 

@@ -180,14 +180,14 @@ def test_a_refused_beat_is_told_of_rarely(
     alive.start()
     client: Any = redis_server.client()
     workers = alive.sweeper.ledger.keys.workers
-    with caplog.at_level(logging.WARNING, "celery_reliable.heartbeat"):
+    with caplog.at_level(logging.WARNING, "celery_reliable"):
         client.rename(workers, "aside")
         client.set(workers, "of another type, which the server refuses")
         asked = calls(client)
         wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
         client.rename("aside", workers)
 
-    told = [one for one in caplog.records if one.name == "celery_reliable.heartbeat"]
+    told = [one for one in caplog.records if one.name == "celery_reliable"]
     assert len(told) == 1
     assert told[0].exc_info is None
     wait_for(lambda: alive.process.surely_holds(alive.process.id), 5, "it is renewed")

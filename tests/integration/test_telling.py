@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from celery.events.state import State
 
+from celery_reliable import events
 from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import DeadLetter
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import SOON, Project, Start
 from tests.integration.foreign import element
+from tests.integration.project.explosive import BOMB
+from tests.integration.project.watching import TOLD, add_tasks
 from tests.support.effects import Effects
+from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
+from tests.support.telling import tellers_of
 from tests.support.waiting import wait_for
 
 APP = "tests.integration.project.watching"
-#: Where that project writes what its signals tell.
-TOLD = "told"
 WATCHED = ("-E",)
 FACTS = {"reason", "attempt", "losses", "exception"}
 
@@ -80,13 +83,33 @@ def monitor(project: Project) -> Iterator[Monitor]:
     connection.close()
 
 
-@pytest.fixture
-def told(effects: Effects) -> Callable[[str], dict[str, dict[str, Any]]]:
-    """What a signal has told of each task."""
+@dataclass
+class Rows:
+    """What the signals of an event have told."""
 
-    def told(name: str) -> dict[str, dict[str, Any]]:
+    event: events.Event[Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def by_task(self) -> dict[str, dict[str, Any]]:
+        """The last of each task."""
+        return {row["task_id"]: row for row in self.rows}
+
+    def lack(self) -> set[tuple[str, str]]:
+        """Who tells of the event in the package, and has not told yet."""
+        return tellers_of(self.event) - {tuple(row["teller"]) for row in self.rows}
+
+
+Told = Callable[[events.Event[Any]], Rows]
+
+
+@pytest.fixture
+def told(effects: Effects) -> Told:
+    """What the signal of an event has told until now."""
+
+    def told(event: events.Event[Any]) -> Rows:
         rows = [json.loads(row) for row in effects.client.lrange(TOLD, 0, -1)]
-        return {row.pop("task_id"): row for row in rows if row.pop("signal") == name}
+        return Rows(event, [row for row in rows if row.pop("signal") == event.name])
 
     return told
 
@@ -97,7 +120,7 @@ def test_every_burial_is_told(
     effects: Effects,
     redis_server: RedisServer,
     monitor: Monitor,
-    told: Callable[[str], dict[str, dict[str, Any]]],
+    told: Told,
 ) -> None:
     project = project.with_settings(
         reliable={"MAX_LOSSES": 0}, celery={"task_acks_late": True, "task_track_started": True}
@@ -137,13 +160,22 @@ def test_every_burial_is_told(
     reasons["undecodable"] = "unprocessable"
     redis_server.client().lpush("celery", b"no message of kombu's")
 
-    wait_for(lambda: not reasons.keys() - told("task_buried").keys(), 60, "all burials are told")
-    wait_for(lambda: told("task_buried").keys() - reasons.keys(), 60, "the unreadable one too")
-    buried = told("task_buried")
+    wait_for(
+        lambda: not reasons.keys() - told(events.task_buried).by_task.keys(),
+        60,
+        "all burials are told",
+    )
+    wait_for(
+        lambda: told(events.task_buried).by_task.keys() - reasons.keys(),
+        60,
+        "the unreadable one too",
+    )
+    buried = told(events.task_buried).by_task
     (unreadable,) = buried.keys() - reasons.keys()
     reasons[unreadable] = "unprocessable"
     assert {task_id: row["reason"] for task_id, row in buried.items()} == reasons
-    assert all(row.keys() == FACTS | {"sender"} for row in buried.values())
+    assert all(row.keys() == FACTS | {"task_id", "sender", "teller"} for row in buried.values())
+    assert not told(events.task_buried).lack()
     assert all(row["exception"] for row in buried.values())
     assert {letter.task_id for letter in letters(project)} == buried.keys()
 
@@ -158,6 +190,89 @@ def test_every_burial_is_told(
         assert monitor.state.tasks[task_id].state == "FAILURE", task_id
     # By no name but those of workers: a monitor would list it as another.
     assert {name.partition("@")[0] for name in monitor.state.workers} == {"zero", "one", "two"}
+
+
+def wait_until_dead(worker: Worker) -> None:
+    wait_for(lambda: not worker.is_running, 30, "it dies")
+    # What it ran in a child would run on.
+    worker.end()
+
+
+def test_every_loss_is_told(
+    project: Project, start_worker: Start, effects: Effects, told: Told
+) -> None:
+    """Of a child, of a worker, of an attempt without an outcome, of a message that is opened."""
+    project = project.with_settings(reliable=SOON | {"MAX_LOSSES": 1})
+    add_tasks(project.app)
+
+    def start(name: str) -> Worker:
+        return start_worker(name, project=project, app=APP, concurrency=1, wait=False)
+
+    first = start("one")
+    causes = {"child_lost": project.send("poison_times", 1)}
+    causes["child_lost"].get(timeout=30)
+    causes["no_outcome"] = project.send("send_back", True)
+    wait_for(lambda: causes["no_outcome"].id in told(events.task_buried).by_task, 30, "it is over")
+    causes["worker_lost"] = project.send("gate", "gate")
+    wait_for(lambda: effects.runs(causes["worker_lost"].id), 20, "it runs")
+    causes["opening"] = project.send("unforgiving", 0, serializer=BOMB)
+    wait_until_dead(first)
+    effects.open_gate("gate")
+    wait_until_dead(start("two"))
+    start("three")
+    wait_for(lambda: not told(events.task_lost).lack(), 60, "each loss is told")
+    found = told(events.task_lost).rows
+    assert {row["cause"]: row["task_id"] for row in found} == {
+        cause: result.id for cause, result in causes.items()
+    }
+    assert all(row["is_counted"] for row in found if row["cause"] != "worker_lost")
+    assert causes["worker_lost"].get(timeout=30) == "gate"
+
+
+def test_every_refusal_is_told(
+    project: Project,
+    start_worker: Start,
+    redis_server: RedisServer,
+    told: Told,
+    monitor: Monitor,
+) -> None:
+    """Before the body, after it, with its result, while its result waits, and when it settles."""
+    # One server, so that a result is stored and settled in one step.
+    project = project.with_settings(reliable={"REDIS_URL": redis_server.url()})
+    add_tasks(project.app)
+    start_worker("one", project=project, app=APP, options=WATCHED)
+    names = ("taken", "taken_silently", "taken_in_time", "taken_while_away", "taken_before")
+    ids = {project.send(name, 0).id for name in names}
+    wait_for(lambda: told(events.task_fenced).by_task.keys() == ids, 30, "all are told")
+    fenced = told(events.task_fenced)
+    assert not fenced.lack()
+    assert all(row["attempt"] == 1 for row in fenced.rows)
+    for task_id in ids:
+        wait_for(lambda i=task_id: "task-fenced" in monitor.kinds(i), 10, "by an event too")
+
+
+def test_all_else_that_has_a_signal_is_told(
+    project: Project, start_worker: Start, effects: Effects, told: Told
+) -> None:
+    project = project.with_settings(reliable=SOON)
+    add_tasks(project.app)
+    others = {events.task_buried, events.task_lost, events.task_fenced}
+    wanted = {one for one in events.DECLARED.values() if one.in_signal is not None} - others
+    worker = start_worker("one", project=project, app=APP)
+    held = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: effects.runs(held.id), 20, "it runs")
+    skipped = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: skipped.id in told(events.task_skipped).by_task, 20, "it is skipped")
+    late = project.send("running_out", "late")
+    wait_for(lambda: late.id in told(events.task_running_out).by_task, 20, "its time is up soon")
+    for gate in ("gate", "late"):
+        effects.open_gate(gate)
+    worker.kill_group()
+    start_worker("two", project=project, app=APP)
+    wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
+    wait_for(lambda: told(events.pass_finished).rows, 30, "passes are told")
+    for event in wanted:
+        assert not told(event).lack(), event.name
 
 
 def test_a_recovery_is_told_on_its_way(
@@ -195,7 +310,7 @@ def test_a_monitor_switches_events_on_and_off(
     project: Project,
     start_worker: Start,
     monitor: Monitor,
-    told: Callable[[str], dict[str, dict[str, Any]]],
+    told: Told,
     is_on: bool,
 ) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 0})
@@ -208,13 +323,13 @@ def test_a_monitor_switches_events_on_and_off(
     def is_heard() -> bool:
         """Whether the processes of the pool have heard of it, which tell of a failure."""
         probe = project.send("failing")
-        wait_for(lambda: told("task_buried").get(probe.id), 20, "it is buried")
+        wait_for(lambda: told(events.task_buried).by_task.get(probe.id), 20, "it is buried")
         mark(monitor, project)
         return ("task-buried" in monitor.kinds(probe.id)) is is_on
 
     wait_for(is_heard, 20, "events are switched")
     poison = project.send("poison")
-    wait_for(lambda: told("task_buried").get(poison.id), 20, "it is buried")
+    wait_for(lambda: told(events.task_buried).by_task.get(poison.id), 20, "it is buried")
     if is_on:
         wait_for(lambda: "task-buried" in monitor.kinds(poison.id), 10, "it is told")
     # What the main process sends, it sends a moment later.

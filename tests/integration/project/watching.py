@@ -1,33 +1,110 @@
-"""The project's app, whose processes write down what its signals tell them."""
+"""The project's app, whose processes write down what its signals tell them, and who told; and tasks
+that lose their attempt on the way.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+from types import FrameType
 from typing import Any
 
+from celery.backends.redis import RedisBackend
 from celery.exceptions import Reject
 
 from celery_reliable import ReliableTask, signals
-from tests.integration.project.app import app
+from celery_reliable.application import reliable_of
+from celery_reliable.model import Cause
+from celery_reliable.process import running
+from tests.integration.project import explosive
+from tests.integration.project.tasks import _wait_at_gate
 
-__all__ = ["TOLD"]
+__all__ = ["TOLD", "add_tasks"]
 
 #: Where that is, in the effects' database.
 TOLD = "told"
 
+#: Nobody looks at what was taken away before a test is over.
+_LATER_MS = 600_000
+
+
+class Reluctant(RedisBackend):
+    """A result backend that is away when it is first asked to store a success."""
+
+    def mark_as_done(self, *args: Any, **kwargs: Any) -> Any:
+        raise ConnectionError("away")
+
+
+def take_away() -> None:
+    """Have the attempt that runs here lost, as a sweeper would that holds its worker for dead."""
+    attempt = running.get()
+    if attempt is not None:
+        ledger = reliable_of(_made[-1]).ledger
+        ledger.lose(attempt.claim, Cause.WORKER_LOST, max_losses=3, due_in_ms=_LATER_MS)
+
+
+def _object(seconds: float) -> str:
+    take_away()
+    return "object"
+
+
+#: The app of this process.
+_made: list[Any] = []
+
+
+def add_tasks(to: Any) -> None:
+    """Give an app of `create_app` the tasks of this module."""
+    _made.append(to)
+    explosive.add_tasks(to)
+
+    def task(name: str, body: Any, **options: Any) -> None:
+        to.task(body, bind=True, base=ReliableTask, shared=False, name=f"project.{name}", **options)
+
+    def send_back(self: Any, requeue: bool) -> None:
+        with to.effects.run(self):
+            raise Reject("as told", requeue=requeue)
+
+    def taken(self: Any, seconds: float) -> None:
+        take_away()
+
+    def taken_before(self: Any, seconds: float) -> None:
+        raise AssertionError("it has no attempt any more")
+
+    def running_out(self: Any, gate: str) -> None:
+        with to.effects.run(self) as run:
+            _wait_at_gate(self, run, gate)
+
+    task("send_back", send_back)
+    task("taken", taken)
+    task("taken_silently", taken, ignore_result=True)
+    task("taken_in_time", taken, time_to_run_seconds=60)
+    task("taken_while_away", taken, backend=Reluctant(app=to, url=to.conf.result_backend))
+    task("taken_before", taken_before, object_id=_object)
+    task("running_out", running_out, time_to_run_seconds=4)
+
 
 def note(signal: Any, sender: Any, **facts: Any) -> None:
+    """Write down what a signal tells, and the function of the package that told it."""
     facts.pop("traceback", None)
-    row = {"signal": signal.name, "sender": str(sender), **facts}
-    app.effects.client.rpush(TOLD, json.dumps(row))
+    row = {"signal": signal.name, "sender": str(sender), "teller": _teller(), **facts}
+    _made[-1].effects.client.rpush(TOLD, json.dumps(row, default=str))
 
 
-for one in (signals.task_buried, signals.task_lost):
-    one.connect(note, weak=False)
+def _teller() -> tuple[str, str]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        module = str(frame.f_globals["__name__"])
+        if module.startswith("celery_reliable.") and ".events" not in module:
+            return module, frame.f_code.co_name
+        frame = frame.f_back
+    raise AssertionError("nobody of the package told")
 
 
-@app.task(base=ReliableTask, bind=True, shared=False, name="project.send_back")
-def send_back(self: Any, requeue: bool) -> None:
-    """Have no outcome, or refuse."""
-    with app.effects.run(self):
-        raise Reject("as told", requeue=requeue)
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)
+    for one in signals.__all__:
+        getattr(signals, one).connect(note, weak=False)

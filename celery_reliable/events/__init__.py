@@ -1,0 +1,14 @@
+"""Every event of the package, declared once: a line in the log, and for some a signal and an event
+of Celery's.  ``docs/events.rst`` lists them.
+"""
+
+from __future__ import annotations
+
+# One namespace for those who tell: each of the modules declares events and nothing else.
+from celery_reliable.events.attempts import *  # noqa: F403
+from celery_reliable.events.celery_events import Sender, set_sender, through
+from celery_reliable.events.declaring import DECLARED, Event, logger
+from celery_reliable.events.messages import *  # noqa: F403
+from celery_reliable.events.workers import *  # noqa: F403
+
+__all__ = ["DECLARED", "Event", "Sender", "logger", "set_sender", "through"]

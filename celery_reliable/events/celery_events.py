@@ -1,0 +1,82 @@
+"""Events of Celery's: sent when the worker was started with ``-E``, or as a monitor switches them
+on and off.
+
+The main loop has a connection for that; all others send over one of the app's, or of their own
+where they may not share sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+__all__ = ["Sender", "send", "set_sender", "through"]
+
+#: Sends an event of a kind with fields, if it is wanted.
+Send = Callable[..., None]
+
+
+class Sender(Protocol):
+    """The worker that this process belongs to, as far as its events go."""
+
+    #: Its node name, a slash, and what tells its processes from those of a former start.
+    base: str
+
+    @property
+    def sends_events(self) -> bool:
+        """Whether it sends events of tasks just now."""
+
+
+_send: ContextVar[Send | None] = ContextVar("celery_reliable_send", default=None)
+_sender: Sender | None = None
+
+
+def set_sender(worker: Sender | None) -> None:
+    """Send events in the name of a worker from now on, also in the children that are forked."""
+    global _sender
+    _sender = worker
+
+
+@contextmanager
+def through(send: Send) -> Iterator[None]:
+    """Send the events of this thread by *send*, instead of over a connection of the app's."""
+    token = _send.set(send)
+    try:
+        yield
+    finally:
+        _send.reset(token)
+
+
+def send(app: Any, kind: str, name: str, task_id: str, **fields: Any) -> None:
+    """Send an event about a task, if somebody wants it.  Raises whatever connections raise."""
+    # A consumer keeps the worker of a task by that name.
+    assert "worker" not in fields
+    task = app.tasks.get(name)
+    if task is not None and not task.send_events:
+        return
+    own = _send.get()
+    if own is not None:
+        own(kind, uuid=task_id, name=name, **fields)
+    elif _is_watched(app):
+        _send_over_app(app, kind, uuid=task_id, name=name, **fields)
+
+
+def _is_watched(app: Any) -> bool:
+    """Whether this process sends events of tasks: as its worker does, or as is set."""
+    return _sender.sends_events if _sender is not None else bool(app.conf.worker_send_task_events)
+
+
+def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
+    with app.amqp.producer_pool.acquire(block=True) as producer:
+        # Celery would wait for the broker as long as it takes, and a task would wait with it.
+        producer.connection.ensure_connection(max_retries=1, interval_start=0)
+        with app.events.Dispatcher(
+            producer.connection,
+            # By the name of the worker: a monitor would take another for one more worker.
+            hostname=_sender.base.rpartition("/")[0] if _sender is not None else None,
+            channel=producer.channel,
+            buffer_while_offline=False,
+        ) as dispatcher:
+            dispatcher.send(kind, **fields)
