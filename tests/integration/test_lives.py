@@ -12,9 +12,10 @@ from celery.backends.base import BaseBackend
 
 from celery_reliable.application import reliable_of
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, ClaimRequest, Record, SweepReport, TaskRef
+from celery_reliable.model import Cause, Claim, Record, SweepReport
 from celery_reliable.sweeper import Sweeper
 from tests.conftest import StartRedis
+from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
@@ -76,24 +77,8 @@ def begin(project: Project, task_id: str = "", **options: Any) -> tuple[Ledger, 
     """Publish a task and claim it for a worker that does nothing more."""
     ledger = reliable_of(project.app).ledger
     task_id = project.send("work", 0, task_id=task_id or None, **options).id
-    return ledger, claimed(ledger, task_id, "token")
-
-
-def claimed(ledger: Ledger, task_id: str, token: str) -> Claim:
-    record = ledger.find(task_id)
-    assert record is not None
-    ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
-    answer = ledger.claim(
-        ClaimRequest(
-            TaskRef(task_id, record.name),
-            epoch=record.epoch,
-            generation=ledger.generation,
-            worker="gone",
-            token=token,
-            pid=1,
-        )
-    )
-    return Claim(task_id, answer.attempt, "gone", token)
+    register(ledger, "gone")
+    return ledger, claimed(ledger, task_id)
 
 
 def lose(sweeper: Sweeper, claim: Claim) -> Record | None:

@@ -10,8 +10,9 @@ import pytest
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.losses import Losses
-from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, SweepReport, TaskRef
+from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
 from celery_reliable.recovery import Recovery
+from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
 from tests.integration.figures import RECORD
@@ -109,20 +110,8 @@ def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     client.delete("celery")
     waiting = project.send("plain_work", 0.01)
     ledger = reliable_of(project.app).ledger
-    ledger.workers.register("gone", lease_ms=1, client_id=0, facts={})
-    record = ledger.find(lost.id)
-    assert record is not None
-    answer = ledger.claim(
-        ClaimRequest(
-            TaskRef(lost.id, record.name),
-            epoch=record.epoch,
-            generation=ledger.generation,
-            worker="gone",
-            token="token",
-            pid=1,
-        )
-    )
-    claim = Claim(lost.id, answer.attempt, "gone", "token")
+    register(ledger, "gone", lease_ms=1)
+    claim = claimed(ledger, lost.id)
     ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
     assert release(project, tmp_path).json["sent"] == 1
     start_worker("stock", project=stock_project)
@@ -136,16 +125,14 @@ def test_no_message_is_returned_that_its_task_is_done_with(
 ) -> None:
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
     client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
-    ledger.workers.register("gone", lease_ms=1, client_id=0, facts={"room": "unacked:gone"})
+    register(ledger, "gone", lease_ms=1, room="unacked:gone")
     claims, records = [], []
     for tag in ("buried", "retried", "lost"):
         task_id = project.send("work", 0.01).id
         client.hset("unacked:gone", tag, b"1 celery\n" + client.rpop("celery"))
         record = ledger.find(task_id)
         assert record is not None
-        ask = {"epoch": record.epoch, "generation": ledger.generation, "worker": "gone"}
-        answer = ledger.claim(ClaimRequest(TaskRef(task_id, record.name), **ask, token=tag, pid=1))
-        claims.append(Claim(task_id, answer.attempt, "gone", tag))
+        claims.append(claimed(ledger, task_id, tag))
         records.append(record)
     # Its worker was killed before what was acknowledged was removed.
     ledger.bury(claims[0], Reason.FAILED, exception="", traceback="")

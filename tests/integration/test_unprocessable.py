@@ -8,8 +8,9 @@ import pytest
 
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
-from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
+from celery_reliable.model import State, TaskRef
 from tests.conftest import StartRedis
+from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.foreign import element
@@ -128,19 +129,8 @@ def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
     client.delete("celery")
     record = ledger.find(result.id)
     assert record is not None
-    ledger.workers.register("gone", lease_ms=60_000, client_id=0, facts={})
-    task = TaskRef(result.id, record.name)
-    answer = ledger.claim(
-        ClaimRequest(
-            task,
-            epoch=record.epoch,
-            generation=ledger.generation,
-            worker="gone",
-            token="token",
-            pid=1,
-        )
-    )
-    claim = Claim(result.id, answer.attempt, "gone", "token")
+    register(ledger, "gone")
+    claim, task = claimed(ledger, result.id), TaskRef(result.id, record.name)
     if how == "is retried":
         ledger.record(
             task,

@@ -200,6 +200,19 @@ class Scene:
             claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ..."
         )
 
+    def bury_message(self, epoch: str, *, is_unproved: bool = False) -> Answer:
+        """A message of "task" is delivered to a worker that cannot run it."""
+        return self.ledger.bury_message(
+            "task",
+            Reason.UNPROCESSABLE,
+            exception="KeyError",
+            traceback="",
+            message="raw",
+            name="?",
+            epoch=epoch,
+            is_unproved=is_unproved,
+        )
+
     def record_of(self, task_id: str = "task") -> Record:
         record = self.ledger.find(task_id)
         assert record is not None

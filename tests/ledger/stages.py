@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from celery_reliable.ledger.answers import Answer
-from celery_reliable.model import Claim, Reason, State, Verdict, WorkerLease
+from celery_reliable.model import Claim, State, Verdict, WorkerLease
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -210,23 +210,11 @@ class Steps:
 
     def bury_message(self) -> Answer:
         """The first message is delivered to a worker that cannot run it."""
-        return self._bury_message(self._message.epoch, is_unproved=False)
+        return self._scene.bury_message(self._message.epoch)
 
     def bury_foreign(self) -> Answer:
         """A message of this id without our header is delivered to a worker that cannot run it."""
-        return self._bury_message("", is_unproved=True)
-
-    def _bury_message(self, epoch: str, *, is_unproved: bool) -> Answer:
-        return self._ledger.bury_message(
-            "task",
-            Reason.UNPROCESSABLE,
-            exception="KeyError",
-            traceback="",
-            message="raw",
-            name="?",
-            epoch=epoch,
-            is_unproved=is_unproved,
-        )
+        return self._scene.bury_message("", is_unproved=True)
 
     def cancel(self) -> Answer:
         """A revocation: whichever publication is current."""

@@ -10,7 +10,6 @@ import pytest
 from celery_reliable.ledger.answers import (
     Absent,
     Announced,
-    Answer,
     Buried,
     Changed,
     Dead,
@@ -144,24 +143,11 @@ def test_a_message_that_nobody_recorded_is_kept_as_it_came(scene: Scene) -> None
 
 def test_a_recorded_message_is_kept_as_it_was_recorded(scene: Scene) -> None:
     message = scene.publish()
-    assert isinstance(bury_message(scene, message.epoch), Buried)
+    assert isinstance(scene.bury_message(message.epoch), Buried)
 
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
     assert (letter.message, letter.name) == (f"sent as {message.epoch}", "app.work")
-
-
-def bury_message(scene: Scene, epoch: str, *, is_unproved: bool = False) -> Answer:
-    return scene.ledger.bury_message(
-        "task",
-        Reason.UNPROCESSABLE,
-        exception="KeyError",
-        traceback="",
-        message="raw",
-        name="?",
-        epoch=epoch,
-        is_unproved=is_unproved,
-    )
 
 
 def test_a_late_copy_that_no_worker_can_run_buries_nothing(scene: Scene) -> None:
@@ -170,15 +156,15 @@ def test_a_late_copy_that_no_worker_can_run_buries_nothing(scene: Scene) -> None
     before = scene.snapshot()
 
     # The retry is queued; then it runs, has ended, and lives again.
-    assert isinstance(bury_message(scene, first.epoch), Stale)
+    assert isinstance(scene.bury_message(first.epoch), Stale)
     assert scene.snapshot() == before
     claim = scene.claim(retry)
-    assert isinstance(bury_message(scene, retry.epoch), Fenced)
+    assert isinstance(scene.bury_message(retry.epoch), Fenced)
     scene.ledger.settle(claim)
-    assert isinstance(bury_message(scene, retry.epoch), Unrecorded)
+    assert isinstance(scene.bury_message(retry.epoch), Unrecorded)
     assert scene.state() == ABSENT
     scene.publish()
-    assert isinstance(bury_message(scene, retry.epoch, is_unproved=True), Stale)
+    assert isinstance(scene.bury_message(retry.epoch, is_unproved=True), Stale)
     assert scene.state() == "queued"
 
 
@@ -186,10 +172,10 @@ def test_a_message_whose_record_the_server_lost_is_a_dead_letter_of_its_epoch(
     scene: Scene,
 ) -> None:
     for _ in range(2):
-        assert isinstance(bury_message(scene, "0-x", is_unproved=True), Buried)
+        assert isinstance(scene.bury_message("0-x", is_unproved=True), Buried)
     # A copy of it is held off, one of another publication is none of its business.
     assert isinstance(scene.ask(Published(scene.foreign().task, "0-x", "1")), Dead)
-    assert isinstance(bury_message(scene, "0-y", is_unproved=True), Stale)
+    assert isinstance(scene.bury_message("0-y", is_unproved=True), Stale)
 
 
 def test_a_replay_starts_the_losses_anew_and_not_the_attempts(scene: Scene) -> None:

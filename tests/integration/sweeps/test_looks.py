@@ -10,18 +10,10 @@ import pytest
 
 from celery_reliable import overdue
 from celery_reliable.application import reliable_of
-from celery_reliable.ledger.answers import Claimed, Declared, Waiting
-from celery_reliable.model import (
-    Claim,
-    ClaimRequest,
-    Due,
-    Reason,
-    State,
-    SweepReport,
-    TaskRef,
-    WorkerLease,
-)
+from celery_reliable.ledger.answers import Declared, Waiting
+from celery_reliable.model import Due, Reason, State, SweepReport, WorkerLease
 from celery_reliable.sweeper import Sweeper
+from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -206,20 +198,8 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
     """However long its host was parked before; and more, while a member is known to live."""
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
     task_id = project.send("replaced", [1, 2]).id
-    record = ledger.find(task_id)
-    assert record is not None
-    ledger.workers.register("one", lease_ms=60_000, client_id=0, facts={})
-    answer = ledger.claim(
-        ClaimRequest(
-            TaskRef(task_id, record.name),
-            epoch=record.epoch,
-            generation=ledger.generation,
-            worker="one",
-            token="token",
-            pid=1,
-        )
-    )
-    claim = Claim(task_id, answer.attempt, "one", "token")
+    register(ledger, "one")
+    claim = claimed(ledger, task_id, worker="one")
     client.hincrby(ledger.keys.record(task_id), "published_ms", -40 * 3600_000)
     if member == "parked":
         project.send("work", 0, task_id=member, countdown=3600)
@@ -308,22 +288,10 @@ def test_a_dead_workers_record_that_cannot_be_read_holds_up_no_other(
 ) -> None:
     client = redis_server.client()
     ledger = reliable_of(project.app).ledger
-    ledger.workers.register("one", lease_ms=10_000, client_id=0, facts={})
+    register(ledger, "one", lease_ms=10_000)
     task_ids = [project.send("work", 0).id for _ in range(3)]
     for task_id in task_ids:
-        record = ledger.find(task_id)
-        assert record is not None
-        answer = ledger.claim(
-            ClaimRequest(
-                TaskRef(task_id, record.name),
-                epoch=record.epoch,
-                generation=ledger.generation,
-                worker="one",
-                token=f"token-{task_id}",
-                pid=1,
-            )
-        )
-        assert isinstance(answer, Claimed)
+        claimed(ledger, task_id, f"token-{task_id}", "one")
     client.hset(ledger.keys.record(task_ids[1]), "state", "unheard_of")
     client.zadd(ledger.keys.workers, {"one": 0})
     [lease] = ledger.workers.leases()
