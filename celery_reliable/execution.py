@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,13 +26,14 @@ from celery_reliable.application import Reliable, reliable_of
 from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
 from celery_reliable.endings import Tracer, ended, instead, one_line, raising, returning
-from celery_reliable.envelope import Envelope, Stamp, from_request
+from celery_reliable.envelope import HEIR, Envelope, Stamp, from_request
 from celery_reliable.exceptions import (
     LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
     ObjectBusy,
     ObjectIdError,
+    ReliableError,
 )
 from celery_reliable.guarding import is_current, tell_fenced, time_to_run, uninterrupted
 from celery_reliable.ledger import Ledger
@@ -41,6 +42,7 @@ from celery_reliable.model import Cause, Claim, Reason, Reply
 from celery_reliable.objects import free, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
+from celery_reliable.succession import adopt
 
 __all__ = ["MESSAGE", "around"]
 
@@ -184,13 +186,16 @@ class _Execution:
             answer = ask()
             if answer.reply is Reply.UNRECORDED:
                 self.is_adopted = True
-                answer = ask(message=str(properties.get(MESSAGE) or self._as_delivered().to_text()))
+                answer = ask(message=self._message(properties))
             if answer.reply is Reply.CLAIMED:
                 claim = Claim(self.id, int(answer.values[0]), name, token, int(answer.values[1]))
                 return answer, claim
             if answer.reply is not Reply.NO_LEASE:
                 break
         return answer, None
+
+    def _message(self, properties: Mapping[str, Any]) -> str:
+        return str(properties.get(MESSAGE) or self._as_delivered().to_text())
 
     def _as_delivered(self) -> Envelope:
         request = {**self.request, "id": self.id, "task": self.task.name}
@@ -211,6 +216,15 @@ class _Execution:
         logger.info(
             "delivery_dropped name=%s id=%s reply=%s", self.task.name, self.id, answer.reply.value
         )
+        if answer.reply is Reply.STALE and not self.stamp.epoch and self.request.get(HEIR):
+            # It is stale only as nobody has recorded it.
+            message = self._message(self.request.get("properties") or {})
+            ref = task_ref(self.task, self.id)
+            try:
+                if adopt(self.ledger, ref, message, str(self.request[HEIR])):
+                    logger.info("publication_adopted name=%s id=%s", self.task.name, self.id)
+            except ReliableError as exc:
+                return ended(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
         if answer.reply is Reply.NO_LEASE:
             # Not acknowledged: what this worker held belongs to the sweeper now.
             return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)

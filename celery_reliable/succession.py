@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from celery_reliable.application import reliable_of
-from celery_reliable.envelope import HEIR, new_epoch
+from celery_reliable.envelope import HEIR, Envelope, Stamp, new_epoch
+from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.caller import FOREVER
-from celery_reliable.model import Reply
+from celery_reliable.model import Reply, State, TaskRef
 from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import seen
 
-__all__ = ["bequeathing"]
+__all__ = ["adopt", "bequeathing"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,29 @@ def bequeathing(on_replace: Any) -> Any:
 
     replaced._is_bequeathing = True  # type: ignore[attr-defined]
     return replaced
+
+
+def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str) -> bool:
+    """Record what a worker without the package has published under a replaced task's id; a pass
+    sends it.  False when it is no publication of that canvas.  Waits for the ledger.
+    """
+    sent = Envelope.from_text(message)
+    while True:
+        epoch = ledger.senders.new_epoch(0)
+        answer = ledger.record(
+            ref,
+            epoch=epoch,
+            state=State.PARKED,
+            due_in_ms=0,
+            message=sent.stamped(Stamp(ledger.generation, epoch)).to_text(),
+            heir=heir,
+            patience_seconds=FOREVER,
+        )
+        if answer.reply is Reply.GENERATION:
+            ledger.generation = answer.text(0)
+        elif answer.reply is not Reply.UNKNOWN:
+            ledger.senders.answered(epoch)
+            return answer.reply is Reply.RECORDED
 
 
 def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
