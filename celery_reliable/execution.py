@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import states
@@ -24,13 +24,14 @@ from celery_reliable.chords import tell_patiently
 from celery_reliable.claiming import DELIVERY, claimed_early
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.endings import ended, instead, one_line, raising, returning
-from celery_reliable.envelope import Envelope, Stamp, from_request
+from celery_reliable.envelope import HEIR, Envelope, Stamp, from_request
 from celery_reliable.exceptions import (
     LedgerForbidden,
     LedgerRefused,
     LedgerUnavailable,
     ObjectBusy,
     ObjectIdError,
+    ReliableError,
 )
 from celery_reliable.guarding import is_current, time_to_run, uninterrupted
 from celery_reliable.ledger import FOREVER, Ledger, answers
@@ -38,6 +39,7 @@ from celery_reliable.model import Cause, Claim, ClaimRequest, Reason
 from celery_reliable.objects import free, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
+from celery_reliable.succession import adopt
 
 __all__ = ["MESSAGE", "around"]
 
@@ -178,15 +180,17 @@ class _Execution:
             answer = self.ledger.claim(request, patience_seconds=patience_seconds)
             if isinstance(answer, answers.Unrecorded):
                 self.is_adopted = True
-                message = str(properties.get(MESSAGE) or self._as_delivered().to_text())
                 answer = self.ledger.claim(
-                    request, message=message, patience_seconds=patience_seconds
+                    request, message=self._message(properties), patience_seconds=patience_seconds
                 )
             if isinstance(answer, answers.Claimed):
                 return request.claim(answer.attempt, answer.losses)
             if not isinstance(answer, answers.NoLease):
                 break
         return answer
+
+    def _message(self, properties: Mapping[str, Any]) -> str:
+        return str(properties.get(MESSAGE) or self._as_delivered().to_text())
 
     def _as_delivered(self) -> Envelope:
         request = {**self.request, "id": self.id, "task": self.task.name}
@@ -205,6 +209,15 @@ class _Execution:
         message.
         """
         events.delivery_dropped(name=self.task.name, task_id=self.id, reply=answer.word)
+        if isinstance(answer, answers.Stale) and not self.stamp.epoch and self.request.get(HEIR):
+            # It is stale only as nobody has recorded it.
+            message = self._message(self.request.get("properties") or {})
+            ref = task_ref(self.task, self.id)
+            try:
+                if adopt(self.ledger, ref, message, str(self.request[HEIR])):
+                    events.publication_adopted(name=self.task.name, task_id=self.id)
+            except ReliableError as exc:
+                return ended(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
         if isinstance(answer, answers.NoLease):
             # Not acknowledged: what this worker held belongs to the sweeper now.
             return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from celery import Celery
 
 from celery_reliable import events
+from celery_reliable.ahead import MOST_BYTES
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.rows import Found
 from celery_reliable.losses import Losses, how_it_died
 from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport, WorkerLease
 from celery_reliable.publisher import is_reliable
@@ -40,7 +43,7 @@ class Recovery:
         batch = self.config.sweep_batch
         claims = list(self.ledger.workers.claims(lease.worker).values())
         room = self.broker.room(lease.room) if lease.room and self.broker.is_redis else None
-        entries = room.entries(batch * 4) if room is not None else []
+        entries = room.heads(batch * 4) if room is not None else []
         in_room = {entry.task_id for entry in entries}
         if lease.verdict.may_be_opening:
             self.losses.blame(lease, report)
@@ -93,15 +96,19 @@ class Recovery:
         """
         others = [one for one in entries if one.task_id != task_id and not one.returns]
         others = others[: self.config.sweep_batch]
-        known = self.ledger.find_each([one.task_id for one in others])
-        readable = [
-            (e, one.record) for e, one in zip(others, known, strict=True) if one.is_readable
-        ]
-        return any(
-            (record is None or record.state is State.QUEUED)
-            and not is_over(self.ledger, entry, record)
-            for entry, record in readable
-        )
+        for entry, found in zip(others, self._records_of(others), strict=True):
+            if not found.is_readable:
+                continue
+            record = found.record
+            is_begun = record is not None and record.state is not State.QUEUED
+            if not (is_begun or is_over(self.ledger, entry, record)):
+                return True
+        return False
+
+    def _records_of(self, entries: list[Entry]) -> Iterator[Found]:
+        """Yield what is found of the tasks, a few megabytes at a time."""
+        task_ids = [entry.task_id for entry in entries]
+        return self.ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
 
     def recover_ownerless(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Return what is in rooms that no lease has named for as long as a lease lasts: of a worker
@@ -117,7 +124,7 @@ class Recovery:
             if now - at < self.config.lease_seconds:
                 continue
             room = self.broker.room(name)
-            entries = room.entries(self.config.sweep_batch)
+            entries = room.heads(self.config.sweep_batch)
             if entries:
                 self._give_back(room, None, entries, set(), report)
             room.strike_off(self.config.namespace)
@@ -133,12 +140,10 @@ class Recovery:
         """Return the original messages to their queues, in front of what waits there; those of
         *last* go behind it.  Returns how many of *entries* are dealt with.
         """
-        known = self.ledger.find_each([entry.task_id for entry in entries])
         done = 0
         # The newest first, as each that was waiting goes in front of the others.
-        for entry, found in sorted(
-            zip(entries, known, strict=True), key=lambda item: item[0].filed_ms, reverse=True
-        ):
+        newest = sorted(entries, key=lambda entry: entry.filed_ms, reverse=True)
+        for entry, found in zip(newest, self._records_of(newest), strict=True):
             try:
                 done += self._give_back_one(room, lease, entry, found.record, last, report)
             except (LedgerRefused, LedgerUnavailable):
@@ -209,7 +214,10 @@ class Recovery:
         return bool(getattr(task, "acks_late", True))
 
     def _bury(self, room: Room, entry: Entry, what: str) -> None:
-        assert entry.payload is not None
+        whole = room.entry(entry.tag)
+        if whole is None or whole.payload is None:
+            # Somebody else has dealt with it.
+            return
         task_id, losses = entry.task_id or f"lost-{entry.tag}", entry.returns + 1
         why = f"its worker died {losses} times while it {what} the message"
         self.ledger.bury_message(
@@ -217,7 +225,7 @@ class Recovery:
             Reason.LOST,
             exception=why,
             traceback="",
-            message=Envelope.from_payload(entry.payload, entry.queue).to_text(),
+            message=Envelope.from_payload(whole.payload, entry.queue).to_text(),
             name=entry.task_name,
             epoch=_stamp(entry).epoch,
         )

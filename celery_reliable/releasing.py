@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from celery import Celery
 
+from celery_reliable.ahead import MOST_BYTES
 from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope
@@ -86,10 +87,12 @@ class _Release:
         for name in self.broker.room_names():
             room = self.broker.room(name)
             # The newest first, as each goes in front of the others.
-            entries = sorted(room.entries(), key=lambda entry: entry.filed_ms, reverse=True)
-            known = self.ledger.find_all([entry.task_id for entry in entries])
-            for entry, record in zip(entries, known, strict=True):
-                if is_over(self.ledger, entry, record):
+            entries = sorted(room.heads(), key=lambda entry: entry.filed_ms, reverse=True)
+            known = self.ledger.find_in_groups(
+                [entry.task_id for entry in entries], most_bytes=MOST_BYTES
+            )
+            for entry, found in zip(entries, known, strict=True):
+                if is_over(self.ledger, entry, found.record):
                     room.discard(entry.tag)
                     continue
                 self.done.messages += room.give_back(self.broker.channel, entry.tag, is_last=False)

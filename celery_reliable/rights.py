@@ -20,7 +20,7 @@ __all__ = ["missing_rights"]
 
 #: What kombu, rooms and the sweeper do with each kind of key.
 _QUEUE = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
-_ROOM = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HSCAN", "HSET")
+_ROOM = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET", "HSTRLEN")
 _SET = ("SADD", "SMEMBERS", "SREM")
 _RESULT = ("GET", "PUBLISH", "SET", "SETEX")
 #: What a room's or a task's key could end in.

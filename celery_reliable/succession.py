@@ -13,12 +13,13 @@ from typing import Any
 from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.envelope import HEIR, new_epoch
-from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.envelope import HEIR, Envelope, Stamp, new_epoch
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.model import State, TaskRef
 from celery_reliable.process import RunningAttempt, running
 from celery_reliable.stored import seen
 
-__all__ = ["bequeathing"]
+__all__ = ["adopt", "bequeathing"]
 
 #: By so many it is told whether a canvas still lives.
 _MOST_MEMBERS = 100
@@ -46,6 +47,29 @@ def bequeathing(on_replace: Any) -> Any:
 
     note(replaced, "bequeaths", True)
     return replaced
+
+
+def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str) -> bool:
+    """Record what a worker without the package has published under a replaced task's id; a pass
+    sends it.  False when it is no publication of that canvas.  Waits for the ledger.
+    """
+    sent = Envelope.from_text(message)
+    while True:
+        epoch = ledger.senders.new_epoch(0)
+        answer = ledger.record(
+            ref,
+            epoch=epoch,
+            state=State.PARKED,
+            due_in_ms=0,
+            message=sent.stamped(Stamp(ledger.generation, epoch)).to_text(),
+            heir=heir,
+            patience_seconds=FOREVER,
+        )
+        if isinstance(answer, answers.OtherGeneration):
+            ledger.generation = answer.current
+        elif not isinstance(answer, answers.Unknown):
+            ledger.senders.answered(epoch)
+            return isinstance(answer, answers.Recorded)
 
 
 def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:

@@ -175,6 +175,11 @@ def delivery_dropped(*, name: str = "", task_id: str, reply: str) -> None:
     """A delivery was ended without an attempt, as another one has the task, or it has ended."""
 
 
+@declared(INFO)
+def publication_adopted(*, name: str, task_id: str) -> None:
+    """A worker without the package has published a canvas's last member: it is recorded now."""
+
+
 # -- outcomes and results
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kombu.utils.encoding import bytes_to_str
@@ -50,6 +50,13 @@ class Entry:
     def returns(self) -> int:
         """How often the message came back from a dead worker, as far as that was counted."""
         return returns_of(self.payload or {})
+
+    def without_body(self) -> Entry:
+        """Return the same, but for the bytes and the body of the message, which may be large."""
+        payload = self.payload
+        if payload is not None:
+            payload = {name: value for name, value in payload.items() if name != "body"}
+        return replace(self, raw=b"", payload=payload)
 
     def redelivered(self, *, returns: int | None) -> bytes:
         """Return the message as it goes back to its queue, its tag fresh and itself marked as

@@ -40,8 +40,10 @@ __all__ = [
 #: What the names of rooms begin with; kombu's shared hash is called "unacked".
 ROOM_PREFIX = "unacked:"
 
-#: How many messages of a room are read at a time; they may be large.
-_SCANNED_AT_ONCE = 20
+#: Messages of a room are read at a time that have so many bytes together, unless one has more, and
+#: so many.
+_READ_BYTES = 4 * 1024 * 1024
+_READ_AT_ONCE = 500
 
 #: How many acknowledged messages are removed in one step with what is taken.
 _REMOVED_AT_ONCE = 500
@@ -310,14 +312,37 @@ class Room:
 
     # -- the whole room
 
-    def entries(self, limit: int | None = None) -> list[Entry]:
-        """Return what is in the room, or some of it."""
-        return list(islice(self.each_entry(), limit))
+    def heads(self, limit: int | None = None) -> list[Entry]:
+        """Return what is in the room, or some of it, without the bodies of the messages."""
+        return [entry.without_body() for entry in islice(self.each_entry(), limit)]
+
+    def entry(self, tag: str) -> Entry | None:
+        """Return what is in the room under one tag, whole."""
+        value = self._client.hget(self._key, tag)
+        return entry_of(tag, value) if value is not None else None
 
     def each_entry(self) -> Iterator[Entry]:
-        """Yield what is in the room, of which few are in memory at a time."""
-        for tag, value in self._client.hscan_iter(self._key, count=_SCANNED_AT_ONCE):
-            yield entry_of(bytes_to_str(tag), value)
+        """Yield what is in the room, whole, of which few are in memory at a time."""
+        tags: list[Any] = self._client.hkeys(self._key)
+        for start in range(0, len(tags), _READ_AT_ONCE):
+            for group in self._groups(tags[start : start + _READ_AT_ONCE]):
+                for tag, value in zip(group, self._client.hmget(self._key, group), strict=True):
+                    if value is not None:
+                        yield entry_of(bytes_to_str(tag), value)
+
+    def _groups(self, tags: list[Any]) -> Iterator[list[Any]]:
+        pipe = self._client.pipeline(transaction=False)
+        for tag in tags:
+            pipe.hstrlen(self._key, tag)
+        group: list[Any] = []
+        n_bytes = 0
+        for tag, length in zip(tags, pipe.execute(), strict=True):
+            if group and n_bytes + length > _READ_BYTES:
+                yield group
+                group, n_bytes = [], 0
+            group.append(tag)
+            n_bytes += length
+        yield group
 
     def tags(self) -> set[str]:
         """Return the delivery tags of what is in the room."""

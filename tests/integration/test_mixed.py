@@ -59,6 +59,29 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     assert all(len(effects.runs(r.id)) == 1 for r in results + more)
 
 
+def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_member(
+    project: Project,
+    stock_project: Project,
+    start_worker: Callable[..., Worker],
+    effects: Effects,
+    redis_server: RedisServer,
+) -> None:
+    # The first is theirs alone; what they publish behind it is ours.
+    ours = project.with_settings(
+        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8},
+        celery={"task_routes": {"project.add": {"queue": "elsewhere"}}},
+    )
+    start_worker("stock", project=stock_project, options=(*QUICK, "-Q", "elsewhere"))
+    start_worker("reliable", project=ours, options=(*QUICK, "-Q", "celery"))
+    for _ in range(3):
+        result = ours.send("replaced", [1, 2, 3])
+        assert result.get(timeout=15) == 6
+        host, last = effects.runs(result.id)
+        assert (host.attempt, last.attempt) == (1, 2)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
+
+
 def test_release_strands_nothing_when_the_package_goes(
     project: Project,
     stock_project: Project,

@@ -53,8 +53,8 @@ def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis
     assert names(taken.deliveries) == ["a1", "b1", "a2", "low"]
     assert [one.queue for one in taken.deliveries] == ["one", "two", "one", "one"]
     assert taken.n_waiting == 0
-    assert sorted(names(room.entries())) == ["a1", "a2", "b1", "low"]
-    assert {one.tag for one in room.entries()} == {one.tag for one in taken.deliveries}
+    assert sorted(names(room.each_entry())) == ["a1", "a2", "b1", "low"]
+    assert {one.tag for one in room.each_entry()} == {one.tag for one in taken.deliveries}
 
 
 def test_without_turns_the_first_queue_is_emptied_first(shared_redis: redis.Redis) -> None:
@@ -94,10 +94,10 @@ def test_what_is_acknowledged_goes_with_the_next_take(shared_redis: redis.Redis)
         room.remove_soon(delivery.tag)
     assert len(room) == 3
     room.take(QUEUES, LISTS, 1, ("one", "one", message("popped")))
-    assert sorted(names(room.entries())) == ["2", "3", "popped"]
+    assert sorted(names(room.each_entry())) == ["2", "3", "popped"]
     room.remove_soon(first[2].tag)
     room.catch_up()
-    assert sorted(names(room.entries())) == ["3", "popped"]
+    assert sorted(names(room.each_entry())) == ["3", "popped"]
 
 
 def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) -> None:
@@ -129,7 +129,7 @@ def test_what_was_popped_before_the_last_queue_was_cancelled_is_filed(
     room = room_on(shared_redis)
     taken = room.take([], [], 0, ("one", "one", message("popped")))
     assert (names(taken.deliveries), taken.n_waiting) == (["popped"], 0)
-    assert names(room.entries()) == ["popped"]
+    assert names(room.each_entry()) == ["popped"]
 
 
 @pytest.mark.parametrize("is_filed", [False, True])
@@ -184,7 +184,7 @@ def test_a_take_that_is_asked_for_again_takes_nothing_more(
     monkeypatch.setattr(Line, "ask", ask_twice)
     assert room.take(QUEUES, LISTS, 2).deliveries == []
     assert (shared_redis.llen("one"), len(room)) == (4, 2)
-    assert sorted(names(room.entries())) == ["0", "1"]
+    assert sorted(names(room.each_entry())) == ["0", "1"]
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(shared_redis: redis.Redis) -> None:
@@ -235,7 +235,7 @@ def test_what_is_no_message_goes_back_as_it_was(shared_redis: redis.Redis, raw: 
     shared_redis.lpush("one", raw)
     room = room_on(shared_redis)
     (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-    (entry,) = room.entries()
+    (entry,) = room.each_entry()
     assert (entry.payload, entry.task_id, entry.raw) == (None, "", raw)
     assert room.give_back(Queues(), delivery.tag, is_last=False)
     assert shared_redis.lrange("one", 0, -1) == [raw]
@@ -252,7 +252,7 @@ def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> 
     properties = json.loads(again[0].raw)["properties"]
     assert properties["delivery_info"]["redelivered"] is True
     assert properties["delivery_tag"] != "tag of it"
-    (entry,) = room.entries()
+    (entry,) = room.each_entry()
     assert entry.returns == 1
 
 
@@ -286,7 +286,7 @@ def test_a_queue_may_have_any_name(shared_redis: redis.Redis, queue: str) -> Non
     room = room_on(shared_redis)
     taken = room.take([queue], [queue], 1, (queue, queue, message("popped")))
     assert [one.queue for one in taken.deliveries] == [queue, queue]
-    entries = room.entries()
+    entries = list(room.each_entry())
     assert {entry.queue for entry in entries} == {queue}
     assert sorted(names(entries)) == ["behind", "popped"]
     for entry in entries:
@@ -300,7 +300,7 @@ def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -
     room.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
     room.strike_off("ours")
     assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
-    (entry,) = room.entries()
+    (entry,) = room.each_entry()
     room.discard(entry.tag)
     room.strike_off("ours")
     assert not shared_redis.exists("celery-reliable.rooms:ours")

@@ -258,6 +258,33 @@ def test_a_pass_holds_few_messages_in_its_memory(
     assert peak < 40_000_000
 
 
+def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    client = redis_server.client()
+    workers = sweeper.ledger.workers
+    workers.register("one", lease_ms=10_000, client_id=0, facts={"room": "unacked:one"})
+    for number in range(100):
+        project.send("work", "x" * 1_000_000)
+        raw = client.lpop("celery")
+        client.hset("unacked:one", f"tag-{number}", b"%d celery\n%s" % (number + 1, raw))
+    client.zadd(sweeper.ledger.keys.workers, {"one": 0})
+    [lease] = workers.leases()
+    assert workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.DECLARED
+    [lease] = workers.leases()
+    report = SweepReport()
+
+    tracemalloc.start()
+    try:
+        sweeper.recovery.recover(lease, report)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert report.returned == client.llen("celery") == 100
+    assert peak < 40_000_000
+
+
 def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the_grace(
     project: Project, sweeper: Sweeper, redis_server: RedisServer
 ) -> None:
