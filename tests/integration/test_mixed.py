@@ -62,7 +62,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
 def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_member(
     project: Project,
     stock_project: Project,
-    start_worker: Callable[..., Worker],
+    start_worker: Start,
     effects: Effects,
     redis_server: RedisServer,
 ) -> None:
@@ -71,8 +71,8 @@ def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_me
         reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8},
         celery={"task_routes": {"project.add": {"queue": "elsewhere"}}},
     )
-    start_worker("stock", project=stock_project, options=(*QUICK, "-Q", "elsewhere"))
-    start_worker("reliable", project=ours, options=(*QUICK, "-Q", "celery"))
+    start_worker("stock", project=stock_project, options=("-Q", "elsewhere"))
+    start_worker("reliable", project=ours, options=("-Q", "celery"))
     for _ in range(3):
         result = ours.send("replaced", [1, 2, 3])
         assert result.get(timeout=15) == 6

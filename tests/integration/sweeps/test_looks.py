@@ -270,7 +270,7 @@ def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
         client.hset("unacked:one", f"tag-{number}", b"%d celery\n%s" % (number + 1, raw))
     client.zadd(sweeper.ledger.keys.workers, {"one": 0})
     [lease] = workers.leases()
-    assert workers.declare(lease, "lapsed", witness_ms=0).reply is Reply.DECLARED
+    assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Declared)
     [lease] = workers.leases()
     report = SweepReport()
 
