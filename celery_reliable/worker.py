@@ -427,6 +427,9 @@ def _parts(w: Any, reliable: Reliable) -> Iterator[Part]:
         yield Part.EVENTLET
     if reliable.is_redis_broker:
         yield Part.REDIS_BROKER
+    if reliable.queues_at:
+        # What its tasks publish.
+        yield Part.REDIS_PRODUCER
     if isinstance(w.app.backend, RedisBackend):
         yield Part.REDIS_RESULTS
 
