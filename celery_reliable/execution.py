@@ -36,7 +36,7 @@ from celery_reliable.exceptions import (
 from celery_reliable.guarding import is_current, time_to_run, uninterrupted
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason
-from celery_reliable.objects import free, leave, take
+from celery_reliable.objects import keep_ms, leave, take
 from celery_reliable.process import RunningAttempt, current_worker, running
 from celery_reliable.publisher import resend, task_ref
 from celery_reliable.succession import adopt
@@ -255,17 +255,14 @@ class _Execution:
             # ends.  Queued again, the task walks back into its own lock.
             if self._is_ended_by_worker():
                 raise
-            leave(self.task, attempt)
             return self._no_outcome(attempt, exc)
         except BaseException as exc:
             # How a greenlet is stopped.  Celery takes the silence after it for a success.
             if type(exc).__name__ == "GreenletExit" and self._is_ended_by_worker():
                 return self._released(attempt)
             # Celery could not store an outcome: the attempt ends without one.
-            leave(self.task, attempt)
             events.outcome_not_stored(task=self.task, task_id=self.id, error=exc)
             return self._no_outcome(attempt, exc)
-        leave(self.task, attempt, has_succeeded=result.info is None and not attempt.is_closed)
         return self._conclude(attempt, result)
 
     def _is_ended_by_worker(self) -> bool:
@@ -287,6 +284,8 @@ class _Execution:
 
     def _conclude(self, attempt: RunningAttempt, result: Traced) -> Traced:
         """Tell the ledger what Celery has stored."""
+        if attempt.is_closed or attempt.is_replaced:
+            leave(self.task, attempt)
         if attempt.is_closed:
             return result
         claim, info = attempt.claim, result.info
@@ -327,19 +326,17 @@ class _Execution:
                     is_failure_told=True,
                 )
         else:
-            key, attempt.object_key = attempt.object_key, None
-            answer = self.ledger.settle(claim, object_key=key, patience_seconds=FOREVER)
-        is_refused = isinstance(answer, answers.Fenced | answers.Gone)
+            keep = keep_ms(self.task) if info is None else 0
+            answer = self.ledger.settle(claim, keep_ms=keep, patience_seconds=FOREVER)
         # A canvas that was quicker than its host has taken the id over already.
-        if is_refused and not attempt.is_replaced:
+        if isinstance(answer, answers.Fenced | answers.Gone) and not attempt.is_replaced:
+            leave(self.task, attempt)
             events.task_fenced(
                 task=self.task,
                 task_id=self.id,
                 attempt=claim.attempt,
                 state=answer.state if isinstance(answer, answers.Fenced) else "gone",
             )
-        elif not is_refused:
-            free(self.task, attempt)
         return result
 
     def _released(self, attempt: RunningAttempt) -> Traced:
@@ -355,6 +352,7 @@ class _Execution:
 
     def _no_outcome(self, attempt: RunningAttempt, exc: BaseException) -> Traced:
         config = self.reliable.config
+        leave(self.task, attempt)
         if attempt.is_closed:
             return ended(Ignore("closed by its own publication"), states.IGNORED)
         # What ended so is likely to end so again at once.
@@ -368,10 +366,7 @@ class _Execution:
             detail=one_line(exc),
             patience_seconds=FOREVER,
         )
-        if isinstance(answer, answers.Queued):
-            self._tell_lost(attempt, answer.losses, exc)
-        elif isinstance(answer, answers.Spent):
-            free(self.task, attempt)
+        if isinstance(answer, answers.Queued | answers.Spent):
             self._tell_lost(attempt, answer.losses, exc)
         # It is sent from the record when its pause is over.
         return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)

@@ -17,7 +17,6 @@ from celery_reliable.application import reliable_of
 from celery_reliable.chords import tell
 from celery_reliable.endings import one_line
 from celery_reliable.envelope import Envelope
-from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import (
     Cause,
@@ -31,7 +30,7 @@ from celery_reliable.model import (
     Verdict,
     WorkerLease,
 )
-from celery_reliable.objects import has_object, is_unique, keep_ms, key_of
+from celery_reliable.objects import keep_ms
 from celery_reliable.stored import NOTHING, is_of, may_have_lived_before, seen
 from celery_reliable.storing import marks
 
@@ -68,8 +67,7 @@ class Losses:
             if not self._is_chord_told(record):
                 # The claim stays, and whoever found it will find it again.
                 return 0
-            task, context = self.app.tasks.get(record.name), _context_of(self.app, record.message)
-            self.settle_success(claim, task, context.args, context.kwargs)
+            self.ledger.settle(claim, keep_ms=keep_ms(self.app.tasks.get(record.name)))
             return 0
         answer = self.ledger.lose(
             claim,
@@ -104,9 +102,7 @@ class Losses:
         )
         if isinstance(answer, answers.Spent):
             report.buried += 1
-            # In this order: perhaps nobody has read its message yet, and lived.
             self.try_to_announce(claim.task_id)
-            self.free_lock_of(record)
             return 0
         return n_losses
 
@@ -228,24 +224,6 @@ class Losses:
         """Return a task's result backend, or the app's."""
         return task.backend if task is not None else self.app.backend
 
-    def settle_success(
-        self,
-        claim: Claim,
-        task: Any,
-        args: Any,
-        kwargs: Any,
-        patience_seconds: float | None = None,
-    ) -> None:
-        """Settle an attempt whose SUCCESS is stored, and keep or free its object."""
-        key = self.object_of(claim.task_id, task, args, kwargs)
-        if key is not None and keep_ms(task):
-            # Before the record goes, so that whoever is killed in between leaves it to be found.
-            reliable_of(self.app).locks.keep(
-                key, claim, keep_ms=keep_ms(task), patience_seconds=patience_seconds
-            )
-        self.ledger.settle(claim, object_key=key, patience_seconds=patience_seconds)
-        self.free_lock(claim, task, args, kwargs)
-
     def store_revoked(self, record: Record) -> None:
         """Store REVOKED, and tell a chord, of a task that was called off and that nobody runs.
 
@@ -269,64 +247,6 @@ class Losses:
         except Exception as exc:
             # Backends raise what their drivers raise.
             events.revocation_not_stored(name=record.name, task_id=record.task_id, error=exc)
-
-    def cancel(
-        self,
-        record: Record,
-        *,
-        epoch: str = "",
-        is_revoked: bool = False,
-        patience_seconds: float | None = None,
-    ) -> answers.CancelAnswer:
-        """Call off the task of a record that nobody runs, and free the object that it has, in one
-        step: what was left locked would stay until somebody else wants it.
-        """
-        task = self.app.tasks.get(record.name)
-        key = None
-        if has_object(task) and (record.attempt or is_unique(task)):
-            context = _context_of(self.app, record.message)
-            key = self.object_of(record.task_id, task, context.args, context.kwargs)
-        return self.ledger.cancel(
-            record.task_id,
-            epoch=epoch,
-            is_revoked=is_revoked,
-            object_key=key,
-            patience_seconds=patience_seconds,
-        )
-
-    def free_lock_of(self, record: Record) -> None:
-        """Free what a task that is over has left locked, as its record said."""
-        task = self.app.tasks.get(record.name)
-        if record.attempt or is_unique(task):
-            context = _context_of(self.app, record.message)
-            # Not in the name of the attempt, of which something may still run.
-            claim = Claim(record.task_id, record.attempt, "", "")
-            self.free_lock(claim, task, context.args, context.kwargs)
-
-    def free_lock(self, claim: Claim, task: Any, args: Any, kwargs: Any) -> None:
-        """Free the lock of a task that ended for good without its own process.
-
-        A last attempt that ended before it came to the lock left it to one before.
-        """
-        key = self.object_of(claim.task_id, task, args, kwargs)
-        if key is None:
-            return
-        try:
-            reliable_of(self.app).locks.free(key, claim, is_over=True, patience_seconds=1.0)
-        except ReliableError as exc:
-            # Nobody is kept out by it: a lock whose holder is gone is taken over.
-            events.lock_not_freed(task_id=claim.task_id, error=exc)
-
-    def object_of(self, task_id: str, task: Any, args: Any, kwargs: Any) -> str | None:
-        """Return the name of the lock that a task may have; None if it has none, or that fails."""
-        if not has_object(task):
-            return None
-        try:
-            return key_of(task, args, kwargs)
-        except ReliableError as exc:
-            # Then no attempt of it has taken a lock.
-            events.object_not_told(task_id=task_id, error=exc)
-            return None
 
     def try_to_announce(self, task_id: str) -> None:
         """Announce a burial; when that is not possible now, it stays owed, and due."""
@@ -359,10 +279,7 @@ class Losses:
         if letter is None:
             return
         if not letter.is_owed:
-            # Its last attempt has been stopped by now.
-            record = self.ledger.find(task_id)
-            if record is not None:
-                self.free_lock_of(record)
+            # It was made due by a worker of an older version, which stopped its last attempt.
             self.ledger.announced(task_id, letter.buried_ms)
             return
         # Whoever moves the time is the one who announces; should that fail, it is due again then.

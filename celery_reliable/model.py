@@ -91,6 +91,8 @@ class Claim:
     worker: str
     token: str
     losses: int = 0
+    #: The object that it has locked, as far as the caller knows; the record knows it too.
+    object_key: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_reliable.application import reliable_of
@@ -16,9 +16,7 @@ from celery_reliable.process import RunningAttempt
 
 __all__ = [
     "UniqueCall",
-    "free",
     "fresh_id",
-    "has_object",
     "instead_of",
     "is_member",
     "is_unique",
@@ -50,11 +48,6 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
     return object_key(task.name, value, spec)
 
 
-def has_object(task: Any) -> bool:
-    """Whether the calls of *task* are about an object."""
-    return getattr(type(task), "_reliable_object", None) is not None
-
-
 def is_unique(task: Any) -> bool:
     """Whether *task* holds its object from its publication to its settlement."""
     return bool(getattr(type(task), "unique", "") == "queued")
@@ -62,49 +55,33 @@ def is_unique(task: Any) -> bool:
 
 def keep_ms(task: Any) -> int:
     """Return for how long the object of *task* is kept after a success; 0: not at all."""
-    return int((type(task).once_for_seconds or 0) * 1000)
+    return int((getattr(type(task), "once_for_seconds", None) or 0) * 1000)
 
 
 def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | None:
     """Take the object of a running attempt; return the id of the task that has it, if another has.
 
-    Waits for the ledger as long as it takes, as `leave` and `free` do.  Raises ObjectIdError as
-    `key_of`.
+    Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave` does.
+    Raises ObjectIdError as `key_of`.
     """
     key = key_of(task, args, kwargs)
     if key is None:
         return None
     holder = reliable_of(task.app).locks.take(key, attempt.claim, patience_seconds=FOREVER)
     if holder is None:
-        attempt.object_key = key
+        attempt.claim = replace(attempt.claim, object_key=key)
     return holder
 
 
-def leave(task: Any, attempt: RunningAttempt, *, has_succeeded: bool = False) -> None:
-    """Keep or free the object of an attempt whose body is over, before its record goes.
+def leave(task: Any, attempt: RunningAttempt) -> None:
+    """Give back the object of an attempt whose body is over, as its task goes on.
 
-    A lock that outlived its record would stay until somebody else wants the object.  A unique
-    task's is freed when the ledger has said that the task has ended.
+    A unique task keeps its object until it has ended, unless a canvas takes its place.
     """
-    if attempt.object_key is None:
-        return
-    if has_succeeded and keep_ms(task):
-        reliable_of(task.app).locks.keep(
-            attempt.object_key, attempt.claim, keep_ms=keep_ms(task), patience_seconds=FOREVER
-        )
-        attempt.object_key = None
-    elif attempt.is_replaced or not is_unique(task):
-        free(task, attempt, is_over=False)
-
-
-def free(task: Any, attempt: RunningAttempt, *, is_over: bool = True) -> None:
-    """Free the object that an attempt has, if it has one.  *is_over*: its task has ended."""
-    if attempt.object_key is None:
-        return
-    reliable_of(task.app).locks.free(
-        attempt.object_key, attempt.claim, is_over=is_over, patience_seconds=FOREVER
-    )
-    attempt.object_key = None
+    key = attempt.claim.object_key
+    if key and not attempt.is_settled and (attempt.is_replaced or not is_unique(task)):
+        reliable_of(task.app).locks.free(key, attempt.claim, patience_seconds=FOREVER)
+        attempt.claim = replace(attempt.claim, object_key="")
 
 
 @dataclass

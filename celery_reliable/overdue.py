@@ -133,7 +133,7 @@ class Overdue:
     ) -> None:
         if record.is_revoked:
             self.losses.store_revoked(record)
-            self.losses.cancel(record, epoch=record.epoch)
+            self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.is_unsent:
             self._send(due, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
@@ -178,7 +178,7 @@ class Overdue:
         if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
             self._later.append((due, self.config.lease_ms))
         else:
-            self.losses.cancel(record)
+            self.ledger.cancel(record.task_id)
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
@@ -193,7 +193,7 @@ class Overdue:
         if not self.losses.has_ended_elsewhere(record, stored):
             self._send(due, report, stored)
         else:
-            self.losses.cancel(record, epoch=record.epoch)
+            self.ledger.cancel(record.task_id, epoch=record.epoch)
         return 0
 
     def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:

@@ -152,8 +152,6 @@ class RunningAttempt:
     stored: str = ""
     #: Ids of the members of that canvas, but for its own; not all of a large one.
     members: tuple[str, ...] = ()
-    #: The object that it has locked.
-    object_key: str | None = None
     #: When its time to run is up, by `clock.now`; None: it has no limit.
     deadline: float | None = None
 

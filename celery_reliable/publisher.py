@@ -7,7 +7,6 @@ canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` pu
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from celery import Celery
@@ -212,7 +211,6 @@ class _RecordingProducer:
             return self._producer.publish(wire.body, **options)
         except Exception as exc:
             if self._is_send_given_up(exc):
-                self._free()
                 raise
             return None
 
@@ -354,17 +352,6 @@ class _RecordingProducer:
         if self._is_withdrawn(f"{holder} has its object"):
             self._unique.holder = holder
         return True
-
-    def _free(self) -> None:
-        """Free the object of what was withdrawn; unless freed, it is anybody's all the same."""
-        if self._unique is not None and self._object_key is not None:
-            with suppress(ReliableError):
-                self._reliable.locks.free(
-                    self._object_key,
-                    self._as_holder(),
-                    is_over=True,
-                    patience_seconds=_WITHDRAW_PATIENCE_SECONDS,
-                )
 
     def _as_holder(self) -> Claim:
         """What holds the object before any attempt was made."""

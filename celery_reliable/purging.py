@@ -11,7 +11,6 @@ from celery_reliable import events
 from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Stamp
 from celery_reliable.ledger import answers
-from celery_reliable.losses import Losses
 
 __all__ = ["Purged", "purge"]
 
@@ -35,7 +34,6 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
     reliable = reliable_of(app)
     done = Purged()
     ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=5.0)
-    losses = Losses(app, ledger)
     try:
         with app.connection_for_read() as connection, connection.channel() as channel:
             for queue in queues:
@@ -43,11 +41,8 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                     headers = message.headers if isinstance(message.headers, dict) else {}
                     epoch = Stamp.of(headers).epoch
                     if epoch:
-                        task_id = str(headers.get("id"))
-                        record = ledger.find(task_id)
-                        if record is not None:
-                            answer = losses.cancel(record, epoch=epoch)
-                            done.records += isinstance(answer, answers.Cancelled)
+                        answer = ledger.cancel(str(headers.get("id")), epoch=epoch)
+                        done.records += isinstance(answer, answers.Cancelled)
                     channel.basic_ack(message.delivery_tag)
                     done.messages += 1
     finally:

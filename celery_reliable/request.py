@@ -30,7 +30,7 @@ from celery_reliable.execution import MESSAGE
 from celery_reliable.ledger import answers
 from celery_reliable.losses import Losses
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State
-from celery_reliable.objects import is_unique
+from celery_reliable.objects import is_unique, keep_ms
 from celery_reliable.process import current_worker, end_child, is_running_child
 from celery_reliable.publisher import is_reliable, task_ref
 
@@ -228,10 +228,6 @@ class ReliableRequest(OpenRequest):
             ledger = reliable_of(self.app).ledger
             answer = ledger.cancel(
                 self.id,
-                # An attempt that was lost or released may have left its lock to the next one.
-                object_key=Losses(self.app, ledger).object_of(
-                    self.id, self.task, self.args, self.kwargs
-                ),
                 # A revocation means the id, whichever publication of it; an expiry this one.
                 epoch=Stamp.of(self.request_dict).epoch if expired else "",
                 patience_seconds=_PATIENCE_SECONDS,
@@ -272,15 +268,10 @@ class ReliableRequest(OpenRequest):
             events.end_not_recorded(name=self.name, task_id=self.id, error=error)
 
     def _settle_claim(self) -> None:
-        """Settle the claim of this delivery, if it is still running, and free its lock."""
+        """Settle the claim of this delivery, if it is still running."""
         claim = self._claim()
-        if claim is None:
-            return
-        ledger = reliable_of(self.app).ledger
-        losses = Losses(self.app, ledger)
-        key = losses.object_of(self.id, self.task, self.args, self.kwargs)
-        ledger.settle(claim, object_key=key, patience_seconds=_PATIENCE_SECONDS)
-        losses.free_lock(claim, self.task, self.args, self.kwargs)
+        if claim is not None:
+            reliable_of(self.app).ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
 
     def _claim(self) -> Claim | None:
         """Return the claim that this very delivery made, if it is still running."""
@@ -312,7 +303,7 @@ class ReliableRequest(OpenRequest):
                 state.task_ready(self)
                 self.acknowledge()
                 return
-            losses.settle_success(claim, self.task, self.args, self.kwargs, _PATIENCE_SECONDS)
+            ledger.settle(claim, keep_ms=keep_ms(self.task), patience_seconds=_PATIENCE_SECONDS)
             state.task_ready(self)
             self.acknowledge()
             return
@@ -332,7 +323,6 @@ class ReliableRequest(OpenRequest):
         elif isinstance(answer, answers.Spent):
             # Before anybody else is told: the result backend may be away.
             self.acknowledge()
-            losses.free_lock(claim, self.task, self.args, self.kwargs)
             self._tell_lost(claim, answer.losses, exc)
             losses.try_to_announce(self.id)
         else:
@@ -416,6 +406,5 @@ class ReliableRequest(OpenRequest):
                     )
             else:
                 ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
-            Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
             events.end_not_recorded(name=self.name, task_id=self.id, error=error)

@@ -72,4 +72,4 @@ def _call_off(losses: Losses, record: Record) -> None:
     if record.state is not State.RUNNING:
         # Before the record goes, which is all that would find it again.
         losses.try_to_store_revoked(record)
-    losses.cancel(record, is_revoked=True, patience_seconds=_PATIENCE_SECONDS)
+    losses.ledger.cancel(record.task_id, is_revoked=True, patience_seconds=_PATIENCE_SECONDS)

@@ -128,7 +128,7 @@ class PatientBackend:
             and not attempt.is_adopted
             and attempt.claim.task_id == task_id
             and request is not None
-            and not (attempt.object_key and self._needs_object_longer())
+            and not (attempt.claim.object_key and self._needs_object_longer())
             # It is told of the result afterwards, and must not wait for ever.
             and not request.chord
             and not request.ignore_result
@@ -140,7 +140,7 @@ class PatientBackend:
         """Let nobody be answered with an outcome that he has seen, before the object is free."""
         if (
             attempt is not None
-            and attempt.object_key
+            and attempt.claim.object_key
             and not attempt.is_closed
             and attempt.claim.task_id == task_id
             and is_unique(self._task)
@@ -151,11 +151,10 @@ class PatientBackend:
             ledger.conclude(attempt.claim, patience_seconds=FOREVER)
 
     def _needs_object_longer(self) -> bool:
-        """Whether the task's object may not be freed with its settlement: it is kept, or hooks of
-        the user's, which come later, may work on it.
+        """Whether the task's object may not be freed with its settlement: hooks of the user's,
+        which come later, may work on it.
         """
-        hooks = ("on_success", "after_return")
-        return bool(keep_ms(self._task)) or any(has_own_hook(self._task, h) for h in hooks)
+        return any(has_own_hook(self._task, h) for h in ("on_success", "after_return"))
 
     def _as_stored(
         self, task_id: str, result: Any, request: Any, state: str
@@ -185,7 +184,7 @@ class PatientBackend:
         """Store and settle in one step; False when nothing was done."""
         try:
             answer = reliable_of(self._task.app).ledger.settle(
-                attempt.claim, stored, object_key=attempt.object_key, patience_seconds=FOREVER
+                attempt.claim, stored, keep_ms=keep_ms(self._task), patience_seconds=FOREVER
             )
         except LedgerForbidden as exc:
             # Stored by itself it will be settled when that is allowed again.
@@ -193,7 +192,6 @@ class PatientBackend:
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
-            attempt.object_key = None
         elif isinstance(answer, answers.Fenced):
             attempt.is_closed = True
             events.task_fenced(

@@ -147,16 +147,6 @@ def conflict_not_published(*, task: Any, task_id: str, error: Exception) -> None
     """A task that is to wait for its object could not be published again; it was given back."""
 
 
-@declared(INFO)
-def lock_not_freed(*, task_id: str, error: Exception) -> None:
-    """The lock of a task that is over could not be freed.  Whoever wants it takes it over."""
-
-
-@declared(INFO)
-def object_not_told(*, task_id: str, error: Exception) -> None:
-    """The object of a task that is over is not told by its arguments: it has locked none."""
-
-
 # -- how attempts begin
 
 

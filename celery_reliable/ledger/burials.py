@@ -15,19 +15,20 @@ from celery_reliable.ledger.answers import (
     ReadAnswer,
     ReplayAnswer,
 )
+from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
 from celery_reliable.ledger.transitions import A, Transition
 from celery_reliable.model import Claim, DeadLetter, Reason, WorkerLease
 
 __all__ = ["Burials"]
 
-_BURY: Transition[BuryAnswer] = Transition("bury", BuryAnswer, repeated=(Gone, Buried))
-_BURY_MESSAGE: Transition[BuryMessageAnswer] = Transition("bury", BuryMessageAnswer)
-_BLAME: Transition[BlameAnswer] = Transition("blame", BlameAnswer)
+_BURY: Transition[BuryAnswer] = Transition("bury", BuryAnswer, repeated=(Gone, Buried), frees=True)
+_BURY_MESSAGE: Transition[BuryMessageAnswer] = Transition("bury", BuryMessageAnswer, frees=True)
+_BLAME: Transition[BlameAnswer] = Transition("blame", BlameAnswer, frees=True)
 _READ: Transition[ReadAnswer] = Transition("read", ReadAnswer)
 _REPLAY: Transition[ReplayAnswer] = Transition("replay", ReplayAnswer)
 _DISCARD: Transition[DiscardAnswer] = Transition(
-    "discard", DiscardAnswer, repeated=(Absent, Discarded)
+    "discard", DiscardAnswer, repeated=(Absent, Discarded), frees=True
 )
 _ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
@@ -45,7 +46,9 @@ class Burials(Part):
         is_owed: bool = False,
         patience_seconds: float | None = None,
     ) -> BuryAnswer:
-        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
+        """End an attempt as a dead letter, and free its object.  *is_owed*: Celery has still to be
+        told.
+        """
         return self._bury(
             _BURY,
             claim.task_id,
@@ -105,7 +108,9 @@ class Burials(Part):
         patience_seconds: float | None,
     ) -> A:
         worker = claim.worker if claim else ""
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             transition,
             [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
             [
@@ -121,7 +126,8 @@ class Burials(Part):
                 epoch,
                 "1" if is_unproved else "",
             ],
-            patience_seconds,
+            object_key=claim.object_key if claim else "",
+            patience_seconds=patience_seconds,
         )
 
     def blame(
@@ -136,7 +142,9 @@ class Burials(Part):
         buried when the budget is spent.  Not counted where the verdict is that it may have died of
         something that it ran: the next death which is clear makes up for this one.
         """
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             _BLAME,
             [
                 self.keys.record(lease.opening_id),
@@ -175,7 +183,9 @@ class Burials(Part):
 
     def discard(self, task_id: str, *, buried_ms: int | None = None) -> DiscardAnswer:
         """Remove a dead letter for good; *buried_ms*: only the one that was seen."""
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             _DISCARD,
             [self.keys.record(task_id), self.keys.due, self.keys.dead],
             [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],

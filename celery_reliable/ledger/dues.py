@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import Batch, Held, OutliveAnswer, PostponeAnswer, ResendAnswer
+from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Due
@@ -14,7 +15,7 @@ __all__ = ["Dues"]
 _DUE: Transition[Batch] = Transition("due", Batch)
 _RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
 _POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
-_OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer)
+_OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer, frees=True)
 
 
 class Dues(Part):
@@ -68,10 +69,12 @@ class Dues(Part):
         self, task_id: str, worker: str, *, patience_seconds: float | None = None
     ) -> bool:
         """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
-        answer = self._caller.call(
+        answer = freeing(
+            self._caller,
+            self.keys,
             _OUTLIVE,
-            [self.keys.record(task_id), self.keys.due, self.keys.worker(worker)],
+            [self.keys.record(task_id), self.keys.worker(worker)],
             [task_id, worker],
-            patience_seconds,
+            patience_seconds=patience_seconds,
         )
         return not isinstance(answer, Held)

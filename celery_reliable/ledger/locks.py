@@ -9,8 +9,6 @@ import time
 from celery_reliable.ledger.answers import (
     Concluding,
     Exists,
-    KeepAnswer,
-    Kept,
     KeptFor,
     LockAnswer,
     Locked,
@@ -36,16 +34,15 @@ _CONCLUDING_POLL_SECONDS = 0.01
 _LOCK: Transition[LockAnswer] = Transition("lock", LockAnswer)
 _RELY: Transition[RelyAnswer] = Transition("rely", RelyAnswer)
 _UNLOCK: Transition[UnlockAnswer] = Transition("unlock", UnlockAnswer, repeated=(NotHeld, Unlocked))
-_KEEP: Transition[KeepAnswer] = Transition("keep", KeepAnswer)
 
 
 class ObjectLocks:
-    """Takes, frees and keeps object locks on the ledger's Redis.
+    """Takes and gives back object locks on the ledger's Redis; what ends a task frees its lock.
 
     Promises that two tasks never hold one object at once as long as the ledger's promise about
     attempts holds.  A lock that outlives the record that holds it keeps nobody out, so it needs no
-    expiry: both are on one server, and cannot be lost independently.  One that is kept outlives its
-    record on purpose, and only expires.
+    expiry: both are on one server, and cannot be lost independently.  One that is kept after a
+    success outlives its record on purpose, and only expires.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -81,7 +78,7 @@ class ObjectLocks:
                     self._keys.record(claim.task_id),
                     self._keys.record(holder),
                 ],
-                [claim.task_id, claim.attempt, seen, claim.token],
+                [claim.task_id, claim.attempt, seen, claim.token, object_key],
                 patience_seconds,
             )
             match answer:
@@ -123,44 +120,14 @@ class ObjectLocks:
                 return isinstance(answer, Exists)
             time.sleep(_CONCLUDING_POLL_SECONDS)
 
-    def free(
-        self,
-        object_key: str,
-        claim: Claim,
-        *,
-        is_over: bool = False,
-        patience_seconds: float | None = None,
-    ) -> bool:
-        """Free the lock if *claim* still holds it; False when it does not, or when it is kept.
-
-        *is_over*: the task has ended, and what an older attempt of it holds is freed too; nothing
-        when the id was published anew since.
+    def free(self, object_key: str, claim: Claim, *, patience_seconds: float | None = None) -> bool:
+        """Give an object back as the attempt's body is over, and its record goes on; False when
+        *claim* does not hold it.
         """
         answer = self._caller.call(
             _UNLOCK,
             [self._keys.lock(object_key), self._keys.record(claim.task_id)],
-            [claim.task_id, claim.attempt, claim.token, int(is_over)],
+            [claim.task_id, claim.attempt, claim.token, object_key],
             patience_seconds,
         )
         return isinstance(answer, Unlocked)
-
-    def keep(
-        self,
-        object_key: str,
-        claim: Claim,
-        *,
-        keep_ms: int,
-        patience_seconds: float | None = None,
-    ) -> bool:
-        """Keep the lock of an attempt that succeeded for *keep_ms* by the server's clock, whatever
-        becomes of its record; False when *claim* does not hold it.
-
-        Until it is settled, a later attempt of the same task walks in all the same.
-        """
-        answer = self._caller.call(
-            _KEEP,
-            [self._keys.lock(object_key), self._keys.record(claim.task_id)],
-            [claim.task_id, claim.attempt, claim.token, keep_ms],
-            patience_seconds,
-        )
-        return isinstance(answer, Kept)

@@ -16,6 +16,7 @@ from celery_reliable.ledger.answers import (
     Settled,
     Waiting,
 )
+from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Cause, Claim, StoredResult, Verdict
@@ -24,11 +25,13 @@ __all__ = ["Outcomes"]
 
 _NO_RESULT = StoredResult("", "", "", 0, 0)
 
-_SETTLE: Transition[SettleAnswer] = Transition("settle", SettleAnswer, repeated=(Gone, Settled))
+_SETTLE: Transition[SettleAnswer] = Transition(
+    "settle", SettleAnswer, repeated=(Gone, Settled), frees=True
+)
 _CONCLUDE: Transition[ConcludeAnswer] = Transition("conclude", ConcludeAnswer)
 _BEQUEATH: Transition[BequeathAnswer] = Transition("bequeath", BequeathAnswer)
 _REPLACE: Transition[ReplaceAnswer] = Transition("replace", ReplaceAnswer, repeated=(Gone, Waiting))
-_LOSE: Transition[LoseAnswer] = Transition("lose", LoseAnswer)
+_LOSE: Transition[LoseAnswer] = Transition("lose", LoseAnswer, frees=True)
 _RELEASE: Transition[ReleaseAnswer] = Transition("release", ReleaseAnswer)
 
 
@@ -40,21 +43,23 @@ class Outcomes(Part):
         claim: Claim,
         result: StoredResult | None = None,
         *,
-        object_key: str | None = None,
+        keep_ms: int = 0,
         patience_seconds: float | None = None,
     ) -> SettleAnswer:
         """Report that the attempt has an outcome: which Celery has stored, or *result*, which is
-        stored in the same step, as the object is freed that the attempt holds.
+        stored in the same step, as the object is freed; or kept locked for *keep_ms* by the
+        server's clock, after a success of what is done once.
         """
         result = result or _NO_RESULT
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             _SETTLE,
             [
                 self.keys.record(claim.task_id),
                 self.keys.due,
                 self.keys.claims(claim.worker),
                 result.key or self.keys.none,
-                self.keys.lock(object_key) if object_key else self.keys.none,
             ],
             [
                 claim.task_id,
@@ -65,9 +70,10 @@ class Outcomes(Part):
                 result.expires_seconds,
                 "" if result.db == self.connector.db else result.db,
                 self.connector.db,
-                "1" if object_key else "",
+                keep_ms,
             ],
-            patience_seconds,
+            object_key=claim.object_key,
+            patience_seconds=patience_seconds,
         )
 
     def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
@@ -134,14 +140,16 @@ class Outcomes(Part):
         detail: str = "",
         patience_seconds: float | None = None,
     ) -> LoseAnswer:
-        """Count a loss: back to queued, or buried when the budget is spent.
+        """Count a loss: back to queued, or buried, and the object freed, when the budget is spent.
 
         *due_ms*: only if that is still when it is due.  *is_unsent*: no message of it comes back to
         its queue.  *verdict*: on its worker's death, with which it was lost; where that does not
         charge it the task is queued in any case, and after the second such death it is a suspect,
         which runs in a worker that runs no other one.  *detail*: of the cause, for people.
         """
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             _LOSE,
             [
                 self.keys.record(claim.task_id),
@@ -164,7 +172,8 @@ class Outcomes(Part):
                 _as_death(verdict),
                 detail,
             ],
-            patience_seconds,
+            object_key=claim.object_key,
+            patience_seconds=patience_seconds,
         )
 
     def release(

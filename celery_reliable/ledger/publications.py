@@ -9,6 +9,7 @@ from celery_reliable.ledger.answers import (
     WithdrawAnswer,
     Withdrawn,
 )
+from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
 from celery_reliable.ledger.senders import remembered_ms, sender_of
 from celery_reliable.ledger.transitions import Step, Transition
@@ -18,9 +19,9 @@ __all__ = ["Publications"]
 
 _RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
 _WITHDRAW: Transition[WithdrawAnswer] = Transition(
-    "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn)
+    "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn), frees=True
 )
-_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer)
+_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True)
 
 
 class Publications(Part):
@@ -87,12 +88,14 @@ class Publications(Part):
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
-        """Take back a publication whose send raised."""
-        return self._caller.call(
+        """Take back a publication whose send raised, and free its object."""
+        return freeing(
+            self._caller,
+            self.keys,
             _WITHDRAW,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch],
-            patience_seconds,
+            patience_seconds=patience_seconds,
         )
 
     def cancel(
@@ -101,20 +104,17 @@ class Publications(Part):
         *,
         epoch: str = "",
         is_revoked: bool = False,
-        object_key: str | None = None,
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
-        """Call off a task that nobody runs.  While an attempt of it is still to be stopped, its
-        record stays, for whoever publishes the id or wants the object.  *is_revoked*: what runs is
-        noted not to run again.  *object_key*: of the object that is freed with it.
+        """Call off a task that nobody runs, and free its object.  While an attempt of it is still
+        to be stopped, its record stays, for whoever publishes the id or wants the object.
+        *is_revoked*: what runs is noted not to run again.
         """
-        return self._caller.call(
+        return freeing(
+            self._caller,
+            self.keys,
             _CANCEL,
-            [
-                self.keys.record(task_id),
-                self.keys.due,
-                self.keys.lock(object_key) if object_key else self.keys.none,
-            ],
-            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked), "1" if object_key else ""],
-            patience_seconds,
+            [self.keys.record(task_id), self.keys.due],
+            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
+            patience_seconds=patience_seconds,
         )

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Generic, TypeVar, get_args
 
-from celery_reliable.ledger.answers import Answer, Batch, Beat
+from celery_reliable.ledger.answers import Answer, Batch, Beat, OtherObject
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Due
 
@@ -21,7 +21,8 @@ class Transition(Generic[A]):
     """One script, of which *answers* is the union of what it can answer.
 
     *repeated*: what a call that was sent more than once may answer instead of what the first one
-    did, and what it did.
+    did, and what it did.  *frees*: it may end a task, with whose object it is then to be called
+    (`freeing`).
     """
 
     def __init__(
@@ -30,9 +31,12 @@ class Transition(Generic[A]):
         answers: Any,
         *,
         repeated: tuple[()] | tuple[type[Answer], type[Answer]] = (),
+        frees: bool = False,
     ) -> None:
         self.name = name
         self.kinds: tuple[type[Answer], ...] = get_args(answers) or (answers,)
+        if frees:
+            self.kinds += (OtherObject,)
         self._readers = {kind.word.encode(): _reader(kind) for kind in self.kinds}
         self.repeated = repeated
         self._instead = {}

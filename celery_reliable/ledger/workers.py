@@ -20,6 +20,7 @@ from celery_reliable.ledger.answers import (
     RegisterAnswer,
 )
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Claim, WorkerLease
@@ -35,7 +36,9 @@ _BEGUN_MS = 500
 
 _REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
 _HEARTBEAT: Transition[HeartbeatAnswer] = Transition("heartbeat", HeartbeatAnswer)
-_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition("acknowledge", AcknowledgeAnswer)
+_ACKNOWLEDGE: Transition[AcknowledgeAnswer] = Transition(
+    "acknowledge", AcknowledgeAnswer, frees=True
+)
 _DECLARE: Transition[DeclareAnswer] = Transition("declare", DeclareAnswer)
 _OPEN: Transition[OpenAnswer] = Transition("open", OpenAnswer)
 _OPENED: Transition[OpenedAnswer] = Transition("opened", OpenedAnswer)
@@ -71,8 +74,10 @@ class Workers:
         )
 
     def acknowledge(self, claim: Claim) -> AcknowledgeAnswer:
-        """Note that a taken claim has been stopped."""
-        return self._caller.call(
+        """Note that a taken claim has been stopped; of a dead letter the object is freed then."""
+        return freeing(
+            self._caller,
+            self._keys,
             _ACKNOWLEDGE,
             [
                 self._keys.taken(claim.worker),

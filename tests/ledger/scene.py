@@ -231,6 +231,10 @@ class Scene:
         """The tasks at which somebody must look by now, the oldest first."""
         return [due.task_id for due in self.ledger.due(1000).dues]
 
+    def forget_object(self, task_id: str = "task") -> None:
+        """As workers of an older version leave a record: without a note of what its task holds."""
+        self.client.hdel(self.ledger.keys.record(task_id), "object")
+
     # What the server holds.
 
     def snapshot(self) -> dict[str, object]:

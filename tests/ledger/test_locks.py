@@ -11,7 +11,6 @@ import pytest
 
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers import (
-    Cancelled,
     Concluding,
     Fenced,
     Gone,
@@ -180,6 +179,7 @@ def test_a_lock_is_not_taken_over_from_another_than_was_seen(
     holder, quicker, slower = (start(scene, name) for name in ("holder", "quicker", "slower"))
     locks, slow_locks = ObjectLocks(scene.ledger), ObjectLocks(scene.ledger)
     locks.take("object", holder)
+    scene.forget_object("holder")
     scene.ledger.settle(holder)
 
     # The quicker one takes over while the slower one looks whether the holder lives.
@@ -195,6 +195,7 @@ def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
 ) -> None:
     former, other = start(scene, "holder"), start(scene, "other task")
     locks.take("object", former)
+    scene.forget_object("holder")
     scene.ledger.settle(former)
 
     def live_again() -> None:
@@ -207,10 +208,9 @@ def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
     assert slow_locks.take("object", mine) == "holder"
 
 
-@pytest.mark.parametrize("is_over", [False, True])
 @pytest.mark.parametrize("is_running", [False, True])
 def test_an_attempt_of_a_former_life_frees_nothing(
-    scene: Scene, locks: ObjectLocks, is_running: bool, is_over: bool
+    scene: Scene, locks: ObjectLocks, is_running: bool
 ) -> None:
     former = start(scene, "task")
     locks.take("object", former)
@@ -220,7 +220,7 @@ def test_an_attempt_of_a_former_life_frees_nothing(
     assert locks.take("object", latter) is None
     before = scene.snapshot()
 
-    assert not locks.free("object", former, is_over=is_over)
+    assert not locks.free("object", former)
     assert scene.snapshot() == before
 
 
@@ -329,13 +329,10 @@ def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
             if number == oldest:
                 locks.take("object", claim)
             scene.lose(claim)
+
         scene.ledger.cancel("task")
-        last = Claim("task", 3, "me", "token")
-        if oldest > 1:
-            assert not locks.free("object", Claim("task", oldest - 1, "me", ""), is_over=True)
-        assert not locks.free("object", Claim("other", 7, "me", "token"), is_over=True)
-        assert locks.free("object", last) == (oldest == 3)
-        assert locks.free("object", last, is_over=True) == (oldest != 3)
+
+        assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
 
 def test_who_has_no_record_of_his_own_leaves_no_lock_behind(
@@ -357,13 +354,12 @@ def test_who_has_no_record_of_his_own_leaves_no_lock_behind(
 def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene, locks: ObjectLocks) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
     locks.take("object", holder)
-    assert locks.keep("object", holder, keep_ms=KEEP_MS)
-    scene.ledger.settle(holder)
+    scene.ledger.settle(holder, keep_ms=KEEP_MS)
 
     before = scene.snapshot()
     assert locks.take("object", other) == "holder"
     assert not locks.free("object", other)
-    assert not locks.free("object", holder, is_over=True)
+    assert not locks.free("object", holder)
     assert scene.snapshot() == before
     key = scene.ledger.keys.lock("object")
     assert 0 < scene.client.pttl(key) <= KEEP_MS
@@ -374,44 +370,24 @@ def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene, locks: ObjectLock
     assert scene.client.pttl(key) == -1
 
 
-def test_keeping_it_twice_is_keeping_it_once(scene: Scene, locks: ObjectLocks) -> None:
+def keep_before_settling(scene: Scene, claim: Claim) -> None:
+    """As workers of an older version did: in a step before the settlement."""
+    keys = scene.ledger.keys
+    scene.client.set(keys.lock("object"), f"kept:{claim.task_id}", px=KEEP_MS)
+    scene.client.hset(keys.record(claim.task_id), "kept", "1")
+    scene.forget_object(claim.task_id)
+
+
+def test_settling_what_was_kept_keeps_it_no_longer(scene: Scene, locks: ObjectLocks) -> None:
     holder = start(scene, "holder")
     locks.take("object", holder)
-    assert locks.keep("object", holder, keep_ms=KEEP_MS)
+    keep_before_settling(scene, holder)
     key = scene.ledger.keys.lock("object")
     scene.client.pexpire(key, KEEP_MS // 2)
-    before = scene.snapshot()
 
-    assert locks.keep("object", holder, keep_ms=KEEP_MS)
-    assert scene.snapshot() == before
-    assert scene.client.pttl(key) <= KEEP_MS // 2
+    scene.ledger.settle(holder, keep_ms=KEEP_MS)
 
-
-def test_only_the_attempt_that_holds_keeps(scene: Scene, locks: ObjectLocks) -> None:
-    message = scene.publish("holder")
-    first, other = scene.claim(message), start(scene, "other task")
-    locks.take("object", first)
-    scene.lose(first)
-    second = scene.claim(message)
-    locks.take("object", second)
-    before = scene.snapshot()
-
-    assert not locks.keep("object", first, keep_ms=KEEP_MS)
-    assert not locks.keep("object", other, keep_ms=KEEP_MS)
-    assert not locks.keep("another object", other, keep_ms=KEEP_MS)
-    assert scene.snapshot() == before
-    assert locks.keep("object", second, keep_ms=KEEP_MS)
-
-
-def test_an_attempt_that_was_lost_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
-    message = scene.publish()
-    first = scene.claim(message)
-    locks.take("object", first)
-    scene.lose(first)
-
-    assert not locks.keep("object", first, keep_ms=KEEP_MS)
-    # Kept, it would keep the next attempt out too.
-    assert locks.take("object", scene.claim(message)) is None
+    assert 0 < scene.client.pttl(key) <= KEEP_MS // 2
 
 
 def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
@@ -421,7 +397,7 @@ def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene, locks: ObjectLo
     locks.take("object", latter)
     assert former.attempt == latter.attempt
 
-    assert not locks.keep("object", former, keep_ms=KEEP_MS)
+    assert isinstance(scene.ledger.settle(former, keep_ms=KEEP_MS), Fenced)
     assert locks.free("object", latter)
 
 
@@ -431,7 +407,7 @@ def test_a_task_whose_success_was_not_settled_walks_back_into_what_it_kept(
     message = scene.publish("holder")
     first = scene.claim(message)
     locks.take("object", first)
-    locks.keep("object", first, keep_ms=KEEP_MS)
+    keep_before_settling(scene, first)
     scene.lose(first)
     second = scene.claim(message)
 
@@ -447,8 +423,7 @@ def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(
 ) -> None:
     former = start(scene, "task")
     locks.take("object", former)
-    locks.keep("object", former, keep_ms=KEEP_MS)
-    scene.ledger.settle(former)
+    scene.ledger.settle(former, keep_ms=KEEP_MS)
 
     assert publish(scene, locks, "task") == "task"
     # Nor has any attempt of it, whatever its number.
@@ -465,6 +440,7 @@ def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(
     scene.lose(scene.claim(message))
     second = scene.claim(message)
     locks.take("object", second)
+    scene.forget_object()
     scene.ledger.settle(second)
 
     anew = scene.publish("task")
@@ -508,32 +484,3 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: Obj
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
     assert locks.take("object", attempt_zero("a call")) == "holder"
-    assert isinstance(scene.ledger.withdraw("holder", message.epoch), NotWithdrawn)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_what_is_called_off_leaves_no_lock_behind(
-    scene: Scene, locks: ObjectLocks, number: int
-) -> None:
-    """Whoever is killed between two steps cannot free it."""
-    message = scene.publish("task")
-    if number:
-        claim = scene.claim(message)
-        locks.take("object", claim)
-        scene.lose(claim)
-    else:
-        locks.take("object", attempt_zero("task"))
-    locks.take("another", start(scene, "another task"))
-
-    assert isinstance(scene.ledger.cancel("task", object_key="object"), Cancelled)
-
-    assert not scene.client.exists(scene.ledger.keys.lock("object"))
-    # Another's is not freed, nor that of what is still to be stopped.
-    scene.publish("task")
-    assert isinstance(scene.ledger.cancel("task", object_key="another"), Cancelled)
-    assert locks.take("another", start(scene, "third")) == "another task"
-    stuck = start(scene, "stuck")
-    locks.take("object", stuck)
-    scene.take(stuck)
-    assert isinstance(scene.ledger.cancel("stuck", object_key="object"), Cancelled)
-    assert locks.take("object", start(scene, "fourth")) == "stuck"

@@ -166,7 +166,7 @@ def test_the_object_is_freed_with_the_settlement_by_who_has_it(scene: Scene, hol
     claim, other = scene.claim(scene.publish()), scene.claim(scene.publish("another"), "other")
     locks.take("object", claim if holder == "task" else other)
 
-    assert isinstance(scene.ledger.settle(claim, RESULT, object_key="object"), Settled)
+    assert isinstance(scene.ledger.settle(claim, RESULT), Settled)
 
     third = scene.claim(scene.publish("third"))
     assert locks.take("object", third) == (None if holder == "task" else "another")

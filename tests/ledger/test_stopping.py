@@ -9,7 +9,6 @@ import pytest
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers import (
     Acknowledged,
-    Announced,
     Cancelled,
     Claimed,
     Discarded,
@@ -177,9 +176,6 @@ def test_it_has_its_object_to_the_end_whatever_becomes_of_its_task(
 
     ending(scene)
 
-    # Whoever ends it for others frees nothing, and who wants the object does not get it.
-    over = Claim("task", claim.attempt, "", "")
-    assert not locks.free("object", over, is_over=True)
     assert locks.take("object", other) == "task"
     # A unique call cannot be answered with what is over: it is published, and takes its turn.
     scene.publish("a call")
@@ -240,8 +236,10 @@ def test_the_attempt_itself_frees_its_object_when_it_ends(scene: Scene) -> None:
     assert locks.take("object", scene.claim(scene.publish("another"), "other")) is None
 
 
-def test_of_what_is_dead_somebody_frees_the_object_when_it_has_been_stopped(scene: Scene) -> None:
-    taken(scene, max_losses=0)
+def test_of_what_is_dead_the_object_is_freed_when_it_has_been_stopped(scene: Scene) -> None:
+    claim = scene.claim(scene.publish())
+    ObjectLocks(scene.ledger).take("object", claim)
+    scene.take(claim, max_losses=0)
     letter = scene.ledger.dead_letter("task")
     assert letter is not None
     scene.ledger.announced("task", letter.buried_ms)
@@ -249,6 +247,8 @@ def test_of_what_is_dead_somebody_frees_the_object_when_it_has_been_stopped(scen
 
     stop(scene)
 
-    assert scene.overdue_ids() == ["task"]
-    assert isinstance(scene.ledger.announced("task", letter.buried_ms), Announced)
+    # Its object was freed; nobody has to look.
     assert scene.overdue_ids() == []
+    assert not scene.client.exists(scene.ledger.keys.lock("object"))
+    assert scene.overdue_ids() == []
+    assert not scene.client.exists(scene.ledger.keys.lock("object"))

@@ -27,7 +27,6 @@ from celery_reliable.ledger.answers.tasks import (
     Fenced,
     Gone,
     Held,
-    Kept,
     KeptFor,
     Locked,
     LockedBy,
@@ -39,6 +38,7 @@ from celery_reliable.ledger.answers.tasks import (
     Opened,
     Opening,
     OtherGeneration,
+    OtherObject,
     Outlived,
     Parked,
     Postponed,
@@ -133,8 +133,6 @@ __all__ = [
     "Grace",
     "HeartbeatAnswer",
     "Held",
-    "KeepAnswer",
-    "Kept",
     "KeptFor",
     "Known",
     "LockAnswer",
@@ -152,6 +150,7 @@ __all__ = [
     "OpenedAnswer",
     "Opening",
     "OtherGeneration",
+    "OtherObject",
     "OutliveAnswer",
     "Outlived",
     "Overtaken",
@@ -212,7 +211,6 @@ DiscardAnswer = Discarded | Absent | NotDead
 EndPassAnswer = Ended | Overtaken
 EndedAnswer = Ended | Exists | Unrecorded
 HeartbeatAnswer = Renewed | BeatOfDead | Forgotten
-KeepAnswer = Kept | NotHeld
 LockAnswer = Locked | LockedBy | KeptFor | Stopping | NotCurrent
 LoseAnswer = Queued | Spent | Fenced | Gone | Changed
 OpenAnswer = Opening | Alone | Dead | NoLease

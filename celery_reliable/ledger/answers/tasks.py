@@ -27,7 +27,6 @@ __all__ = [
     "Fenced",
     "Gone",
     "Held",
-    "Kept",
     "KeptFor",
     "Locked",
     "LockedBy",
@@ -39,6 +38,7 @@ __all__ = [
     "Opened",
     "Opening",
     "OtherGeneration",
+    "OtherObject",
     "Outlived",
     "Parked",
     "Postponed",
@@ -103,11 +103,6 @@ class Concluding(Answer):
 @final
 class Discarded(Answer):
     """The dead letter is removed."""
-
-
-@final
-class Kept(Answer):
-    """The object is kept from others for a while."""
 
 
 @final
@@ -329,6 +324,17 @@ class OtherGeneration(Answer):
 
     word = "generation"
     current: str
+
+
+@final
+@dataclass(frozen=True)
+class OtherObject(Answer):
+    """The task has locked another object than was given; nothing was changed.  Nobody hears it but
+    who asks again with that one (`freeing`).
+    """
+
+    word = "object"
+    object_key: str
 
 
 @final

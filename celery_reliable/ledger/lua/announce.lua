@@ -1,6 +1,5 @@
 --[[
-announce: what a burial owed Celery (FAILURE stored, errbacks called, chord told) has been paid, and the object
-of a dead letter freed whose last attempt was stopped after its burial.
+announce: what a burial owed Celery (FAILURE stored, errbacks called, chord told) has been paid.
 
 Moves     dead, owed -> dead
 KEYS[1]   record   HASH
@@ -14,6 +13,7 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms')
 if found[1] ~= 'dead' or found[2] ~= ARGV[2] then
   return {'changed'}
 end
+-- "stopped" was noted by workers of an older version, for somebody to free the object.
 redis.call('HDEL', KEYS[1], 'owed', 'stopped')
 redis.call('ZREM', KEYS[2], ARGV[1])
 return {'announced'}

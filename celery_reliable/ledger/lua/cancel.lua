@@ -3,19 +3,21 @@ cancel: a task that nobody runs is called off: revoked, expired or purged; its o
 
 Moves     queued | parked | waiting -> absent
           queued | parked -> waiting   (an attempt that was taken from it has not been stopped yet)
+          held by this task -> free
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
-KEYS[3]   lock     STRING   of the object that the task may have; "none" for none
+KEYS[3]   lock     STRING   of the object; "none" for none
 ARGV[1]   id
 ARGV[2]   epoch        of the publication that is called off; "" for whichever is current
 ARGV[3]   due_in_ms    when to look whether the attempt has been stopped
 ARGV[4]   is_revoked   "1": what runs is not run again, should its attempt end without an outcome
-ARGV[5]   object       "1" when it may have one; else ""
-Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"}
-          "gone" also of what was called off before, while the attempt still runs
+ARGV[5]   object       whose lock is given; "" for none
+Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} | {"object", object}
+          "gone" also of what was called off before, while the attempt still runs; "object": the record notes
+          another one than was given, and nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'owner', 'stopping', 'called_off')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'owner', 'stopping', 'called_off', 'object')
 if not found[1] or (found[4] and found[5]) then
   return {'gone'}
 end
@@ -32,6 +34,9 @@ if ARGV[2] ~= '' and found[2] ~= ARGV[2] then
   return {'stale'}
 end
 if not found[4] then
+  if found[6] and found[6] ~= ARGV[5] then
+    return {'object', found[6]}
+  end
   redis.call('DEL', KEYS[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
   if ARGV[5] ~= '' and string.match(redis.call('GET', KEYS[3]) or '', '^%d+:(.*)$') == ARGV[1] then

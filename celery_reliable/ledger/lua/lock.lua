@@ -4,7 +4,7 @@ lock: take the lock of one object for one attempt, or for a publication that is 
 Moves     free -> held
           held by an older attempt of the same id -> held   (a redelivered task walks back into its own lock)
           held by the value that was seen and whose record is gone -> held
-          kept by the same id -> held   (its attempt was lost between its success and its settlement)
+          kept by the same id -> held   (by a worker of an older version, which was killed before it settled)
 KEYS[1]   lock     STRING   "<attempt>:<id>", or "kept:<id>" with an expiry
 KEYS[2]   record   HASH     of the id
 KEYS[3]   holder   HASH     the record of the id in the value that was seen
@@ -12,6 +12,7 @@ ARGV[1]   id
 ARGV[2]   attempt  0: a publication
 ARGV[3]   seen     value that an earlier call was answered with; "" for none
 ARGV[4]   token    of the attempt's claim
+ARGV[5]   object   that the record notes, for whatever ends it to free
 Returns   {"locked"} | {"held", value} | {"kept", id} | {"stopping", worker} | {"fenced"}
           "held" by the value that was seen means that its record lives; "stopping": the task that was seen is
           over, but what that worker still runs of it has the object; "fenced": whose record is not his, or gone,
@@ -46,5 +47,6 @@ if value and value ~= mine and not is_over then
     return {'locked'}
   end
 end
+redis.call('HSET', KEYS[2], 'object', ARGV[5])
 redis.call('SET', KEYS[1], mine)
 return {'locked'}

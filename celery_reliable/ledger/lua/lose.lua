@@ -1,13 +1,15 @@
 --[[
-lose: an attempt is over without an outcome.
+lose: an attempt is over without an outcome; with the last one the object is freed, unless it is still to be stopped.
 
 Moves     running(attempt) -> queued   (losses + 1 <= max_losses)
           running(attempt) -> dead     (the budget is spent)
+          held by this task -> free
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the attempt's worker
 KEYS[4]   taken    HASH   of the attempt's worker
 KEYS[5]   dead     ZSET
+KEYS[6]   lock     STRING   of the object; "none" for none
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   cause        "child_lost", "worker_lost", "stuck", ...
@@ -24,14 +26,16 @@ ARGV[11]  is_death     "1": it ran in a worker that died.  The first such death 
                        who is charged then is charged with all but the first.  "2": a suspect ran there too, and
                        is charged; whoever was beside it is a suspect at once, as it may be wronged
 ARGV[12]  detail       of the cause, for people; "" for none
-Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"}
-          a task that was revoked as it ran is queued, not to run but to be called off
+ARGV[13]  object       whose lock is given; "" for none
+Returns   {"queued", losses} | {"buried", losses} | {"fenced", state} | {"gone"} | {"changed"} | {"object", object}
+          a task that was revoked as it ran is queued, not to run but to be called off; "object": it would be
+          buried, its record notes another one than was given, and nothing was changed
 Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent', 'spared')
+  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -56,6 +60,12 @@ local losses, max_losses = tonumber(found[4] or 0), tonumber(found[5] or ARGV[4]
 if ARGV[10] ~= '' then
   losses = losses + (is_death and math.max(1, spared) or 1)
 end
+local is_buried = ARGV[10] ~= '' and not found[9] and losses > max_losses
+local is_stopping = ARGV[7] == '1' and ARGV[3] == 'stuck'
+local is_freed = is_buried and not is_stopping
+if is_freed and found[12] and found[12] ~= ARGV[13] then
+  return {'object', found[12]}
+end
 local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
   attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
@@ -67,7 +77,7 @@ redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', cause,
   'history', cjson.encode(history), 'spent', string.sub((found[10] or ' ') .. ARGV[6] .. ' ', -200))
 if ARGV[7] == '1' then
   redis.call('HSET', KEYS[4], ARGV[1], ARGV[2] .. ' ' .. ARGV[6])
-  if ARGV[3] == 'stuck' then
+  if is_stopping then
     redis.call('HSET', KEYS[1], 'stopping', ARGV[2] .. ' ' .. ARGV[6], 'stopping_on', found[7])
   end
 end
@@ -83,10 +93,16 @@ if is_death then
     redis.call('HSET', KEYS[1], 'suspect', 'ran')
   end
 end
-if ARGV[10] ~= '' and not found[9] and losses > max_losses then
+if is_buried then
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1')
   redis.call('ZADD', KEYS[5], now_ms, ARGV[1])
   redis.call('ZADD', KEYS[2], now_ms, ARGV[1])
+  if is_freed and ARGV[13] ~= '' then
+    redis.call('HDEL', KEYS[1], 'object')
+    if string.match(redis.call('GET', KEYS[6]) or '', '^%d+:(.*)$') == ARGV[1] then
+      redis.call('DEL', KEYS[6])
+    end
+  end
   return {'buried', losses}
 end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)

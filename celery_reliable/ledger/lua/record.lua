@@ -93,8 +93,9 @@ if ARGV[8] ~= '' then
   redis.call('HDEL', KEYS[4], ARGV[1])
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
 elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == '1') then
-  -- The claim stays with its worker until the attempt ends: its key is not known here.
-  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
+  -- The claim stays with its worker until the attempt ends: its key is not known here.  Nor is its object, which is
+  -- not to be freed by whoever has the id from now on.
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
 elseif state == 'dead' then
   local history = cjson.decode(found[6] or '[]')
   history[#history + 1] = {at_ms = now_ms, what = 'published', attempt = tonumber(found[3] or 0),

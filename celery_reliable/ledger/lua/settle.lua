@@ -1,13 +1,14 @@
 --[[
-settle: an attempt reports its outcome, has its result stored where that is kept on the same server, and frees its
-object.
+settle: an attempt reports its outcome, has its result stored where that is kept on the same server, and frees or
+keeps its object.
 
 Moves     running(attempt) -> absent
+          held by this task -> free | kept
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the worker that runs the attempt
 KEYS[4]   result   STRING   published as well, on a channel of this name; "none" when nothing is to be stored
-KEYS[5]   lock     STRING   of the object that the attempt holds; "none" for none
+KEYS[5]   lock     STRING   of the object; "none" for none
 ARGV[1]   id
 ARGV[2]   attempt
 ARGV[3]   token    of the claim: an id that is published again after it ended begins at 1 again
@@ -16,18 +17,22 @@ ARGV[5]   final    a result that begins with this text is kept as it is
 ARGV[6]   expires_seconds   of the result; 0: never
 ARGV[7]   db       of the result; "" when it is the ledger's
 ARGV[8]   own_db   the ledger's
-ARGV[9]   object   "1" when the attempt holds one; else ""
-Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"}
+ARGV[9]   keep_ms  for how long the object stays locked after this success; 0: it is freed
+ARGV[10]  object   whose lock is given; "" for none
+Returns   {"settled"} | {"fenced", state} | {"gone"} | {"elsewhere"} | {"object", object}
           "gone" to a repeated call means that the first one settled; "elsewhere": that database cannot be reached
-          from here, and nothing was changed
+          from here; "object": the record notes another one than was given; nothing was changed by either
 Cost      O(log N) in records that are due some time, O(size of the result)
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'object')
 if not found[1] then
   return {'gone'}
 end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[3] ~= ARGV[3] then
   return {'fenced', found[1]}
+end
+if found[4] and found[4] ~= ARGV[10] then
+  return {'object', found[4]}
 end
 if ARGV[4] ~= '' then
   if #ARGV[4] <= 700 then
@@ -53,7 +58,11 @@ end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
-if ARGV[9] ~= '' and redis.call('GET', KEYS[5]) == ARGV[2] .. ':' .. ARGV[1] then
-  redis.call('DEL', KEYS[5])
+if ARGV[10] ~= '' and string.match(redis.call('GET', KEYS[5]) or '', '^%d+:(.*)$') == ARGV[1] then
+  if ARGV[9] == '0' then
+    redis.call('DEL', KEYS[5])
+  else
+    redis.call('SET', KEYS[5], 'kept:' .. ARGV[1], 'PX', ARGV[9])
+  end
 end
 return {'settled'}

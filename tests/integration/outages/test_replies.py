@@ -50,8 +50,6 @@ def test_a_lost_step_of_an_attempt_is_repeated_at_once(
         ("record", "flaky", [1], 2),
         ("lose", "poison_times", [1], 2),
         ("lock", "locked", ["object", 0.01], 1),
-        ("unlock", "locked", ["object", 0.01], 1),
-        ("keep", "once", ["object"], 1),
     ],
 )
 def test_every_other_step_may_be_lost_too(

@@ -166,6 +166,7 @@ class _Consumer(Consumer):  # type: ignore[misc]
         self.channel = host.channel
         self.qos = host.prefetch
         self.restart_count = 0
+        self.steps = ()
         self._maximum_prefetch_restored = True
         self.strategies = _Strategies(self)
 

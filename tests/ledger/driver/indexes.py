@@ -129,8 +129,8 @@ class Indexes:
                 continue
             if kind == "lock":
                 holder = (self._client.get(key) or b"").decode().partition(":")[2]
-                # What a lock outlives, or a dead letter holds, is anybody's: it keeps nobody out.
-                if self.record(holder).get("state", "dead") == "dead":
+                # Its worker died before it said that it has stopped it: who wants it looks.
+                if "stopping_on" in self.record(holder):
                     continue
             if self._client.pttl(key) < 0:
                 found.append(name)

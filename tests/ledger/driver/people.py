@@ -6,8 +6,6 @@ from typing import Any
 
 from celery_reliable.application import reliable_of
 from celery_reliable.deadletters import DeadLetters
-from celery_reliable.ledger.answers import Cancelled
-from celery_reliable.losses import Losses
 from celery_reliable.model import State
 from celery_reliable.purging import purge
 from celery_reliable.releasing import release
@@ -81,9 +79,7 @@ class People:
         reliable = reliable_of(self.world.app)
         record = reliable.ledger.find(task_id, patience_seconds=1.0)
         if record is not None and record.state in (State.PARKED, State.QUEUED):
-            answer = reliable.ledger.cancel(task_id, patience_seconds=1.0)
-            if isinstance(answer, Cancelled):
-                Losses(self.world.app, reliable.ledger).free_lock_of(record)
+            reliable.ledger.cancel(task_id, patience_seconds=1.0)
 
     # Beat.
 
