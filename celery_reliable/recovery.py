@@ -14,8 +14,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.broker import BrokerView
 from celery_reliable.envelope import Envelope, Stamp
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.rows import Found
+from celery_reliable.ledger import Found, Ledger
 from celery_reliable.losses import Losses, how_it_died
 from celery_reliable.model import Cause, Claim, Reason, Record, State, SweepReport, WorkerLease
 from celery_reliable.publisher import is_reliable

@@ -11,6 +11,7 @@ from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.passing import losing
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
+from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
 from celery_reliable.ledger.trial import try_out
@@ -19,6 +20,7 @@ __all__ = [
     "FOREVER",
     "Command",
     "Connector",
+    "Found",
     "Ledger",
     "Line",
     "ObjectLocks",
