@@ -64,7 +64,8 @@ class ObjectLocks:
         still to stop an attempt.  A holder whose record is gone or dead is taken over, by
         comparing.  What a publication is told of cannot be withdrawn any more.
 
-        An attempt that is not the current one of its own id is told that id.  A publication gets
+        An attempt that is not the current one of its own id is told an empty one: its own may be
+        that of a former task, for which the object is kept.  A publication gets
         None without the lock where its record is gone, and where only what is being stopped has
         the object: it is sent in any case, and its attempt comes back to it.
         """
@@ -85,7 +86,7 @@ class ObjectLocks:
                 case Locked():
                     return None
                 case NotCurrent():
-                    return claim.task_id if claim.attempt else None
+                    return "" if claim.attempt else None
                 case KeptFor():
                     return answer.task_id
                 case Stopping():

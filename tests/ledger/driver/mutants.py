@@ -48,9 +48,11 @@ MUTANTS = {
             "losses.py": (
                 (
                     "            return is_of(meta, record)\n",
-                    ("            from datetime import datetime as moment\n"
-                    "            done = moment.fromisoformat(str(meta['date_done']))\n"
-                    "            return done.timestamp() * 1000 >= record.claimed_ms\n"),
+                    (
+                        "            from datetime import datetime as moment\n"
+                        "            done = moment.fromisoformat(str(meta['date_done']))\n"
+                        "            return done.timestamp() * 1000 >= record.claimed_ms\n"
+                    ),
                 ),
             ),
         },
@@ -142,16 +144,20 @@ MUTANTS = {
             "recovery.py": (
                 (
                     "            self.ledger.workers.deregister(lease.worker, in_room=left)\n",
-                    ("            self.ledger.workers.deregister(lease.worker, in_room=left)\n"
-                    "            if room is not None:\n"
-                    "                key = f'celery-reliable.rooms:{self.config.namespace}'\n"
-                    "                room._client.srem(key, room.name)\n"),
+                    (
+                        "            self.ledger.workers.deregister(lease.worker, in_room=left)\n"
+                        "            if room is not None:\n"
+                        "                key = f'celery-reliable.rooms:{self.config.namespace}'\n"
+                        "                room._client.srem(key, room.name)\n"
+                    ),
                 ),
             ),
             "rooms/room.py": (
                 (
-                    ("            # The broker may have lost the list.\n"
-                    "            self.open(self._namespace)\n"),
+                    (
+                        "            # The broker may have lost the list.\n"
+                        "            self.open(self._namespace)\n"
+                    ),
                     "            pass\n",
                 ),
             ),
@@ -290,9 +296,11 @@ MUTANTS = {
         {
             "heartbeat.py": (
                 (
-                    ("                self._process.doubt()\n"
-                    "                with self._fork_lock:\n"
-                    "                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)\n"),
+                    (
+                        "                self._process.doubt()\n"
+                        "                with self._fork_lock:\n"
+                        "                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)\n"
+                    ),
                     "                self._connection.disconnect()\n",
                 ),
             ),
