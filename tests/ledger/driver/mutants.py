@@ -70,10 +70,10 @@ MUTANTS = {
     "innocents": Mutant(
         "a worker's death is charged to all that it ran",
         {
+            "model.py": (("return not self.word or self.charged == task_id", "return True"),),
             "recovery.py": (
-                ("is_counted = lease.charges(claim.task_id)", "is_counted = True"),
                 (
-                    '        if lease.verdict == "only" and self._has_unopened',
+                    '        if lease.verdict.word == "only" and self._has_unopened',
                     "        if False and self._has_unopened",
                 ),
             ),
@@ -117,7 +117,7 @@ MUTANTS = {
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
         {
-            "ledger/lua/cancel.lua": (("if not found[4] then\n  redis", "if true then\n  redis"),),
+            "ledger/lua/cancel.lua": (("if not found[4] then\n  if", "if true then\n  if"),),
             "ledger/lua/discard.lua": (("if not found[3] then\n  redis", "if true then\n  redis"),),
         },
         "two live bodies of id",
@@ -202,7 +202,7 @@ MUTANTS = {
         "a late copy of a task that has ended is buried by a worker without its code",
         {
             "ledger/lua/bury.lua": (
-                ("    if ARGV[11] == '' then return {'unrecorded'} end\n", ""),
+                ("  if not state and ARGV[11] == '' then return {'unrecorded'} end\n", ""),
             ),
         },
         "is buried, after it had ended",
