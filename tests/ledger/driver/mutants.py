@@ -110,7 +110,7 @@ MUTANTS = {
             "pool_names": ("threads",),
             "n_slots": 3,
             "n_steps": 240,
-            "chances": {"publish": 0.3},
+            "chances": {"publish": 0.15},
         },
         is_alone=True,
     ),
@@ -147,34 +147,6 @@ MUTANTS = {
         "though its id was alive when it was published",
         (),
         {"ids": ("a",), "tasks": ("work",), "outcomes": ("replace",)},
-    ),
-    "stranded_room": Mutant(
-        "the room of a worker that was forgotten falls off the list",
-        {
-            "recovery.py": (
-                (
-                    "            self.ledger.workers.deregister(lease.worker, in_room=left)\n",
-                    (
-                        "            self.ledger.workers.deregister(lease.worker, in_room=left)\n"
-                        "            if room is not None:\n"
-                        "                key = f'celery-reliable.rooms:{self.config.namespace}'\n"
-                        "                room._client.srem(key, room.name)\n"
-                    ),
-                ),
-            ),
-            "rooms/room.py": (
-                (
-                    (
-                        "            # The broker may have lost the list.\n"
-                        "            self.open(self._namespace)\n"
-                    ),
-                    "            pass\n",
-                ),
-            ),
-        },
-        "messages in unacked:",
-        ("freeze", "kill_worker"),
-        {"tasks": ("plain",), "outcomes": ("ok", "long")},
     ),
     "far_future": Mutant(
         "whatever generation a message tells is believed, and counted on from",
@@ -287,7 +259,7 @@ MUTANTS = {
         {"ledger/lua/heartbeat.lua": (("tonumber(found[2] or 0) >= tonumber(ARGV[4])", "false"),)},
         "is suspected, and surely holds its lease",
         ("late", "cut"),
-        {"chances": {"cut": 0.05, "late": 0.03}},
+        {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
         is_alone=True,
     ),
     "restart_forgets": Mutant(
