@@ -282,7 +282,8 @@ MUTANTS = {
                     (
                         "                self._process.doubt()\n"
                         "                with self._fork_lock:\n"
-                        "                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)\n"
+                        "                    self._connection.close_left_open"
+                        "(_REPLIES_IN_A_LEASE)\n"
                     ),
                     "                self._connection.disconnect()\n",
                 ),
