@@ -247,7 +247,7 @@ class Heartbeat(NativeThread):
             self._warned_at = 0.0
             with self._fork_lock:
                 self._connection.close_left_open()
-            if self._connection._sock is not self._known_socket:
+            if socket_of(self._connection) is not self._known_socket:
                 # It was cut meanwhile, and the server was told of the connection before: to the
                 # witness this worker is gone until the next beat.
                 process.doubt()

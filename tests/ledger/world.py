@@ -268,7 +268,7 @@ class World(RuleBasedStateMachine):
         for claim, _ in self.ledger.workers.claims(worker).values():
             assert self._is_current(claim)
             assert lease.verdict.charges(claim.task_id) is (claim.task_id in guilty)
-            assert lease.verdict.names_suspect is (len(ran) > 1 and bool(guilty & self.suspects))
+            assert lease.verdict.names_suspect is bool(guilty & self.suspects)
             self._lose(claim, times=2, is_taken=True, verdict=lease.verdict)
         assert self.ledger.workers.deregister(worker, in_room=0)
         self.workers.append(f"worker {next(self.numbers)}")
