@@ -59,7 +59,7 @@ def test_a_suspect_that_is_the_only_one_is_charged_as_a_suspect(scene: Scene) ->
     scene.start_worker("victim")
     scene.claim(message_of(scene, "a"), "victim")
 
-    assert die(scene, "victim").verdict == "suspect"
+    assert die(scene, "victim").verdict.word == "suspect"
     assert losses(scene, "a", "b") == [2, 0]
 
 
