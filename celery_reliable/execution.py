@@ -314,11 +314,13 @@ class _Execution:
             return self._no_outcome(attempt, retval or Reject())
         elif state in (states.FAILURE, states.REJECTED) and type(self.task).dead_letter:
             reason = Reason.FAILED if state == states.FAILURE else Reason.REJECTED
+            key, attempt.object_key = attempt.object_key, None
             answer = self.ledger.bury(
                 claim,
                 reason,
                 exception=one_line(retval),
                 traceback=str(getattr(result.retval, "traceback", "") or ""),
+                object_key=key,
                 patience_seconds=FOREVER,
             )
             if answer.reply is Reply.BURIED:

@@ -107,9 +107,7 @@ class Losses:
         )
         if answer.reply is Reply.BURIED:
             report.buried += 1
-            # In this order: perhaps nobody has read its message yet, and lived.
             self.try_to_announce(claim.task_id)
-            self.free_lock_of(record)
             return 0
         return n_losses
 
@@ -352,7 +350,8 @@ class Losses:
         return context
 
     def announce(self, task_id: str, due_ms: str = "") -> None:
-        """Pay what a burial owes Celery: FAILURE stored, errbacks called, chord and signals told.
+        """Pay what a burial owes: its object freed, and to Celery FAILURE stored, errbacks called,
+        chord and signals told.
 
         Nothing happens when somebody else has begun to.  *due_ms*: when it was due, as it was seen;
         at first that is when it was buried.
@@ -374,6 +373,10 @@ class Losses:
             return
         task = self.app.tasks.get(letter.name)
         context = self._context_of_letter(letter)
+        if context.args is not None and (letter.attempts or is_unique(task)):
+            # First: the result backend may be away.  What is still to be stopped keeps its object.
+            claim = Claim(task_id, letter.attempts, "", "")
+            self.free_lock(claim, task, context.args, context.kwargs)
         error = _error_of(letter)
         self._backend_of(task).mark_as_failure(
             task_id, error, request=context, store_result=_stores_errors(task, context)

@@ -334,9 +334,7 @@ class ReliableRequest(Request):
             self.reject(requeue=True)
             self._tell_lost(claim, int(answer.values[0]), exc)
         elif answer.reply is Reply.BURIED:
-            # Before anybody else is told: the result backend may be away.
             self.acknowledge()
-            losses.free_lock(claim, self.task, self.args, self.kwargs)
             self._tell_lost(claim, int(answer.values[0]), exc)
             losses.try_to_announce(self.id)
         else:
@@ -397,6 +395,7 @@ class ReliableRequest(Request):
             if claim is None:
                 return
             ledger = reliable_of(self.app).ledger
+            key = Losses(self.app, ledger).object_of(self.id, self.task, self.args, self.kwargs)
             # What is owed is told from a dead letter.
             if type(self.task).dead_letter or is_owed:
                 ledger.bury(
@@ -405,6 +404,7 @@ class ReliableRequest(Request):
                     exception=one_line(exc),
                     traceback="",
                     is_owed=is_owed,
+                    object_key=key,
                     patience_seconds=_PATIENCE_SECONDS,
                 )
                 if not is_owed:
@@ -419,7 +419,7 @@ class ReliableRequest(Request):
                         is_failure_told=True,
                     )
             else:
-                ledger.settle(claim, patience_seconds=_PATIENCE_SECONDS)
-            Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
+                ledger.settle(claim, object_key=key, patience_seconds=_PATIENCE_SECONDS)
+                Losses(self.app, ledger).free_lock(claim, self.task, self.args, self.kwargs)
         except (LedgerUnavailable, LedgerRefused) as error:
             logger.error("end_not_recorded name=%s id=%s error=%s", self.name, self.id, error)

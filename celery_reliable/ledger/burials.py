@@ -28,9 +28,12 @@ class Burials(Reads):
         exception: str,
         traceback: str,
         is_owed: bool = False,
+        object_key: str | None = None,
         patience_seconds: float | None = None,
     ) -> Answer:
-        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told."""
+        """End an attempt as a dead letter.  *is_owed*: Celery has still to be told.  *object_key*:
+        of the object that is freed with it.
+        """
         return self._bury(
             claim.task_id,
             claim,
@@ -43,6 +46,7 @@ class Burials(Reads):
             "",
             False,
             patience_seconds,
+            object_key,
         )
 
     def bury_message(
@@ -90,11 +94,18 @@ class Burials(Reads):
         epoch: str,
         is_unproved: bool,
         patience_seconds: float | None,
+        object_key: str | None = None,
     ) -> Answer:
         worker = claim.worker if claim else ""
         return self._caller.call(
             "bury",
-            [self.keys.record(task_id), self.keys.due, self.keys.claims(worker), self.keys.dead],
+            [
+                self.keys.record(task_id),
+                self.keys.due,
+                self.keys.claims(worker),
+                self.keys.dead,
+                self.keys.lock(object_key) if object_key else self.keys.none,
+            ],
             [
                 task_id,
                 claim.attempt if claim else "",
@@ -107,6 +118,7 @@ class Burials(Reads):
                 "1" if is_owed else "",
                 epoch,
                 "1" if is_unproved else "",
+                "1" if object_key else "",
             ],
             patience_seconds,
         )

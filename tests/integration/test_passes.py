@@ -13,6 +13,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.envelope import Envelope
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import (
+    Cause,
     Claim,
     Due,
     Reason,
@@ -22,6 +23,7 @@ from celery_reliable.model import (
     TaskRef,
     WorkerLease,
 )
+from celery_reliable.objects import key_of
 from celery_reliable.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.integration.project.factory import Settings
@@ -434,6 +436,41 @@ def test_a_pass_holds_few_messages_in_its_memory(
         tracemalloc.stop()
 
     assert peak < 40_000_000
+
+
+def test_a_dead_letter_that_nobody_told_of_leaves_no_lock_behind(
+    project: Project, sweeper: Sweeper, redis_server: RedisServer
+) -> None:
+    """As when a sweeper is killed after it has lost the last attempt."""
+    client = redis_server.client()
+    reliable = reliable_of(project.app)
+    ledger, task = reliable.ledger, project.task("locked")
+    ledger.workers.register("one", lease_ms=60_000, client_id=0, facts={})
+    task_id = project.send("locked", "object", 0.0).id
+    record = ledger.find(task_id)
+    assert record is not None
+    ledger.claim(
+        TaskRef(task_id, record.name),
+        epoch=record.epoch,
+        generation=ledger.generation,
+        worker="one",
+        token="token",
+        pid=1,
+    )
+    claim = Claim(task_id, 1, "one", "token")
+    key = key_of(task, ("object", 0.0), {})
+    assert key is not None
+    assert reliable.locks.take(key, claim) is None
+    lost = ledger.lose(claim, Cause.CHILD_LOST, max_losses=0, due_in_ms=0)
+    assert lost.reply is Reply.BURIED
+    assert client.exists(ledger.keys.lock(key))
+
+    look(sweeper)
+
+    letter = ledger.dead_letter(task_id)
+    assert letter is not None
+    assert not letter.is_owed
+    assert not client.exists(ledger.keys.lock(key))
 
 
 def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(

@@ -191,9 +191,13 @@ class Scene:
             claim, Cause.STUCK, max_losses=max_losses, due_in_ms=LOOK_MS, is_taken=True
         )
 
-    def bury(self, claim: Claim) -> Answer:
+    def bury(self, claim: Claim, *, object_key: str | None = None) -> Answer:
         return self.ledger.bury(
-            claim, Reason.FAILED, exception="ValueError: no", traceback="Traceback ..."
+            claim,
+            Reason.FAILED,
+            exception="ValueError: no",
+            traceback="Traceback ...",
+            object_key=object_key,
         )
 
     def record_of(self, task_id: str = "task") -> Record:

@@ -503,6 +503,22 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: Obj
     assert scene.ledger.withdraw("holder", message.epoch).reply is Reply.KEPT
 
 
+def test_what_is_buried_leaves_no_lock_behind(scene: Scene, locks: ObjectLocks) -> None:
+    message = scene.publish("task")
+    first = scene.claim(message)
+    locks.take("object", first)
+    scene.lose(first)
+    # It ends before it comes to the lock, which the attempt before it has.
+    second = scene.claim(message)
+    locks.take("another", start(scene, "another task"))
+
+    scene.bury(second, object_key="object")
+
+    assert not scene.client.exists(scene.ledger.keys.lock("object"))
+    scene.bury(start(scene, "third"), object_key="another")
+    assert locks.take("another", start(scene, "fourth")) == "another task"
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_is_called_off_leaves_no_lock_behind(
     scene: Scene, locks: ObjectLocks, number: int

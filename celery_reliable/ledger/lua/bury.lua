@@ -1,5 +1,5 @@
 --[[
-bury: a task goes to the dead letters.
+bury: a task goes to the dead letters; its object is freed with it.
 
 Moves     running(attempt) -> dead
           absent | queued -> dead   (attempt "": a message that no worker can run, not a late copy)
@@ -7,6 +7,7 @@ KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the attempt's worker
 KEYS[4]   dead     ZSET
+KEYS[5]   lock     STRING   of the object that the task may have; "none" for none
 ARGV[1]   id
 ARGV[2]   attempt     "" when none ran
 ARGV[3]   reason      "failed", "lost", "time_limit", "rejected", "unprocessable"
@@ -18,6 +19,7 @@ ARGV[8]   token       of the claim; "" when none ran
 ARGV[9]   owed        "1": Celery has still to be told; else ""
 ARGV[10]  epoch       of the message; "" when it carries none, or an attempt ran
 ARGV[11]  unproved    "1": that no record exists does not prove that the message's task has ended; else ""
+ARGV[12]  object      "1" when it may have one; else ""
 Returns   {"buried"} | {"fenced", state} | {"gone"} | {"stale"} | {"unrecorded"}
           to a message: "stale" when its task goes on with another; "unrecorded": `ended` tells whether it is late
 Cost      O(log N) in records that are due some time
@@ -60,4 +62,7 @@ else
   redis.call('ZREM', KEYS[2], ARGV[1])
 end
 redis.call('ZADD', KEYS[4], now_ms, ARGV[1])
+if ARGV[12] ~= '' and string.match(redis.call('GET', KEYS[5]) or '', '^%d+:(.*)$') == ARGV[1] then
+  redis.call('DEL', KEYS[5])
+end
 return {'buried'}
