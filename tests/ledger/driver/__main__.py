@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.ledger.driver import mutants
+
 
 def main() -> int:
     """Run what the command line says; 1 if a world has a fault."""
@@ -23,12 +25,18 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="show all steps of what fails")
     parser.add_argument("--digests", action="store_true", help="show what tells two runs apart")
     parser.add_argument("--backwards", action="store_true", help="begin with the last of them")
+    parser.add_argument("--mutant", help="put this fault back first (`mutants`)")
+    parser.add_argument(
+        "--control", action="store_true", help="without the fault, in the same climate"
+    )
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Or a set of the package would be in another order each time.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         again = [sys.executable, "-m", "tests.ledger.driver", *sys.argv[1:]]
         os.execve(sys.executable, again, environment)
+    if options.mutant:
+        mutants.put_back(options.mutant, is_control=options.control)
     from tests.ledger.driver.stage import Stage
 
     with tempfile.TemporaryDirectory() as directory, Stage(Path(directory)) as stage:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
+
+from tests.ledger.driver import mutants
 
 #: Kinds of faults; each world has some.
 KINDS = (
@@ -26,6 +29,8 @@ KINDS = (
     "hostile",
     "sweepers",
     "long",
+    "partition",
+    "codeless",
 )
 
 
@@ -45,13 +50,15 @@ class Climate:
     ids: tuple[str, ...] = ("a", "b")
     tasks: tuple[str, ...] = ("work",)
     outcomes: tuple[str, ...] = ("ok",)
+    #: How often some things happen, in a step, where that is not as usual.
+    chances: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, choice: Random) -> Climate:
         kinds = frozenset(choice.sample(KINDS, choice.choice((0, 1, 2, 2, 3, 3, 4, 5))))
         tasks = ("work", "brief", "placed", "placed_brief", "unique", "once", "light", "plain")
         outcomes = ("fail", "retry", "replace", "send_back", "long", "touch")
-        return cls(
+        found = cls(
             kinds=kinds,
             is_apart=choice.random() < 0.25,
             n_steps=choice.choice((80, 160, 240, 320)),
@@ -64,7 +71,15 @@ class Climate:
             ids=tuple("abcdef"[: choice.choice((1, 2, 3, 6))]),
             tasks=tuple(choice.sample(tasks, choice.choice((1, 2, 3)))),
             outcomes=("ok", "ok", *choice.sample(outcomes, choice.choice((0, 1, 2, 3)))),
+            # Soon, while others still repeat it, or when all of that is over.
+            chances={"late": choice.choice((0.08, 0.005))},
         )
+        return found._for(mutants.chosen) if mutants.chosen is not None else found
+
+    def _for(self, mutant: mutants.Mutant) -> Climate:
+        """Return one in which a fault shows soon."""
+        kinds = frozenset(mutant.kinds) | (frozenset() if mutant.is_alone else self.kinds)
+        return replace(self, kinds=kinds, **mutant.climate)
 
     def skew(self, choice: Random) -> float:
         """How far the wall clock of a new host is ahead."""

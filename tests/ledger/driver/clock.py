@@ -64,7 +64,9 @@ class ServerClock:
         #: How far it is ahead of the truth.
         self.ahead_ms = 0.0
         self._shown_ms = 0
-        self._runs = 0
+        #: How often it was started, and by how much the clock went forward in all.
+        self.n_runs = 0
+        self.forward_ms = 0.0
 
     def begin(self) -> None:
         """Set it on an empty server."""
@@ -80,15 +82,16 @@ class ServerClock:
         """Let the server see what time it is."""
         now_ms = int(self.now_ms)
         passed_ms, self._shown_ms = now_ms - self._shown_ms, now_ms
+        self.forward_ms += max(passed_ms, 0)
         seconds, ms = divmod(now_ms, 1000)
         keys, args = (SECONDS, MICROS), (passed_ms, seconds, ms * 1000)
         self._stage.ask("EVALSHA", self._stage.pass_time, 2, *keys, *args)
 
     def restart(self) -> None:
         """Be another server process from now on."""
-        self._runs += 1
+        self.n_runs += 1
         for ask in self._stage.ask_in.values():
-            ask("SET", RUN_ID, f"run_id:{self._runs:040x}")
+            ask("SET", RUN_ID, f"run_id:{self.n_runs:040x}")
 
 
 class HostTime:

@@ -28,6 +28,7 @@ CHANCES = {
     "late": 0.08,
     "hostile": 0.02,
     "sweepers": 0.03,
+    "partition": 0.02,
     "long": 0.01,
 }
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
@@ -42,7 +43,7 @@ class Events:
         kinds = world.climate.kinds | {"publish", "act"}
         self._what = [
             (name, chance, getattr(self, f"_{name}"))
-            for name, chance in CHANCES.items()
+            for name, chance in {**CHANCES, **world.climate.chances}.items()
             if name in kinds
         ]
         self._ends: list[tuple[float, Callable[[], None]]] = []
@@ -69,14 +70,20 @@ class Events:
         world = self.world
         wire = world.wire
         wire.lost_replies = wire.lost_commands = wire.delays = 0.0
-        for late in list(wire.late):
-            while late in wire.late:
-                wire.deliver_late(late)
+        if world.choice.random() < 0.5:
+            self.deliver_late()
         ends, self._ends = self._ends, []
         for _, end in ends:
             end()
         if not [host for host in world.hosts if host.is_up and not host.is_stopping]:
             self.start_host()
+
+    def deliver_late(self) -> None:
+        """Let arrive what is still on its way."""
+        for late in list(self.world.wire.late):
+            while late in self.world.wire.late:
+                self.world.note(f"arrives late: {late.what}")
+                self.world.wire.deliver_late(late)
 
     def start_host(self) -> None:
         world = self.world
@@ -84,7 +91,11 @@ class Events:
         pool_name = world.choice.choice(world.climate.pool_names)
         name = f"w{self._n_hosts}"
         world.note(f"{name} starts")
-        world.hosts.append(Host(world, name, pool_name=pool_name, n_slots=world.climate.n_slots))
+        host = Host(world, name, pool_name=pool_name, n_slots=world.climate.n_slots)
+        if "codeless" in world.climate.kinds and world.choice.random() < 0.4:
+            host.main.lacks = world.choice.choice(world.climate.tasks)
+            world.note(f"{name} does not know {host.main.lacks}")
+        world.hosts.append(host)
 
     def start_again(self, host: Host) -> None:
         """Another process takes the place of one that has exited."""
@@ -175,6 +186,7 @@ class Events:
         ]
         if jobs:
             job = self.world.choice.choice(jobs)
+            self.world.observer.killed(str(job.callbacks["correlation_id"]))
             self.world.note(f"child {job.process.pid} is killed")
             self.world.schedule.kill(job.process)
 
@@ -199,12 +211,12 @@ class Events:
 
     def _suspend(self) -> None:
         """As a freeze, but its monotonic clock stands still too."""
-        up = self._up()
+        up = [host for host in self._up() if not host.main.is_frozen]
         if not up:
             return
         host = self.world.choice.choice(up)
         seconds = self.world.choice.choice((5.0, 15.0, 40.0))
-        processes = host.processes()
+        processes, began_ms = host.processes(), self.world.schedule.now_ms
         self.world.note(f"the machine of {host.name} is suspended for {seconds} s")
         for process in processes:
             process.is_frozen = True
@@ -213,7 +225,7 @@ class Events:
             self.world.note(f"the machine of {host.name} goes on")
             for process in processes:
                 process.is_frozen = False
-                process.suspended_seconds += seconds
+                process.suspended_seconds += (self.world.schedule.now_ms - began_ms) / 1000
 
         self._until(seconds, resume)
 
@@ -250,6 +262,22 @@ class Events:
         def back() -> None:
             self.world.note("the server is back")
             self.world.wire.is_away = False
+
+        self._until(seconds, back)
+
+    def _partition(self) -> None:
+        """One worker gets no answers, while its connections stay open at the server."""
+        up = self._up()
+        if not up:
+            return
+        host = self.world.choice.choice(up)
+        seconds = self.world.choice.choice((2.0, 6.0, 15.0))
+        self.world.note(f"nobody answers {host.name} for {seconds} s")
+        self.world.wire.cut_off.add(host.main)
+
+        def back() -> None:
+            self.world.note(f"{host.name} is answered again")
+            self.world.wire.cut_off.discard(host.main)
 
         self._until(seconds, back)
 

@@ -32,6 +32,13 @@ class Call:
     is_second: bool = True
     #: Somebody may have called it off, discarded it or lost it.
     is_excused: bool = False
+    #: The server has lost what it knew since.
+    is_lost: bool = False
+    #: What `ServerClock` said when it was begun.
+    n_runs: int = 0
+    forward_ms: float = 0.0
+    #: It became a dead letter, of which others may take the place since.
+    is_buried: bool = False
     #: Its task was seen to have ended.
     closed_ms: float | None = None
     replays: int = 0

@@ -222,7 +222,7 @@ class Host:
         self.has_ended = False
         self.connection: Any = None
         self.channel: Any = None
-        self.schedule.start(self.main, "main", self._run)
+        self._actor = self.schedule.start(self.main, "main", self._run)
 
     @property
     def is_up(self) -> bool:
@@ -366,8 +366,12 @@ class Host:
             while self.soon:
                 self.soon.popleft()()
             self.schedule.sleep(0.2)
-        self.channel.close()
-        self.step.finish()
+        try:
+            self.channel.close()
+            self.step.finish()
+        except self.world.failures as exc:
+            # Celery logs what a step raises, and ends.
+            self.world.note(f"{self.name} does not end well: {exc!r:.80}")
         self.world.end(self.main)
 
     # The pool.
@@ -409,6 +413,16 @@ class Host:
         """Whether its heartbeat has moved since."""
         found = [one for one in self.main.actors if one.name.endswith("/heartbeat")]
         return not found or found[0].moved_ms > at_ms
+
+    def surely_holds(self, name: str) -> bool:
+        """Whether its main process is sure of the lease *name*, by its own clock."""
+        if self.identity is None or self.main.is_frozen:
+            return False
+        before, self.schedule.current = self.schedule.current, self._actor
+        try:
+            return self.identity.surely_holds(name)
+        finally:
+            self.schedule.current = before
 
     def cut(self) -> None:
         """Let the server see the end of the connection that its witness looks at."""

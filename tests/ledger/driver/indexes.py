@@ -10,20 +10,24 @@ import redis
 from celery_reliable.ledger.keys import Keys
 from tests.ledger.driver.tasks import NAMESPACE
 
-#: Returns what is wrong, as lines; the states of the tasks; those of the workers.
+#: Returns what is wrong, as lines; the states of tasks, and of workers; the tasks' losses.
 LOOK = r"""
-local prefix, found, states, workers = ARGV[1], {}, {}, {}
+local prefix, found, states, workers, losses = ARGV[1], {}, {}, {}, {}
 local function wrong(text) found[#found + 1] = text end
 local due, records = {}, {}
 for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = true end
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms', 'stopped')
+    'buried_ms', 'stopped', 'losses')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
   states[#states + 1] = records[id]
+  if (row[9] or '0') ~= '0' then
+    losses[#losses + 1] = id
+    losses[#losses + 1] = row[9]
+  end
   local buried = redis.call('ZSCORE', prefix .. 'dead', id)
   if not state then
     wrong(id .. ': a record without a state')
@@ -47,7 +51,8 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
   if not records[id] then wrong(id .. ': dead without a record') end
 end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
-  local state = redis.call('HGET', prefix .. 'worker:' .. name, 'state')
+  local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_ms')
+  local state = row[1] == 'alive' and row[2] and 'suspected' or row[1]
   if not state then wrong(name .. ': a worker without a lease') end
   workers[#workers + 1] = name
   workers[#workers + 1] = state or 'none'
@@ -58,7 +63,7 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'worker:*')) do
   end
 end
 return table.concat(found, '\n') .. '\n\n' .. table.concat(states, '\n') .. '\n\n'
-  .. table.concat(workers, '\n')
+  .. table.concat(workers, '\n') .. '\n\n' .. table.concat(losses, '\n')
 """
 
 
@@ -70,6 +75,8 @@ class Sight:
     #: By the ids of tasks and of workers.
     states: dict[str, str]
     workers: dict[str, str]
+    #: By the ids of tasks that have some.
+    losses: dict[str, str]
 
 
 class Indexes:
@@ -82,7 +89,7 @@ class Indexes:
         self.keys = Keys(NAMESPACE)
         self.prefix = self.keys.record("").removesuffix("task:")
         self._raw = b""
-        self.sight = Sight([], {}, {})
+        self.sight = Sight([], {}, {}, {})
 
     def look(self) -> Sight:
         """Return where the indexes say anything but what the records say, and the states."""
@@ -91,8 +98,8 @@ class Indexes:
             self._raw = raw
             parts = raw.decode().split("\n\n")
             faults, *pairs = ([line for line in part.split("\n") if line] for part in parts)
-            states, workers = (dict(zip(one[::2], one[1::2], strict=True)) for one in pairs)
-            self.sight = Sight(faults, states, workers)
+            found = (dict(zip(one[::2], one[1::2], strict=True)) for one in pairs)
+            self.sight = Sight(faults, *found)
         return self.sight
 
     def record(self, task_id: str) -> dict[str, str]:

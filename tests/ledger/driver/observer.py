@@ -14,12 +14,17 @@ from tests.ledger.driver import tasks
 from tests.ledger.driver.bodies import run_body
 from tests.ledger.driver.facts import Body, Call
 from tests.ledger.driver.indexes import Indexes, Sight
+from tests.ledger.driver.wire import words_of
 
 #: What ends tasks by chance, so that an innocent may be charged for it.
 _DEADLY = frozenset(
     {"kill_worker", "kill_child", "stop", "freeze", "suspend", "clock", "away", "restart"}
-    | {"rollback", "cut", "lost", "late", "long"}
+    | {"rollback", "cut", "lost", "late", "long", "partition"}
 )
+#: Of these kinds it is known whose deaths they are, or that they are nobody's.
+_COUNTED = frozenset({"late", "kill_child"})
+_LONG_MS = 72_000_000
+_REMEMBERED_MS = 3_600_000
 _GUILTY = ("poison", "poison_child", "send_back")
 _LONG = ("long", "touch")
 
@@ -38,8 +43,16 @@ class Observer:
         self.indexes = Indexes(world.stage, world.stage.brokers[world.climate.is_apart])
         #: The highest attempt of each id, while its record lives.
         self._attempts: dict[str, int] = defaultdict(int)
-        self._sight = Sight([], {}, {})
+        self._sight = Sight([], {}, {}, {})
         self._losses = 0
+        #: What a body has found, for the world to raise.
+        self.fault: Fault | None = None
+        #: How many processes were killed that ran it, by the ids of tasks.
+        self._kills: dict[str, int] = defaultdict(int)
+        #: The epochs of the messages by which tasks were last to be buried.
+        self._buried_by: dict[str, str] = {}
+        #: Since when tasks wait for their canvas.
+        self._waiting_since: dict[str, float] = {}
 
     @property
     def now_ms(self) -> float:
@@ -64,7 +77,8 @@ class Observer:
         return call
 
     def began(self, call: Call) -> None:
-        call.began_ms = self.now_ms
+        call.began_ms, server = self.now_ms, self.world.server
+        call.n_runs, call.forward_ms = server.n_runs, server.forward_ms
         call.is_second = call.may_be_second = self._is_alive(call.task_id)
         for other in self.calls.values():
             if other is not call and other.task_id == call.task_id and other.is_under_way:
@@ -94,6 +108,18 @@ class Observer:
                 call.replays += 1
                 call.closed_ms = None
 
+    def killed(self, task_id: str) -> None:
+        """A process is killed that a task was given to."""
+        self._kills[task_id] += 1
+
+    def buries(self, data: bytes) -> None:
+        """Somebody sends a burial: note for which message."""
+        words = words_of(data)
+        keys = int(words[2])
+        task_id, attempt, epoch = (words[3 + keys + n].decode() for n in (0, 1, 9))
+        if not attempt:
+            self._buried_by[task_id] = epoch
+
     def lost(self) -> None:
         """The server has lost what it knew: nothing is promised of that."""
         self._losses += 1
@@ -101,6 +127,7 @@ class Observer:
         self._sight = self.indexes.look()
         for call in self.calls.values():
             call.is_excused, call.closed_ms, call.is_second = True, None, False
+            call.is_lost = True
 
     # Bodies.
 
@@ -122,7 +149,11 @@ class Observer:
         )
         self.world.note(f"body of {body.task_id} {body} begins")
         if task.name != "plain":
-            self._check_begin(body)
+            try:
+                self._check_begin(body)
+            except Fault as fault:
+                # To Celery what a body raises is its failure.
+                self.fault = self.fault or fault
         call.bodies.append(body)
         self.bodies.append(body)
         try:
@@ -140,7 +171,7 @@ class Observer:
 
     def _check_begin(self, body: Body) -> None:
         call = body.call
-        if call.closed_ms is not None:
+        if call.closed_ms is not None and self._is_known(call):
             raise Fault(f"{call} runs again as {body}: it had ended at {call.closed_ms / 1000:.3f}")
         if call.is_second and call.answered_ms is not None and call.host is None:
             raise Fault(f"{call} runs, though its id was alive when it was published")
@@ -155,6 +186,14 @@ class Observer:
         for other in self.bodies:
             if other.is_live and other.task != "plain":
                 self._check_alone(body, other)
+
+    def _is_known(self, call: Call) -> bool:
+        """Whether the server can know of a message without a record that its task has ended: in
+        the run in which it was published, and for an hour over others that lost nothing.
+        """
+        server = self.world.server
+        is_young = server.forward_ms - call.forward_ms < _REMEMBERED_MS
+        return not call.is_lost and (is_young or server.n_runs == call.n_runs)
 
     def _check_alone(self, body: Body, other: Body) -> None:
         is_same = other.task_id == body.task_id
@@ -175,17 +214,23 @@ class Observer:
         """After each step."""
         before, self._sight = self._sight, self.indexes.look()
         sight = self._sight
+        for name, state in sight.workers.items():
+            # What a worker believes changes without a command.
+            if state == "dead" or (state == "suspected" and sight is not before):
+                self._check_belief(name, state)
         if sight is before:
             return
         if sight.faults:
             raise Fault(f"indexes: {sight.faults}")
+        for task_id, n_losses in sight.losses.items():
+            if before.losses.get(task_id) != n_losses:
+                self._check_losses(task_id, int(n_losses))
+        self._look_at_canvases()
         self._note_ends(before.states.keys() - sight.states.keys())
-        for name, state in sight.workers.items():
-            if state == "dead" and before.workers.get(name) == "alive":
-                self._check_death(name)
         for task_id, state in sight.states.items():
-            if state == "dead" and before.states.get(task_id) != "dead":
-                self._check_burial(task_id)
+            was = before.states.get(task_id)
+            if state == "dead" and was != "dead":
+                self._check_burial(task_id, was)
 
     def _note_ends(self, gone: set[str]) -> None:
         """Note whose records have *gone*."""
@@ -197,27 +242,63 @@ class Observer:
             if call.task_id in gone and (call.is_accepted or call.bodies):
                 call.closed_ms = call.closed_ms or self.now_ms
 
-    def _check_death(self, name: str) -> None:
+    def _check_belief(self, name: str, state: str) -> None:
         for host in self.world.hosts:
-            identity = host.identity
             # One whose connection is cut hears of it at once, if it moves.
-            is_up = host.is_up and host.has_heard(self.world.events.cut_ms)
-            if is_up and identity is not None and identity.id == name:
-                now = 1000.0 + self.now_ms / 1000
-                if identity.has_lease and now < identity.lease_until:
-                    raise Fault(f"{name} is declared dead, and surely holds its lease")
+            if host.is_up and host.has_heard(self.world.events.cut_ms) and host.surely_holds(name):
+                raise Fault(f"{name} is {state}, and surely holds its lease")
 
-    def _check_burial(self, task_id: str) -> None:
-        """Who ran beside a poison is not buried for it."""
+    def _check_losses(self, task_id: str, n_losses: int) -> None:
+        """A death is counted once, and nothing else is counted as one."""
+        calls = [one for one in self.calls.values() if one.task_id == task_id]
+        if not self.world.climate.kinds.isdisjoint(_DEADLY - _COUNTED - {"stop"}):
+            return
+        if any(call.plan in (*_GUILTY, *_LONG) for call in calls):
+            return
+        if n_losses > self._kills[task_id]:
+            raise Fault(f"{task_id} has {n_losses} losses, and {self._kills[task_id]} deaths")
+
+    def _look_at_canvases(self) -> None:
+        states = self._sight.states
+        for task_id in self._waiting_since.keys() - states.keys():
+            self._check_canvas(task_id)
+        waiting = [task_id for task_id, state in states.items() if state == "waiting"]
+        since = self._waiting_since
+        self._waiting_since = {one: since.get(one, self.now_ms) for one in waiting}
+
+    def _check_canvas(self, task_id: str) -> None:
+        """Who waits for a canvas has a day for it."""
+        waited_ms = self.now_ms - self._waiting_since[task_id]
+        calls = [one for one in self.calls.values() if one.task_id == task_id and one.bodies]
+        if self._losses or waited_ms > _LONG_MS or any(one.is_excused for one in calls):
+            return
+        if not any(one.has_ended for one in calls):
+            raise Fault(f"{task_id} is called off under its canvas")
+
+    def _check_burial(self, task_id: str, was: str | None) -> None:
+        """Who ran beside a poison is not buried for it, nor anybody by another's message."""
+        for call in self.calls.values():
+            if call.task_id == task_id:
+                call.is_buried = call.is_buried or call.began_ms is not None
+        record = self.indexes.record(task_id)
+        if record["reason"] == "unprocessable" and not self._losses:
+            self._check_message(task_id, was, record)
         if not self.world.climate.kinds.isdisjoint(_DEADLY):
             return
-        record = self.indexes.record(task_id)
         calls = [one for one in self.calls.values() if one.task_id == task_id]
         is_guilty = any(
             call.plan in _GUILTY or (call.plan in _LONG and "brief" in call.name) for call in calls
         )
         if record["reason"] == "lost" and not is_guilty:
             raise Fault(f"{task_id} is dead of {record.get('history')}, and is innocent")
+
+    def _check_message(self, task_id: str, was: str | None, record: dict[str, str]) -> None:
+        if was is None:
+            calls = [one for one in self.calls.values() if one.task_id == task_id]
+            if calls and all(one.closed_ms is not None for one in calls):
+                raise Fault(f"{task_id} is buried, after it had ended")
+        elif was == "queued" and self._buried_by.get(task_id) != record["epoch"]:
+            raise Fault(f"{task_id} is buried by a message that is not its own")
 
     # What is promised in the end.
 
@@ -236,6 +317,6 @@ class Observer:
         for call in self.calls.values():
             if not call.is_accepted or call.is_excused or call.may_be_second:
                 continue
-            if call.has_ended or call.task_id in dead or call.name == "plain":
+            if call.has_ended or call.is_buried or call.task_id in dead or call.name == "plain":
                 continue
             raise Fault(f"{call} was accepted, and has never ended")

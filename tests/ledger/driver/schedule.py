@@ -29,6 +29,8 @@ class Process:
         #: How far its wall clock is ahead of the truth, and how long its machine was suspended.
         self.skew_seconds = parent.skew_seconds if parent else 0.0
         self.suspended_seconds = parent.suspended_seconds if parent else 0.0
+        #: A task of which this process has no code.
+        self.lacks = parent.lacks if parent else ""
         self.actors: list[Actor] = []
 
 

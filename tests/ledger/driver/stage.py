@@ -17,7 +17,7 @@ from celery_reliable.application import reliable_of
 from celery_reliable.ledger import caller, scripts
 from celery_reliable.ledger.scripts import Script
 from celery_reliable.rooms import room
-from tests.ledger.driver import clock, indexes, quiet, tasks
+from tests.ledger.driver import clock, indexes, mutants, quiet, tasks
 from tests.ledger.driver.asking import Asking
 from tests.support.redis_server import RedisServer
 
@@ -77,12 +77,14 @@ class Stage:
     def _put_scripts_on_a_clock(self) -> None:
         found = {}
         for name in scripts.names():
-            text = clock.on_a_clock(scripts.script(name).text)
+            text = mutants.applied(f"ledger/lua/{name}.lua", scripts.script(name).text)
+            text = clock.on_a_clock(text)
             found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
         caller.script = found.__getitem__  # type: ignore[attr-defined]
         plain = room._script
         room._script = lambda name: clock.on_a_clock(plain(name))
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
+        self.sha_of_bury = found["bury"].sha.encode()
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
         for path in resources.files(rooms).joinpath("lua").iterdir():
             name = path.name.removesuffix(".lua")

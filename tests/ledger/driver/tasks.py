@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, Task, chain
-from celery.exceptions import Reject
+from celery.app.registry import TaskRegistry
+from celery.exceptions import NotRegistered, Reject
 
 from celery_reliable import ReliableTask
 
@@ -27,6 +28,29 @@ Body = Callable[[Any, str], Any]
 
 class Broken(Exception):
     """What a body raises that was to fail."""
+
+
+class _Known(TaskRegistry):  # type: ignore[misc]
+    """The tasks of an app, as the process knows them that asks."""
+
+    lacks: Callable[[], str] = str
+
+    def __getitem__(self, name: str) -> Any:
+        if name == _Known.lacks():
+            raise NotRegistered(name)
+        return dict.__getitem__(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = dict.get(self, name, default)
+        return default if name == _Known.lacks() else found
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) and name != _Known.lacks()
+
+
+def known_by(lacks: Callable[[], str]) -> None:
+    """Let *lacks* tell which task the process that asks has no code of."""
+    _Known.lacks = staticmethod(lacks)  # type: ignore[assignment]
 
 
 class World(Celery):  # type: ignore[misc]
@@ -81,6 +105,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
     define("light", dead_letter=False)
     define("plain", base=Task, acks_late=True)
     app.finalize()
+    app._tasks = _Known(app._tasks)
     app.set_current()
     return app
 

@@ -13,7 +13,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from tests.ledger.driver.clock import STRETCH
-from tests.ledger.driver.schedule import Schedule
+from tests.ledger.driver.schedule import Process, Schedule
 
 _SHOWN = re.compile(rb"\$\d+\r\n([^\r]{1,60})")
 #: What changes nothing.
@@ -27,6 +27,7 @@ _LISTS = b"*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
 _WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|SADD|LPUSH|RPUSH)\r\n")
 _END = b"driver-end"
 _HOST = b"127.0.0.1"
+_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass
@@ -53,6 +54,8 @@ class Wire:
         self.delays = 0.0
         #: Nobody reaches the server.
         self.is_away = False
+        #: Main processes whose answers, and those of their children, are lost.
+        self.cut_off: set[Process] = set()
         #: What is sent in the place of a command that would tell of the real server.
         self.in_its_place: dict[bytes, bytes] = {}
         self.late: list[Late] = []
@@ -81,6 +84,10 @@ class Wire:
         if self.is_away:
             connection.disconnect()
             raise redis.ConnectionError("driver: the server is away")
+        if (actor.process.parent or actor.process) in self.cut_off:
+            # The connection stays as it is: whoever gives it up closes it.
+            schedule.sleep(_TIMEOUT_SECONDS)
+            raise redis.TimeoutError("driver: no answer")
         fate = schedule.choice.random()
         if fate < self.lost_commands + self.delays:
             connection.disconnect()
@@ -159,6 +166,17 @@ class Wire:
 def _stretched(found: re.Match[bytes]) -> bytes:
     ms = b"%d" % (int(found[1]) * STRETCH)
     return b"$%d\r\n%s\r\n" % (len(ms), ms)
+
+
+def words_of(data: bytes) -> list[bytes]:
+    """Return the words of a command."""
+    words, at = [], data.index(b"\n") + 1
+    while data[at : at + 1] == b"$":
+        end = data.index(b"\r", at)
+        size = int(data[at + 1 : end])
+        words.append(data[end + 2 : end + 2 + size])
+        at = end + 4 + size
+    return words
 
 
 def shown(data: bytes, names_by_sha: dict[bytes, str]) -> str:

@@ -22,7 +22,7 @@ from kombu.exceptions import OperationalError as KombuError
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.process import set_current_worker
 from celery_reliable.rooms import room
-from tests.ledger.driver import clock, quiet
+from tests.ledger.driver import clock, quiet, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
 from tests.ledger.driver.hosts import Host
@@ -84,6 +84,8 @@ class World:
         head = _SIZE.sub(b"", data[:_HEAD])
         what = b"" if head.startswith(b"CLIENT") else head
         self.digest = crc32(f"{who} {self.schedule.now_ms} ".encode() + what, self.digest)
+        if data[:200].find(self.stage.sha_of_bury) >= 0:
+            self.observer.buries(data)
         if not self.is_traced:
             return ""
         what = shown(data, self.stage.names_by_sha)
@@ -116,7 +118,14 @@ class World:
                     self.events.begin()
                     for _ in range(self.climate.n_steps):
                         self._step()
+                    self.note("all faults stop")
+                    self.is_resting = True
+                    self.events.stop()
                     self._come_to_rest()
+                    if self.wire.late:
+                        # After all that it could have to do with is over.
+                        self.events.deliver_late()
+                        self._come_to_rest()
                     self.observer.look_at_rest()
                 finally:
                     self._end()
@@ -137,6 +146,8 @@ class World:
         ready = schedule.ready()
         if ready and (self.is_resting or self.choice.random() > self.climate.idleness):
             self.choice.choice(ready).go_on()
+            if self.observer.fault is not None:
+                raise self.observer.fault
             if self.wire.has_written:
                 self.wire.has_written = False
                 self.observer.look()
@@ -159,9 +170,6 @@ class World:
         self.server.show()
 
     def _come_to_rest(self) -> None:
-        self.note("all faults stop")
-        self.is_resting = True
-        self.events.stop()
         for n in range(_LOOKS):
             before_ms = self.schedule.now_ms
             while self.schedule.now_ms - before_ms < _LOOK_SECONDS * 1000:
@@ -183,7 +191,7 @@ class World:
         ahead_ms = max(ahead_ms, self.stage.longest_kept_ms())
         # What was sent before its ETA waits for that in its worker.
         ahead_ms = max([ahead_ms, *(host.next_eta_ms() for host in self.hosts if host.is_up)])
-        if ahead_ms > 600_000:
+        if ahead_ms > 60_000:
             self.note("nobody moves for a long time")
             self.pass_time(ahead_ms)
 
@@ -204,8 +212,13 @@ class World:
             self.app.body = self.observer.body
             self.app.time = lambda: clock.app_now(self.host_time)
             self.app.set_current()
+            tasks.known_by(self._lacks)
             self.wire.in_its_place = quiet.IN_ITS_PLACE
             yield
+
+    def _lacks(self) -> str:
+        actor = self.schedule.current
+        return actor.process.lacks if actor else ""
 
     def _token_hex(self, n_bytes: int = 16) -> str:
         return f"{self._names.getrandbits(8 * n_bytes):0{2 * n_bytes}x}"

@@ -1,0 +1,367 @@
+"""Faults that the package once had, put back: the driver must find each of them.
+
+A mutant changes the text of modules or scripts before they are loaded.  A text that is not there
+any more is an error: then the mutant has to be written anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from typing import Any
+
+_PACKAGE = "celery_reliable"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: what of which file is something else, and how a world shows it."""
+
+    what: str
+    #: By the path in the package: what is there, and what takes its place.
+    changes: Mapping[str, tuple[tuple[str, str], ...]]
+    #: How the fault that a world finds is told, as a regular expression.
+    shows: str
+    #: What the climate of each world is made to have, so that few worlds are enough.
+    kinds: tuple[str, ...] = ()
+    climate: Mapping[str, Any] = field(default_factory=dict)
+    #: Nothing else happens, as that could be the cause too.
+    is_alone: bool = False
+    #: In so many worlds it is found, and mostly in far fewer.
+    n_worlds: int = 40
+
+    def applied(self, path: str, text: str) -> str:
+        """Return the text of a file of the package as it is with this fault."""
+        for old, new in self.changes.get(path, ()):
+            if text.count(old) != 1:
+                raise LookupError(f"{path} has this {text.count(old)} times: {old}")
+            text = text.replace(old, new)
+        return text
+
+
+MUTANTS = {
+    "two_clocks": Mutant(
+        "a lost attempt is settled by a success that a worker's clock dates after its claim",
+        {
+            "losses.py": (
+                (
+                    "            return is_of(meta, record)\n",
+                    ("            from datetime import datetime as moment\n"
+                    "            done = moment.fromisoformat(str(meta['date_done']))\n"
+                    "            return done.timestamp() * 1000 >= record.claimed_ms\n"),
+                ),
+            ),
+        },
+        "was accepted, and has never ended",
+        ("skew", "kill_worker"),
+        {
+            "ids": ("a", "b"),
+            "tasks": ("work",),
+            "outcomes": ("ok", "long"),
+            "n_steps": 240,
+            "chances": {"publish": 0.3, "act": 0.0, "kill_worker": 0.06},
+        },
+        is_alone=True,
+    ),
+    "innocents": Mutant(
+        "a worker's death is charged to all that it ran",
+        {
+            "recovery.py": (
+                ("is_counted = lease.charges(claim.task_id)", "is_counted = True"),
+                (
+                    '        if lease.verdict == "only" and self._has_unopened',
+                    "        if False and self._has_unopened",
+                ),
+            ),
+        },
+        "and is innocent|losses, and 0 deaths",
+        ("poison",),
+        {"tasks": ("work", "placed"), "outcomes": ("ok", "long"), "n_slots": 3},
+        is_alone=True,
+    ),
+    "clock_back": Mutant(
+        "after a step back nobody sweeps for as long as the step",
+        {
+            "ledger/lua/begin_pass.lua": (
+                ("local is_back = passed_ms - now_ms > tonumber(ARGV[3])", "local is_back = false"),
+            ),
+        },
+        "does not come to rest",
+        ("clock", "kill_worker"),
+    ),
+    "stuck_lock": Mutant(
+        "an attempt that is taken as stuck loses its object while it runs",
+        {"ledger/lua/lock.lua": (("if is_over and holder[3] then", "if false then"),)},
+        "two live bodies of object",
+        (),
+        {
+            "tasks": ("placed_brief",),
+            "outcomes": ("ok", "long", "long"),
+            "pool_names": ("threads",),
+            "n_slots": 3,
+            "n_steps": 240,
+            "chances": {"publish": 0.3},
+        },
+        is_alone=True,
+    ),
+    "stuck_note": Mutant(
+        "what is called off or discarded takes the note along that something of it still runs",
+        {
+            "ledger/lua/cancel.lua": (("if not found[4] then\n  redis", "if true then\n  redis"),),
+            "ledger/lua/discard.lua": (("if not found[3] then\n  redis", "if true then\n  redis"),),
+        },
+        "two live bodies of id",
+        (),
+        {
+            "ids": ("a",),
+            "tasks": ("brief",),
+            "outcomes": ("long",),
+            "pool_names": ("threads",),
+            "n_slots": 3,
+            "chances": {"publish": 0.2, "act": 0.2},
+        },
+        is_alone=True,
+    ),
+    "anybody_waits": Mutant(
+        "anybody publishes the id of a task that waits for its canvas",
+        {
+            "ledger/lua/record.lua": (
+                ("and (not found[5] or found[5] == ARGV[13]) then", "then"),
+                ("found[5] and (found[5] == ARGV[13] or found[5] == '1') then", "found[5] then"),
+            ),
+        },
+        "though its id was alive when it was published",
+        (),
+        {"ids": ("a",), "tasks": ("work",), "outcomes": ("replace",)},
+    ),
+    "stranded_room": Mutant(
+        "the room of a worker that was forgotten falls off the list",
+        {
+            "recovery.py": (
+                (
+                    "            self.ledger.workers.deregister(lease.worker, in_room=left)\n",
+                    ("            self.ledger.workers.deregister(lease.worker, in_room=left)\n"
+                    "            if room is not None:\n"
+                    "                key = f'celery-reliable.rooms:{self.config.namespace}'\n"
+                    "                room._client.srem(key, room.name)\n"),
+                ),
+            ),
+            "rooms/room.py": (
+                (
+                    ("            # The broker may have lost the list.\n"
+                    "            self.open(self._namespace)\n"),
+                    "            pass\n",
+                ),
+            ),
+        },
+        "messages in unacked:",
+        ("freeze", "kill_worker"),
+        {"tasks": ("plain",), "outcomes": ("ok", "long")},
+    ),
+    "far_future": Mutant(
+        "whatever generation a message tells is believed, and counted on from",
+        {
+            "ledger/lua/claim.lua": (
+                ("and tonumber(ARGV[3]) <= latest_ms then", "then"),
+                ("and tonumber(meta[1]) <= latest_ms and meta[1]", "and meta[1]"),
+            ),
+            "ledger/lua/record.lua": (
+                (
+                    "if not generation or tonumber(generation) > now_ms + 86400000 then",
+                    "if not generation then",
+                ),
+            ),
+            "ledger/lua/begin_pass.lua": (
+                ("meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]", "meta[1]"),
+            ),
+            "envelope.py": (('r"[0-9]{1,20}"', 'r"[0-9]{1,15}"'),),
+        },
+        "does not come to rest|was accepted, and has never ended",
+        ("hostile", "restart"),
+        {"tasks": ("work",)},
+    ),
+    "late_burial": Mutant(
+        "a late copy of a task that has ended is buried by a worker without its code",
+        {
+            "ledger/lua/bury.lua": (
+                ("    if ARGV[11] == '' then return {'unrecorded'} end\n", ""),
+            ),
+        },
+        "is buried, after it had ended",
+        ("codeless", "copies"),
+        {"tasks": ("work", "brief"), "outcomes": ("ok",)},
+    ),
+    "stale_burial": Mutant(
+        "a stale copy buries what goes on with another message, at a worker without its code",
+        {
+            "ledger/lua/bury.lua": (
+                ("if state and found[7] ~= ARGV[10] then return {'stale'} end", ""),
+            ),
+        },
+        "is buried by a message that is not its own",
+        ("codeless", "copies"),
+        {"tasks": ("work",), "outcomes": ("retry",)},
+    ),
+    "waiting_since": Mutant(
+        "the day that a canvas has counts from the publication of its host",
+        {
+            "overdue.py": (
+                (
+                    "since_ms = record.waiting_ms or record.published_ms",
+                    "since_ms = record.published_ms",
+                ),
+                (" and not self._lives(record)\n", "\n"),
+            ),
+        },
+        "is called off under its canvas",
+        ("long", "freeze", "sweepers"),
+        {
+            "tasks": ("work",),
+            "outcomes": ("replace",),
+            "n_hosts": 1,
+            "n_steps": 240,
+            "chances": {"act": 0.0, "long": 0.02, "freeze": 0.06, "sweepers": 0.1},
+        },
+        is_alone=True,
+    ),
+    "late_record": Mutant(
+        "a copy of a publication that comes late is recorded anew",
+        {
+            "ledger/lua/record.lua": (
+                (
+                    "math.floor(time[2] / 1000)\nif ARGV[14] ~= '' then",
+                    "math.floor(time[2] / 1000)\nif false then",
+                ),
+            )
+        },
+        "runs again",
+        ("late",),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok",),
+            "chances": {"act": 0.0, "late": 0.0},
+        },
+        is_alone=True,
+    ),
+    "late_claim": Mutant(
+        "a claim that comes late takes an attempt that nobody runs",
+        {
+            "ledger/lua/claim.lua": (
+                (
+                    "(found[11] and string.find(found[11], ' ' .. ARGV[5] .. ' ', 1, true))",
+                    "false",
+                ),
+            )
+        },
+        "losses, and",
+        ("late", "kill_child"),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok", "long"),
+            "pool_names": ("prefork",),
+            "chances": {"act": 0.0, "kill_child": 0.1, "late": 0.02},
+        },
+        is_alone=True,
+    ),
+    "late_heartbeat": Mutant(
+        "a heartbeat that comes late stores the connection that was given up",
+        {"ledger/lua/heartbeat.lua": (("tonumber(found[2] or 0) >= tonumber(ARGV[4])", "false"),)},
+        "is suspected, and surely holds its lease",
+        ("late", "cut"),
+        {"chances": {"cut": 0.05, "late": 0.03}},
+        is_alone=True,
+    ),
+    "restart_forgets": Mutant(
+        "after a restart that lost nothing a message without a record proves nothing",
+        {"ledger/lua/ended.lua": (("if ARGV[2] ~= '' then", "if false then"),)},
+        "runs again",
+        ("restart", "copies"),
+        {
+            "tasks": ("work",),
+            "outcomes": ("ok",),
+            "chances": {"act": 0.0, "restart": 0.03, "copies": 0.1},
+        },
+        is_alone=True,
+    ),
+    "half_open": Mutant(
+        "a worker whose answers are lost closes its connection, and is sure of its lease",
+        {
+            "heartbeat.py": (
+                (
+                    ("                self._process.doubt()\n"
+                    "                with self._fork_lock:\n"
+                    "                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)\n"),
+                    "                self._connection.disconnect()\n",
+                ),
+            ),
+        },
+        "is (suspected|dead), and surely holds its lease",
+        ("partition",),
+        {"chances": {"partition": 0.05}},
+        is_alone=True,
+    ),
+    "suspended": Mutant(
+        "a lease is measured by a clock that stands still while the machine is suspended",
+        {
+            "clock.py": (
+                (
+                    "return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)",
+                    "return time.monotonic()",
+                ),
+            )
+        },
+        "is dead, and surely holds its lease",
+        ("suspend",),
+        {
+            "n_hosts": 3,
+            "n_steps": 240,
+            "idleness": 0.3,
+            "longest_pause_ms": 3000,
+            "chances": {"suspend": 0.02, "publish": 0.02},
+        },
+        is_alone=True,
+    ),
+}
+
+#: The one that is put back into this process.
+chosen: Mutant | None = None
+
+
+def applied(path: str, text: str) -> str:
+    """Return the text of a file of the package, with the fault that was put back."""
+    return chosen.applied(path, text) if chosen is not None else text
+
+
+class _Loader(SourceFileLoader):
+    def path_stats(self, path: Any) -> Any:
+        # What was compiled without the fault is not to be found, nor this ever kept.
+        raise OSError(path)
+
+    def get_data(self, path: Any) -> bytes:
+        text = super().get_data(path).decode()
+        return applied(str(path).rpartition(f"/{_PACKAGE}/")[2], text).encode()
+
+
+class _Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(f"{_PACKAGE}."):
+            return None
+        spec = super().find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def put_back(name: str, *, is_control: bool = False) -> None:
+    """Put a fault back, before any module of the package is imported; *is_control*: but for the
+    fault.
+    """
+    global chosen
+    assert _PACKAGE not in sys.modules
+    chosen = MUTANTS[name]
+    if is_control:
+        chosen = replace(chosen, changes={})
+    sys.meta_path.insert(0, _Finder)

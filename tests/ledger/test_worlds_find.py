@@ -1,0 +1,27 @@
+"""The random driver finds what it must find: faults that the package once had, put back one by one.
+
+A mutant whose text is not there any more ends the driver another way, and fails here.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.ledger.driver.mutants import MUTANTS
+from tests.ledger.test_worlds import run
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_fault_is_found_that_is_put_back(name: str) -> None:
+    mutant = MUTANTS[name]
+
+    done = run("--mutant", name, "--worlds", mutant.n_worlds, "--most", 1)
+
+    found = re.search(r"^world (\d+): (.*)$", done.stdout, re.MULTILINE)
+    assert found is not None, f"{mutant.what}: not found\n{done.stdout}{done.stderr}"
+    assert re.search(mutant.shows, found[2]), f"another fault than {mutant.what}\n{done.stdout}"
+    # It is this fault and no other that the world shows.
+    control = run("--mutant", name, "--control", "--first", found[1], "--worlds", 1)
+    assert control.returncode == 0, control.stdout + control.stderr
