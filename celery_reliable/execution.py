@@ -237,7 +237,7 @@ class _Execution:
             holder = take(self.task, attempt, self.args, self.kwargs)
         except ObjectIdError as exc:
             return self._conclude(attempt, self._instead(raising(exc)))
-        if holder == self.id:
+        if holder == "":
             return self._without_lock(attempt)
         if holder is not None:
             return self._conflict(attempt, holder)

@@ -66,7 +66,8 @@ def keep_ms(task: Any) -> int:
 
 
 def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | None:
-    """Take the object of a running attempt; return the id of the task that has it, if another has.
+    """Take the object of a running attempt; return the id of the task that has it, if another has,
+    and an empty one if the attempt is not its task's any more.
 
     Waits for the ledger as long as it takes, as `leave` and `free` do.  Raises ObjectIdError as
     `key_of`.

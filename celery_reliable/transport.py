@@ -93,11 +93,15 @@ class QoS(kombu_redis.QoS):
         if room is None:
             super().reject(delivery_tag, requeue)
             return
-        if requeue:
-            room.give_back(self.channel, delivery_tag, is_last=True)
-        else:
+        if not requeue:
             room.remove(delivery_tag)
-        virtual.QoS.ack(self, delivery_tag)
+            virtual.QoS.ack(self, delivery_tag)
+            return
+        try:
+            room.give_back(self.channel, delivery_tag, is_last=True)
+        finally:
+            # Celery only logs what is raised here: what stays is given back as nobody holds it.
+            self.forget(delivery_tag)
 
     def forget(self, delivery_tag: str) -> None:
         """Hold the message no more, and leave it in the room if it is still there: what nobody

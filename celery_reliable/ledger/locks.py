@@ -45,7 +45,8 @@ class ObjectLocks:
         still to stop an attempt.  A holder whose record is gone or dead is taken over, by
         comparing.  What a publication is told of cannot be withdrawn any more.
 
-        An attempt that is not the current one of its own id is told that id.  A publication gets
+        An attempt that is not the current one of its own id is told an empty one: its own may be
+        that of a former task, for which the object is kept.  A publication gets
         None without the lock where its record is gone, and where only what is being stopped has
         the object: it is sent in any case, and its attempt comes back to it.
         """
@@ -65,7 +66,7 @@ class ObjectLocks:
             if answer.reply is Reply.LOCKED:
                 return None
             if answer.reply is Reply.FENCED:
-                return claim.task_id if claim.attempt else None
+                return "" if claim.attempt else None
             if answer.reply is Reply.STOPPING:
                 if self._ledger.is_outlived(
                     holder, answer.text(0), patience_seconds=patience_seconds

@@ -83,6 +83,21 @@ def test_what_runs_again_too_early_meets_a_conflict(
     assert not effects.runs(second.id)
 
 
+def test_an_id_that_is_used_again_too_early_meets_a_conflict_with_itself(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    start_worker("one", options=QUICK)
+    first = project.send("once_fail", "object")
+    assert first.get(timeout=10) == "run 1"
+    client = redis_server.client()
+    wait_for(lambda: not client.exists(RECORD + first.id), 5, "settled")
+
+    project.send("once_fail", "object", task_id=first.id)
+
+    wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
+    assert len(effects.runs(first.id)) == 1
+
+
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_success_whose_process_died_is_kept(
     project: Project,

@@ -427,3 +427,27 @@ def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
         room.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
     assert n_waiting == [0]
     assert shared_redis.llen("one") == 1
+
+
+def test_what_could_not_be_given_back_is_given_back_later(proxy: RedisProxy) -> None:
+    with Connection(proxy.url(), transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        delivered: list[Any] = []
+        channel.basic_consume("one", False, delivered.append, "tag")
+        channel.reliable_room = "unacked:severed"
+        room = channel.qos.room
+        channel._take(("one", "one", sendable("it")))
+        (message,) = delivered
+        proxy.sever()
+        # Celery goes on as if it had been given back.
+        with pytest.raises(tuple(connection.connection_errors)):
+            message.reject(requeue=True)
+        proxy.mend()
+
+        given = [
+            room.reconcile(channel, held=set(channel.qos._delivered) - set(channel.qos._dirty))
+            for _ in range(2)
+        ]
+        assert (sum(given), len(room)) == (1, 0)
+        room.is_leaving = True
