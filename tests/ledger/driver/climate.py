@@ -50,6 +50,8 @@ class Climate:
     ids: tuple[str, ...] = ("a", "b")
     tasks: tuple[str, ...] = ("work",)
     outcomes: tuple[str, ...] = ("ok",)
+    #: How many commands come late, where any do.
+    delays: float = 0.03
     #: How often some things happen, in a step, where that is not as usual.
     chances: Mapping[str, float] = field(default_factory=dict)
 

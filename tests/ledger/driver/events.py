@@ -61,7 +61,7 @@ class Events:
         if "lost" in world.climate.kinds:
             wire.lost_replies, wire.lost_commands = 0.02, 0.01
         if "late" in world.climate.kinds:
-            wire.delays = 0.03
+            wire.delays = world.climate.delays
         for _ in range(world.climate.n_hosts):
             self.start_host()
 
