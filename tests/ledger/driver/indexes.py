@@ -19,11 +19,12 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = t
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms', 'stopped', 'losses')
+    'buried_ms', 'stopped', 'losses', 'called_off')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
-  states[#states + 1] = records[id]
+  -- What is called off has ended, though something of it still runs.
+  states[#states + 1] = row[10] and 'over' or records[id]
   if (row[9] or '0') ~= '0' then
     losses[#losses + 1] = id
     losses[#losses + 1] = row[9]
@@ -51,8 +52,9 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'dead', 0, -1)) do
   if not records[id] then wrong(id .. ': dead without a record') end
 end
 for _, name in ipairs(redis.call('ZRANGE', prefix .. 'workers', 0, -1)) do
-  local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_ms')
-  local state = row[1] == 'alive' and row[2] and 'suspected' or row[1]
+  local row = redis.call('HMGET', prefix .. 'worker:' .. name, 'state', 'missing_renewals',
+    'renewals')
+  local state = row[1] == 'alive' and row[2] and row[2] == row[3] and 'suspected' or row[1]
   if not state then wrong(name .. ': a worker without a lease') end
   workers[#workers + 1] = name
   workers[#workers + 1] = state or 'none'

@@ -146,30 +146,6 @@ MUTANTS = {
         (),
         {"ids": ("a",), "tasks": ("work",), "outcomes": ("replace",)},
     ),
-    "stranded_room": Mutant(
-        "the room of a worker that was forgotten falls off the list",
-        {
-            "recovery.py": (
-                (
-                    "            self.ledger.workers.deregister(lease.worker, in_room=left)\n",
-                    ("            self.ledger.workers.deregister(lease.worker, in_room=left)\n"
-                    "            if room is not None:\n"
-                    "                key = f'celery-reliable.rooms:{self.config.namespace}'\n"
-                    "                room._client.srem(key, room.name)\n"),
-                ),
-            ),
-            "rooms/room.py": (
-                (
-                    ("            # The broker may have lost the list.\n"
-                    "            self.open(self._namespace)\n"),
-                    "            pass\n",
-                ),
-            ),
-        },
-        "messages in unacked:",
-        ("freeze", "kill_worker"),
-        {"tasks": ("plain",), "outcomes": ("ok", "long")},
-    ),
     "far_future": Mutant(
         "whatever generation a message tells is believed, and counted on from",
         {
@@ -281,7 +257,7 @@ MUTANTS = {
         {"ledger/lua/heartbeat.lua": (("tonumber(found[2] or 0) >= tonumber(ARGV[4])", "false"),)},
         "is suspected, and surely holds its lease",
         ("late", "cut"),
-        {"chances": {"cut": 0.05, "late": 0.03}},
+        {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
         is_alone=True,
     ),
     "restart_forgets": Mutant(

@@ -92,7 +92,7 @@ class Observer:
             call.may_be_second = True
 
     def _is_alive(self, task_id: str) -> bool:
-        return self._sight.states.get(task_id, "dead") != "dead"
+        return self._sight.states.get(task_id, "dead") not in ("dead", "over")
 
     def excuse(self, task_id: str = "") -> None:
         """Somebody may end a task, or all, as an operator may; what is called later is not meant,
