@@ -243,6 +243,11 @@ class Heartbeat(NativeThread):
             self._warned_at = 0.0
             with self._fork_lock:
                 self._connection.close_left_open()
+            if self._connection._sock is not self._known_socket:
+                # It was cut meanwhile, and the server was told of the connection before: to the
+                # witness this worker is gone until the next beat.
+                process.doubt()
+                return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
             # A successor may wait to hear that what was taken has been stopped.
             return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds

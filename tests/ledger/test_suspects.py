@@ -55,6 +55,16 @@ def message_of(scene: Scene, task_id: str) -> Published:
     return Published(scene.foreign(task_id).task, epoch, scene.ledger.generation)
 
 
+def test_a_suspect_that_is_the_only_one_is_charged_as_a_suspect(scene: Scene) -> None:
+    # What else its worker held, and nobody had opened, speaks for an only one, and not for it.
+    run_together(scene, "a", "b")
+    scene.start_worker("victim")
+    scene.claim(message_of(scene, "a"), "victim")
+
+    assert die(scene, "victim").verdict == "suspect"
+    assert losses(scene, "a", "b") == [2, 0]
+
+
 def test_the_only_one_is_charged(scene: Scene) -> None:
     run_together(scene, "a", deaths=1)
 

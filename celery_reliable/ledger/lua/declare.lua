@@ -2,8 +2,8 @@
 declare: declare one worker dead, comparing what was seen, and decide once which of its claims is charged with that.
 
 If it was opening a message that came back from a dead worker, its death is charged to that message where it ran
-nothing that may have killed it, and else to nobody.  Otherwise it is charged to its only claim; else to the suspect
-among its claims (there is one at most); else to nobody.
+nothing that may have killed it, and else to nobody.  Otherwise it is charged to the suspect among its claims (there
+is one at most), though it be the only one; else to its only claim; else to nobody.
 
 Moves     alive -> dead   (a worker)
 KEYS[1]   worker    HASH
@@ -71,10 +71,10 @@ local verdict, charged = 'nobody', ''
 local claims = redis.call('HLEN', KEYS[4])
 if noted[1] then
   verdict = (claims == 0 or noted[4]) and 'opening' or 'ambiguous'
-elseif claims == 1 then
-  verdict, charged = 'only', redis.call('HGETALL', KEYS[4])[1]
 elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
   verdict, charged = 'suspect', noted[2]
+elseif claims == 1 then
+  verdict, charged = 'only', redis.call('HGETALL', KEYS[4])[1]
 end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)
