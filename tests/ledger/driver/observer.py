@@ -45,6 +45,8 @@ class Observer:
         self._attempts: dict[str, int] = defaultdict(int)
         self._sight = Sight([], {}, {}, {})
         self._losses = 0
+        #: When an operator last released what workers held.
+        self.released_ms = -1.0
         #: What a body has found, for the world to raise.
         self.fault: Fault | None = None
         #: How many processes were killed that ran it, by the ids of tasks.
@@ -204,6 +206,9 @@ class Observer:
         if not (is_same or is_beside):
             return
         if self._losses or any(self.indexes.is_declared_dead(x.worker) for x in (body, other)):
+            return
+        if other.began_ms <= self.released_ms:
+            # No lease was valid, and an operator said that nobody runs anything.
             return
         what = f"id {body.task_id}" if is_same else f"object {body.place}"
         raise Fault(f"two live bodies of {what}: {other} and {body}")

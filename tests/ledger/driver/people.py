@@ -66,10 +66,16 @@ class People:
             meant()
             if what == "replay":
                 world.observer.replayed(task_id)
+            before_ms = world.observer.released_ms
+            if what == "release":
+                # Step by step, unless it is refused.
+                world.observer.released_ms = world.schedule.now_ms
             try:
                 acts[what]()
             except world.failures as exc:
                 world.note(f"operator: {what} {task_id} ended by {exc!r:.80}")
+                if what == "release":
+                    world.observer.released_ms = before_ms
             meant()
 
         world.schedule.start(world.process(f"operator {what}"), what, run)
