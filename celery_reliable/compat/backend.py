@@ -9,7 +9,7 @@ from celery import Celery
 from celery.backends.base import DisabledBackend
 from kombu.utils.json import dumps
 
-from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
+from celery_reliable.compat.relied import Behaviour, Name, Part, Used, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",
@@ -158,10 +158,7 @@ def counts_chords(backend: Any) -> bool:
 
 @relies_on(
     Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
-    Behaviour(
-        "a chord is counted under the keys .j, .s and .t",
-        lambda: {".j", ".s", ".t"} <= _texts_of_redis_backend(),
-    ),
+    *(Used(f"{_REDIS}.on_chord_part_return", suffix) for suffix in (".j", ".s", ".t")),
     part=Part.REDIS_RESULTS,
 )
 def chord_progress(backend: Any, group: str) -> tuple[int, int] | None:
@@ -181,10 +178,3 @@ def chord_progress(backend: Any, group: str) -> tuple[int, int] | None:
         return None
     n_counted = client.zcard(counted_key) if backend._chord_zset else client.llen(counted_key)
     return int(n_counted), int(size) + int(client.get(added_key) or 0)
-
-
-def _texts_of_redis_backend() -> set[str]:
-    from celery.backends.redis import RedisBackend
-
-    codes = (getattr(one, "__code__", None) for one in vars(RedisBackend).values())
-    return {text for code in codes if code for text in code.co_consts if isinstance(text, str)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -90,6 +91,12 @@ def _another(self: Any, *, of_another_release: None = None) -> None:
     """What somebody may have made of it."""
 
 
+def _of_another_release(owner: Any) -> Any:
+    """Return a function that the module of *owner* may have in another release."""
+    module = sys.modules[getattr(owner, "__module__", owner.__name__)]
+    return FunctionType(_another.__code__, vars(module), "another")
+
+
 def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
     """Return *one* as it is looked for once another release has no such thing."""
     if isinstance(one, Name | Kept) and one.path.startswith("logging:"):
@@ -101,7 +108,7 @@ def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
         _set_no_more(monkeypatch, one.path)
     elif isinstance(one, Used):
         owner, name = _members(one.by)
-        monkeypatch.setattr(owner, name, _another)
+        monkeypatch.setattr(owner, name, _of_another_release(owner))
     elif isinstance(one, Either):
         for name in {each.path for each in one.names}:
             _remove(monkeypatch, name)
@@ -164,8 +171,31 @@ def test_what_nobody_asks_for_any_more_is_told(
     monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name
 ) -> None:
     owner, name = _members(one.used_by)
-    monkeypatch.setattr(owner, name, _another)
+    monkeypatch.setattr(owner, name, _of_another_release(owner))
     assert any("no use of" in finding.message for finding in _told(monkeypatch, hook, one))
+
+
+@pytest.mark.parametrize(
+    ("hook", "one"),
+    [
+        param
+        for param in EACH
+        if isinstance(param.values[1], Used)
+        or (isinstance(param.values[1], Name) and param.values[1].used_by)
+    ],
+)
+def test_what_is_measured_by_somebody_else_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name | Used
+) -> None:
+    """Who traces Celery puts functions of his own before its own; workers start all the same."""
+    owner, name = _members(one.by if isinstance(one, Used) else one.used_by)
+    theirs = getattr(owner, name)
+
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        return theirs(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, measured)
+    assert _told(monkeypatch, hook, one) == []
 
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
