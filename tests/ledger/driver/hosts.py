@@ -321,6 +321,8 @@ class Host:
         self.world.note(f"{self.name} connects anew")
         self.is_ready = False
         self.waiting.clear()
+        for request in set(state.reserved_requests) - set(state.active_requests):
+            state.requests.pop(request.id, None)
         state.reserved_requests.clear()
         try:
             self.channel.close()
