@@ -288,3 +288,17 @@ def test_the_verdict_of_an_older_sweeper_charges_all(scene: Scene) -> None:
 
     assert scene.lease("victim").verdict.charges("a")
     assert scene.lease("victim").verdict.charges("b")
+
+
+def test_of_what_was_in_a_death_and_has_ended_its_worker_keeps_nothing(scene: Scene) -> None:
+    run_together(scene, "a", "b", deaths=1)
+    first = scene.claim(message_of(scene, "a"), "me")
+    key = scene.ledger.keys.worker("me")
+    assert b"a" in scene.client.hget(key, "spared")
+    second = scene.claim(message_of(scene, "b"), "me")
+    scene.ledger.settle(first)
+    scene.claim(scene.publish("fresh"), "me")
+    assert b'"a"' not in scene.client.hget(key, "spared")
+    scene.ledger.settle(second)
+    scene.claim(scene.publish("fresher"), "me")
+    assert not scene.client.hexists(key, "spared")

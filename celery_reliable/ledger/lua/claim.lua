@@ -128,14 +128,21 @@ if found[8] == 'ran' then
 elseif found[8] then
   redis.call('HDEL', KEYS[1], 'waits', 'alone', 'suspect', 'openings')
 end
-if tonumber(found[12] or 0) > 0 then
+local was_in_death = tonumber(found[12] or 0) > 0
+if was_in_death or worker[3] then
   -- It may be what killed a worker, so that a death beside it is not clear.
-  local running = {[ARGV[1]] = claim}
+  local running = {}
   for id, other in pairs(cjson.decode(worker[3] or '{}')) do
-    if redis.call('HGET', KEYS[5], id) == other then running[id] = other end
+    if id ~= ARGV[1] and redis.call('HGET', KEYS[5], id) == other then running[id] = other end
   end
-  redis.call('HDEL', KEYS[4], 'opening_alone')
-  redis.call('HSET', KEYS[4], 'spared', cjson.encode(running))
+  redis.call('HDEL', KEYS[4], 'spared')
+  if was_in_death then
+    running[ARGV[1]] = claim
+    redis.call('HDEL', KEYS[4], 'opening_alone')
+  end
+  if next(running) then
+    redis.call('HSET', KEYS[4], 'spared', cjson.encode(running))
+  end
 end
 if tonumber(ARGV[7]) > 0 then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])
