@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import celery
 import pytest
 
 from celery_reliable.application import reliable_of
@@ -160,8 +161,9 @@ def test_a_failure_that_takes_long_to_tell_is_no_orphan(
         start(name, project=project)
     result = project.send("limited_slowly")
     wait_for(lambda: result.state == "FAILURE", 15, "FAILURE")
-    # Two receivers' times: Celery tells a hard limit twice.
-    wait_for(lambda: effects.client.get("failures-told") == b"2", 30, "both are told")
+    # Two receivers' times: Celery tells a hard limit twice, and once before 5.7.
+    told = b"2" if celery.VERSION >= (5, 7) else b"1"
+    wait_for(lambda: effects.client.get("failures-told") == told, 30, "all are told")
     wait_for(lambda: record_of(redis_server, result.id).get("state") == "dead", 10, "buried")
     assert record_of(redis_server, result.id)["reason"] == "time_limit"
     assert [run.attempt for run in effects.runs(result.id)] == [1]
