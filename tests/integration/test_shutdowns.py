@@ -314,7 +314,8 @@ def test_a_stop_of_another_pool_charges_nothing(
     how: signal.Signals,
 ) -> None:
     one = start_worker("one", pool=pool, concurrency=1)
-    running = project.send("work", 2.0)
+    # It runs until the other worker is up.
+    running = project.send("work", 6.0)
     effects.run_of(running.id)
     start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
