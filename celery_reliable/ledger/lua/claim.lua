@@ -43,7 +43,7 @@ end
 if state == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id', 'spared')
+local worker = redis.call('HMGET', KEYS[4], 'state', 'opening_id', 'spared_claims')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
@@ -135,13 +135,13 @@ if was_in_death or worker[3] then
   for id, other in pairs(cjson.decode(worker[3] or '{}')) do
     if id ~= ARGV[1] and redis.call('HGET', KEYS[5], id) == other then running[id] = other end
   end
-  redis.call('HDEL', KEYS[4], 'spared')
+  redis.call('HDEL', KEYS[4], 'spared_claims')
   if was_in_death then
     running[ARGV[1]] = claim
     redis.call('HDEL', KEYS[4], 'opening_alone')
   end
   if next(running) then
-    redis.call('HSET', KEYS[4], 'spared', cjson.encode(running))
+    redis.call('HSET', KEYS[4], 'spared_claims', cjson.encode(running))
   end
 end
 if tonumber(ARGV[7]) > 0 then

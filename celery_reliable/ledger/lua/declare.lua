@@ -70,7 +70,7 @@ local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim'
 local verdict, charged = 'nobody', ''
 local claims = redis.call('HLEN', KEYS[4])
 if noted[1] then
-  verdict = (claims == 0 or noted[4]) and 'opening' or 'ambiguous'
+  verdict = (claims == 0 or noted[4] == '1') and 'opening' or 'ambiguous'
 elseif noted[2] and redis.call('HGET', KEYS[4], noted[2]) == noted[3] then
   verdict, charged = 'suspect', noted[2]
 elseif claims == 1 then

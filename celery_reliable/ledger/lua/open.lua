@@ -25,7 +25,7 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'suspect', 'alone',
 if found[1] == 'dead' then
   return {'dead'}
 end
-local worker = redis.call('HMGET', KEYS[3], 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared')
+local worker = redis.call('HMGET', KEYS[3], 'state', 'suspect', 'suspect_claim', 'suspect_ms', 'spared_claims')
 if worker[1] ~= 'alive' then
   return {'no_lease'}
 end
@@ -57,9 +57,6 @@ if runs_suspect or runs_spared then
     return {'opening'}
   end
 end
-redis.call('HDEL', KEYS[3], 'opening_alone')
-redis.call('HSET', KEYS[3], 'opening', ARGV[3], 'opening_id', ARGV[1], 'opening_epoch', ARGV[2])
-if has_to_be_clear then
-  redis.call('HSET', KEYS[3], 'opening_alone', '1')
-end
+redis.call('HSET', KEYS[3], 'opening', ARGV[3], 'opening_id', ARGV[1], 'opening_epoch', ARGV[2],
+  'opening_alone', has_to_be_clear and '1' or '')
 return {'opening'}

@@ -177,12 +177,13 @@ class Observer:
             raise Fault(f"{call} runs again as {body}: it had ended at {call.closed_ms / 1000:.3f}")
         if call.is_second and call.answered_ms is not None and call.host is None:
             raise Fault(f"{call} runs, though its id was alive when it was published")
-        # An attempt that the server has forgotten may go on beside the id's next life.
-        if body.attempt <= self._attempts[body.task_id] and not self._losses:
-            raise Fault(
-                f"{body} begins after attempt {self._attempts[body.task_id]} of {body.task_id}"
-            )
-        self._attempts[body.task_id] = body.attempt
+        # One that the server forgot may go on beside the id's next life, and does not count in it.
+        if not call.is_lost:
+            if body.attempt <= self._attempts[body.task_id]:
+                raise Fault(
+                    f"{body} begins after attempt {self._attempts[body.task_id]} of {body.task_id}"
+                )
+            self._attempts[body.task_id] = body.attempt
         deaths = sum(one.is_suicide for one in call.bodies)
         if deaths > (tasks.MAX_LOSSES + 2) * (1 + call.replays) and not self._losses:
             raise Fault(f"{call} runs again, after it has killed {deaths} processes")
