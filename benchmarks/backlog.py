@@ -15,9 +15,9 @@ from uuid import uuid4
 from celery import Celery, Task
 from redis import Redis
 
-from celery_reliable.application import reliable_of
-from celery_reliable.envelope import HEADER, Envelope, Stamp, new_epoch
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
+from celery_reliable.message.envelope import HEADER, Envelope, Stamp, new_epoch
 from tests.support.redis_server import RedisServer
 
 __all__ = ["Backlog"]

@@ -33,10 +33,10 @@ from celery import Celery
 
 from benchmarks.backlog import Backlog
 from celery_reliable import ReliableTask, signals
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import names, script
 from celery_reliable.model import SweepReport
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 

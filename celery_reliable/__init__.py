@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from celery_reliable.config import ReliableConfig
 from celery_reliable.exceptions import (
     ConfigurationError,
     ConfigurationWarning,
@@ -15,15 +14,16 @@ from celery_reliable.exceptions import (
     ReliableError,
     UnknownDeadLetter,
 )
-from celery_reliable.publisher import install_everywhere as _install_everywhere
-from celery_reliable.revoking import install_everywhere as _revoke_everywhere
+from celery_reliable.operations import install_control_everywhere as _revoke_everywhere
+from celery_reliable.publishing import install_everywhere as _install_everywhere
+from celery_reliable.settings import ReliableConfig
 from celery_reliable.task import ReliableTask
 
 _install_everywhere()
 _revoke_everywhere()
 
 # Last: an app that is being finalized makes its tasks of the base above.
-from celery_reliable import beaten as _beaten  # noqa: E402, F401 - registers celery_reliable.sweep
+from celery_reliable.recovery import beat as _beat  # noqa: E402, F401 - registers celery_reliable.sweep
 
 __version__ = "0.1.0"
 

@@ -11,6 +11,9 @@ answer of the ledger.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+
+from celery_reliable.model import Finding
 
 __all__ = [
     "ConfigurationError",
@@ -24,6 +27,8 @@ __all__ = [
     "PublishUnknown",
     "ReliableError",
     "UnknownDeadLetter",
+    "one_line",
+    "raise_for",
     "said",
 ]
 
@@ -209,3 +214,21 @@ def said(error: object) -> str:
         return str(error)
     except Exception as exc:
         return f"<its str() raised {type(exc).__name__}>"
+
+
+def raise_for(findings: Iterable[Finding]) -> list[Finding]:
+    """Raise for the errors among `findings`, all in one; return the warnings.
+
+    Raises:
+        ConfigurationError: with one paragraph per error.
+    """
+    found = list(findings)
+    problems = tuple(f"{item.message} {item.hint}" for item in found if item.level == "error")
+    if problems:
+        raise ConfigurationError("\n\n".join(problems), problems=problems)
+    return found
+
+
+def one_line(error: object) -> str:
+    """Return an exception as one line of bounded length."""
+    return " ".join(f"{type(error).__name__}: {said(error)}".split())[:500]

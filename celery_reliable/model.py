@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal
 
 __all__ = [
     "Cause",
@@ -12,6 +13,7 @@ __all__ = [
     "ClaimRequest",
     "DeadLetter",
     "Due",
+    "Finding",
     "HistoryEntry",
     "Reason",
     "Record",
@@ -254,7 +256,7 @@ class WorkerLease:
     opening_epoch: str = ""
 
     @property
-    def room(self) -> str:
+    def unacked(self) -> str:
         """The worker's own unacked hash at the broker; empty where the broker has none."""
         return str(self.facts.get("room", "") or "")
 
@@ -299,3 +301,21 @@ class SweepReport:
     def as_dict(self) -> dict[str, float | int | bool]:
         """The counts, for logs and programs."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or may be.
+
+    Attributes:
+        id: a stable name, for silencing and for tests.
+        level: with an "error" the package must not start; a "warning" is told and lived with; an
+            "info" is worth knowing.
+        message: what is the case, with names and values.
+        hint: what to change.
+    """
+
+    id: str
+    level: Literal["error", "warning", "info"]
+    message: str
+    hint: str

@@ -13,26 +13,17 @@ from celery.fixups.django import DjangoFixup
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
-from celery_reliable import clock, options, publisher, revoking, worker
-from celery_reliable.application import reliable_of
+from celery_reliable import clock, operations, options, publishing, worker
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt import around, bequeathing, guarded
 from celery_reliable.compat.app import app_property, fixups_of, set_backend
 from celery_reliable.compat.tracer import kept_tracer
+from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
-from celery_reliable.execution import around
-from celery_reliable.guarding import guarded
 from celery_reliable.ledger import answers
-from celery_reliable.objects import (
-    fresh_id,
-    instead_of,
-    is_member,
-    is_unique,
-    unique_publication,
-)
-from celery_reliable.options import TaskObject
-from celery_reliable.process import current_worker, running
-from celery_reliable.publisher import is_reliable
-from celery_reliable.storing import PatientBackend
-from celery_reliable.succession import bequeathing
+from celery_reliable.options import TaskObject, is_reliable, is_unique
+from celery_reliable.publishing import fresh_id, instead_of, is_member, unique_publication
+from celery_reliable.results import PatientBackend
 
 __all__ = ["ReliableTask"]
 
@@ -43,7 +34,7 @@ def _counts_losses(request: Any) -> bool:
     """Whether a task's Request, a class or where it is, handles losses as ours does."""
     if request == _REQUEST:
         return True
-    from celery_reliable.request import ReliableRequest
+    from celery_reliable.worker import ReliableRequest
 
     try:
         found = symbol_by_name(request)
@@ -94,7 +85,7 @@ class ReliableTask(CeleryTask):
     """
 
     abstract = True
-    #: How other rooms know a task of ours without importing this one.
+    #: How other modules know a task of ours without importing this one.
     is_reliable = True
 
     acks_late = True
@@ -168,8 +159,8 @@ class ReliableTask(CeleryTask):
         cls._reliable_object = options.object_of(cls)
         for doubt in options.doubts(cls, ReliableTask):
             warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
-        publisher.install(app)
-        revoking.install(app)
+        publishing.install(app)
+        operations.install_control(app)
         worker.install(app)
 
     @classmethod

@@ -26,8 +26,7 @@ from celery_reliable.compat import (
     tracer,
 )
 from celery_reliable.compat.relied import Part, missing
-from celery_reliable.exceptions import ConfigurationWarning
-from celery_reliable.guard import raise_for
+from celery_reliable.exceptions import ConfigurationWarning, raise_for
 
 __all__ = ["Part", "check", "require"]
 

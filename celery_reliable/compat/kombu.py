@@ -156,7 +156,7 @@ class OpenQoS(kombu_redis.QoS):
     Calls ``append`` and ``ack`` of kombu's virtual QoS past those of its Redis transport, and reads
     ``_delivered``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all workers, from
     which time gives back.  Checked on kombu 5.7.0.  Without it what a worker was delivered is in no
-    room of its own, and is delivered twice, or lost with it.
+    unacked hash of its own, and is delivered twice, or lost with it.
     """
 
     def held(self, delivery_tag: str) -> Any:

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
 from typing import Any, Protocol, TypeVar
 
-from celery_reliable.guard import Finding
+from celery_reliable.model import Finding
 
 __all__ = [
     "HOOKS",

@@ -1,15 +1,11 @@
-"""The ledger: every atomic decision of the package, and (with the transport) the only import of
-redis.
-"""
+"""The ledger decides: every atomic decision of the package, as a script on its Redis."""
 
 from __future__ import annotations
 
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.connector import Connector, connect, server_of
-from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.locks import ObjectLocks
-from celery_reliable.ledger.passing import losing
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.store import Ledger
@@ -22,14 +18,12 @@ __all__ = [
     "Connector",
     "Found",
     "Ledger",
-    "Line",
     "ObjectLocks",
     "Step",
     "answers",
     "connect",
     "denied",
     "ledger_commands",
-    "losing",
     "on_key",
     "server_of",
     "try_out",

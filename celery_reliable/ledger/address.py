@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import redis
 from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
-from celery_reliable.config import REDIS_SCHEMES, sanitized_url
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.settings import REDIS_SCHEMES, sanitized_url
 
 __all__ = ["Address", "parsed"]
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import (
-    ClaimAnswer,
-    Ended,
-    EndedAnswer,
-    TouchAnswer,
-    Unrecorded,
-)
+from celery_reliable.ledger.answers import ClaimAnswer, EndedAnswer, TouchAnswer
+from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
 from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.ledger.transitions import Step, Transition

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from celery_reliable.ledger.answers import (
-    Absent,
     AnnounceAnswer,
     BlameAnswer,
-    Buried,
     BuryAnswer,
     BuryMessageAnswer,
     DiscardAnswer,
-    Discarded,
-    Gone,
     ReadAnswer,
     ReplayAnswer,
 )
+from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone
 from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
 from celery_reliable.ledger.transitions import A, Transition

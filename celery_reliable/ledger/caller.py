@@ -14,10 +14,9 @@ from redis import exceptions as errors
 
 from celery_reliable import events
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger.line import Line
-from celery_reliable.ledger.passing import is_of_cluster, is_passing, is_undone
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
-from celery_reliable.threads import fork_gate
+from celery_reliable.native_threads import fork_gate
+from celery_reliable.redis_io import Line, is_of_cluster, is_passing, is_undone
 
 __all__ = ["FOREVER", "Caller", "is_forbidden"]
 

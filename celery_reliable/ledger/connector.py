@@ -13,11 +13,11 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from celery_reliable.compat.redis import keep_connection
-from celery_reliable.config import sanitized_url, split_urls
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
 from celery_reliable.ledger.lasting import lasting
-from celery_reliable.ledger.passing import losing
+from celery_reliable.redis_io import losing
+from celery_reliable.settings import sanitized_url, split_urls
 
 __all__ = ["Connector", "connect", "server_of"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from celery_reliable.ledger.answers import Batch, Held, OutliveAnswer, PostponeAnswer, ResendAnswer
+from celery_reliable.ledger.answers import OutliveAnswer, PostponeAnswer, ResendAnswer
+from celery_reliable.ledger.answers.tasks import Batch, Held
 from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.transitions import Transition

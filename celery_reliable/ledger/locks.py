@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import time
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers import LockAnswer, RelyAnswer, UnlockAnswer
+from celery_reliable.ledger.answers.tasks import (
     Concluding,
     Exists,
     KeptFor,
-    LockAnswer,
     Locked,
     LockedBy,
     NotCurrent,
     NotHeld,
-    RelyAnswer,
     Stopping,
-    UnlockAnswer,
     Unlocked,
 )
 from celery_reliable.ledger.caller import Caller

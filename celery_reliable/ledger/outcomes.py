@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from celery_reliable.ledger.answers import (
     BequeathAnswer,
     ConcludeAnswer,
-    Gone,
     LoseAnswer,
     ReleaseAnswer,
     ReplaceAnswer,
     SettleAnswer,
-    Settled,
-    Waiting,
 )
+from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
 from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.transitions import Transition

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery_reliable.ledger.answers import (
-    Asked,
     BeginPassAnswer,
     EndPassAnswer,
     RecognizeAnswer,
     SetBackAnswer,
 )
+from celery_reliable.ledger.answers.workers import Asked
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import (
-    CancelAnswer,
-    Gone,
-    RecordAnswer,
-    WithdrawAnswer,
-    Withdrawn,
-)
+from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
+from celery_reliable.ledger.answers.tasks import Gone, Withdrawn
 from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
 from celery_reliable.ledger.senders import remembered_ms, sender_of

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import redis
 
 from celery_reliable.ledger.caller import is_forbidden
-from celery_reliable.ledger.line import Line
 from celery_reliable.ledger.scripts import names, script
+from celery_reliable.redis_io import Line
 
 __all__ = ["Command", "denied", "ledger_commands", "on_key"]
 

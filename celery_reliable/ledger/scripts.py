@@ -1,4 +1,4 @@
-"""The Lua files of this room, loaded as package resources."""
+"""The Lua files of this package, loaded as package resources."""
 
 from __future__ import annotations
 

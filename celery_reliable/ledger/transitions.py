@@ -7,7 +7,9 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Generic, TypeVar, get_args
 
-from celery_reliable.ledger.answers import Answer, Batch, Beat, OtherObject
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Batch, OtherObject
+from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Due
 

@@ -8,7 +8,7 @@ import secrets
 from typing import Any
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers import Claimed, Gone, Settled
+from celery_reliable.ledger.answers.tasks import Claimed, Gone, Settled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.store import Ledger
@@ -64,7 +64,7 @@ def try_out(ledger: Ledger) -> None:
     request = ClaimRequest(task, "", "", name, name, os.getpid())
     written.claim(request, message="none")
     written.settle(claim)
-    written.workers.deregister(name, in_room=0)
+    written.workers.deregister(name, in_unacked=0)
     written.close()
 
     def run(client: Any) -> list[Any]:

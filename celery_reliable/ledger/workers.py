@@ -13,12 +13,12 @@ from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
     DeclareAnswer,
     DeregisterAnswer,
-    Deregistered,
     HeartbeatAnswer,
     OpenAnswer,
     OpenedAnswer,
     RegisterAnswer,
 )
+from celery_reliable.ledger.answers.workers import Deregistered
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.keys import Keys
@@ -148,7 +148,7 @@ class Workers:
         """Note that the worker lives after it has opened a message."""
         return self._caller.call(_OPENED, [self._keys.worker(worker)], [delivery], patience_seconds)
 
-    def deregister(self, worker: str, *, in_room: int) -> bool:
+    def deregister(self, worker: str, *, in_unacked: int) -> bool:
         """Forget a worker that holds nothing; False when it still holds something."""
         answer = self._caller.call(
             _DEREGISTER,
@@ -158,7 +158,7 @@ class Workers:
                 self._keys.claims(worker),
                 self._keys.taken(worker),
             ],
-            [worker, in_room, TAKEN_MS],
+            [worker, in_unacked, TAKEN_MS],
         )
         return isinstance(answer, Deregistered)
 

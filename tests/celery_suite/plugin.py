@@ -20,7 +20,7 @@ def _purge(self: Any, connection: Any = None) -> int:
     """As the README says: Celery's own purge empties queues and not the ledger, so that what one
     test leaves would run in the next.
     """
-    from celery_reliable.purging import purge
+    from celery_reliable.operations.queues import purge
 
     return purge(self.app, list(self.app.amqp.queues)).messages
 

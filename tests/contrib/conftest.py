@@ -20,7 +20,7 @@ from django.core.cache import caches
 from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
-from celery_reliable import application
+from celery_reliable import app as application
 
 settings.configure(
     SECRET_KEY="only for tests",

@@ -10,10 +10,10 @@ import pytest
 import redis
 from celery import Celery
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
-from celery_reliable.envelope import Envelope
+from celery_reliable.app import reliable_of
+from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, State
+from celery_reliable.operations.dead_letters import DeadLetters
 
 LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"

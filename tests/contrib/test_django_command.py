@@ -9,7 +9,7 @@ from pathlib import Path
 from celery import Celery
 from django.test.utils import override_settings
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery

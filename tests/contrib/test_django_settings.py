@@ -13,7 +13,7 @@ from django.core.checks import run_checks
 from django.core.management import call_command
 from django.test.utils import override_settings
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Reason
 

@@ -17,8 +17,8 @@ import redis
 from celery import chain, chord
 from kombu.exceptions import OperationalError
 
-from celery_reliable.deadletters import DeadLetters
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.acl import granted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers import Claimed
+from celery_reliable.ledger.answers.tasks import Claimed
 from celery_reliable.model import Claim, ClaimRequest, TaskRef
 
 

@@ -15,9 +15,9 @@ import pytest
 from celery import Celery
 from celery.result import AsyncResult
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.app import reliable_of
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import PROCESSES, StartRedis
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects

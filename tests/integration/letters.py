@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_reliable.application import reliable_of
-from celery_reliable.envelope import Envelope
+from celery_reliable.app import reliable_of
+from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from tests.integration.conftest import Project
 

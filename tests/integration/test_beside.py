@@ -15,7 +15,7 @@ from celery.worker.control import Panel
 from kombu import Connection
 
 from celery_reliable import ReliableTask
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from tests.integration.figures import RECORD
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -123,9 +123,9 @@ def test_a_worker_leaves_nothing_behind_and_others_alone(make: Make) -> None:
             assert type(channel).__module__ == "kombu.transport.redis"
             assert "retry_on_error" not in pool.connection_kwargs
         assert ours.send_task("beside.work").get(timeout=20) == "worked"
-        # This one has its room's connections for itself.
+        # This one has its unacked hash's connections for itself.
         consumer = worker.consumer.task_consumer.channel
-        assert consumer.pool is not consumer.qos.room._client.connection_pool
+        assert consumer.pool is not consumer.qos.unacked._client.connection_pool
         assert consumer.pool.max_connections == channel.max_connections
         # Other workers of the process come and go.
         worker_shutting_down.send(sender="other@host", sig="SIGTERM", how="Warm", exitcode=0)
@@ -136,7 +136,7 @@ def test_a_worker_leaves_nothing_behind_and_others_alone(make: Make) -> None:
         assert ledger.find("later") is not None
         other.control.broadcast("revoke", {"task_id": "later"}, destination=[worker.hostname])
         wait_for(lambda: ledger.find("later") is None, 20, "the record has gone")
-        assert not consumer.qos.room.is_leaving
+        assert not consumer.qos.unacked.is_leaving
         assert [lease.is_dead for lease in ledger.workers.leases()] == [False]
     assert is_untouched()
     assert ours.conf.broker_transport is None

@@ -10,8 +10,8 @@ import pytest
 from celery import chain, chord, group
 from celery.exceptions import ChordError
 
-from celery_reliable.deadletters import DeadLetters
 from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks

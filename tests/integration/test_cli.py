@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from tests.integration.conftest import Project, Start
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects

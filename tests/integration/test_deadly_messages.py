@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_reliable.deadletters import DeadLetters
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.explosive import BOMB, add_tasks

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from celery.result import AsyncResult
 
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import Scale
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, RECORD

@@ -187,7 +187,7 @@ def test_what_waits_for_another_task_is_not_claimed(
     client = redis_server.client()
 
     def n_fetched() -> int:
-        return sum(client.hlen(room) for room in client.keys("unacked:one*"))
+        return sum(client.hlen(unacked) for unacked in client.keys("unacked:one*"))
 
     wait_for(lambda: n_fetched() == 2, 10, "both are fetched")
     assert claimed(redis_server, first.id)["attempt"] == "1"

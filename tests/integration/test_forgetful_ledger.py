@@ -56,7 +56,7 @@ def go_on(
     wait_until_settled(ledger, 60)
     with redis_server.client() as client:
         wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
-        wait_for(lambda: not client.keys("unacked*"), 20, "nothing in the workers' rooms")
+        wait_for(lambda: not client.keys("unacked*"), 20, "nothing in the workers' unacked hashes")
     with ledger.client() as client:
         wait_for(lambda: client.zcard(WORKERS) == len(workers), 20, "both leases")
     assert all(worker.is_running for worker in workers)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.heartbeat import Heartbeat
+from celery_reliable.app import reliable_of
+from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import WorkerLease
-from celery_reliable.process import WorkerProcess
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.recovery.sweeper import Sweeper
+from celery_reliable.worker.heartbeat import Heartbeat
 from tests.integration.conftest import Project
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -43,7 +43,7 @@ class Alive:
             reliable=reliable_of(far.app),
             process=self.process,
             is_leaving=False,
-            room=None,
+            unacked=None,
             is_stalled=False,
             facts=dict,
             stop_taken=lambda claim: True,

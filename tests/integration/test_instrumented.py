@@ -13,7 +13,7 @@ import pytest
 from celery.app.amqp import AMQP
 
 from celery_reliable import PublishUnknown
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
 from tests.support.redis_server import RedisServer

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import REDACTED, CannotReplay, DeadLetters, full_view, short_view
-from celery_reliable.envelope import Envelope
+from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import DeadLetter, Reason
+from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
+from celery_reliable.operations.views import REDACTED, full_view, short_view
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import DUE, RECORD

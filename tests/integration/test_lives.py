@@ -10,10 +10,10 @@ import pytest
 import redis
 from celery.backends.base import BaseBackend
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import Cause, Claim, Record, SweepReport
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project, Start

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.broker import BrokerView
-from celery_reliable.losses import Losses
+from celery_reliable.app import reliable_of
 from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
-from celery_reliable.recovery import Recovery
+from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.dead_workers import DeadWorkers
+from celery_reliable.recovery.losses import Losses
 from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project, Start
@@ -148,7 +148,7 @@ def test_no_message_is_returned_that_its_task_is_done_with(
 ) -> None:
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
     client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
-    register(ledger, "gone", lease_ms=1, room="unacked:gone")
+    register(ledger, "gone", lease_ms=1, unacked="unacked:gone")
     claims, records = [], []
     for tag in ("buried", "retried", "lost"):
         task_id = project.send("work", 0.01).id
@@ -171,7 +171,7 @@ def test_no_message_is_returned_that_its_task_is_done_with(
         assert release(project, tmp_path).code == 0
     else:
         (lease,), broker = ledger.workers.leases(), BrokerView(project.app)
-        recovery = Recovery(project.app, ledger, broker, Losses(project.app, ledger))
+        recovery = DeadWorkers(project.app, ledger, broker, Losses(project.app, ledger))
         recovery.recover(lease, SweepReport())
         broker.close()
     assert not client.exists("unacked:gone")

@@ -1,4 +1,4 @@
-"""A broker that is not Redis: no room, but the ledger's promises all the same."""
+"""A broker that is not Redis: no unacked hash, but the ledger's promises all the same."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(
     result = on_files.send("gate", "gate")
     os.kill(effects.run_of(result.id).pid, signal.SIGKILL)
     wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
-    # The worker dies with what it held: no room gives that back, so it is sent from the record.
+    # The worker dies with what it held: no unacked hash gives that back, so it is sent from the
+    # record.
     worker.kill_group()
     start_worker("two", project=on_files, options=NO_HEARTBEAT)
     wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")

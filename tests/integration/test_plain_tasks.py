@@ -49,7 +49,9 @@ def fetched(project: Project, effects: Effects, redis_server: RedisServer, name:
     argument: object = 0.01 if name == "plain_work" else "open"
     ids = [project.send(name, argument).id for _ in range(2)]
     client = redis_server.client()
-    wait_for(lambda: [client.hlen(room) for room in client.keys("unacked:*")] == [2], 10, "fetched")
+    wait_for(
+        lambda: [client.hlen(unacked) for unacked in client.keys("unacked:*")] == [2], 10, "fetched"
+    )
     return ids
 
 
@@ -97,8 +99,10 @@ def test_what_a_solo_worker_had_taken_beside_what_it_ran(
     one = start_worker("one", app=AWKWARD, project=brief, pool="solo")
     effects.run_of(gate.id)
     client = redis_server.client()
-    (room,) = client.keys("unacked:*")
-    waiting = [json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(room)]
+    (unacked,) = client.keys("unacked:*")
+    waiting = [
+        json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(unacked)
+    ]
     assert waiting
     one.freeze()
     start("two", brief)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from celery import chord
 
-from celery_reliable.deadletters import DeadLetters, full_view
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.views import full_view
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.waiting import wait_for

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.model import Record, State
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import RECORD, wait_until_settled

@@ -57,7 +57,7 @@ class Place:
         wait_until_settled(self.ledger, 30)
         with self.broker.client() as client:
             wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
-            wait_for(lambda: not client.keys("unacked:*"), 20, "nothing in the rooms")
+            wait_for(lambda: not client.keys("unacked:*"), 20, "nothing in the unacked hashes")
 
 
 @pytest.fixture(params=["one server", "ledger elsewhere"])
@@ -95,7 +95,9 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
 def test_what_was_settled_at_a_power_cut_does_not_run_again(
     place: Place, start_worker: Start, effects: Effects
 ) -> None:
-    """Redis and the workers are gone at once, with messages in a room whose tasks have ended."""
+    """Redis and the workers are gone at once, with messages in an unacked hash whose tasks have
+    ended.
+    """
     one = start_worker("one", project=place.project, concurrency=4)
     ended = []
     with place.broker.client() as broker:
@@ -103,11 +105,11 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
         for _ in range(10):
             ended += [place.send("work", 0.01).id for _ in range(8)]
             place.wait_until_ended(ended)
-            (room,) = broker.keys("unacked:*") or [b""]
-            if room and broker.hlen(room) >= 4:
+            (unacked,) = broker.keys("unacked:*") or [b""]
+            if unacked and broker.hlen(unacked) >= 4:
                 break
         one.kill_group()
-        assert broker.hlen(room)
+        assert broker.hlen(unacked)
     place.cut_power(one)
     start_worker("two", project=place.project)
 

@@ -31,7 +31,7 @@ def project_settings(project_settings: Settings) -> Settings:
 
 
 def left_behind(redis_server: RedisServer, name: str) -> list[bytes]:
-    """What remains of a worker in Redis: its lease, its claims, its room."""
+    """What remains of a worker in Redis: its lease, its claims, its unacked hash."""
     client = redis_server.client()
     own = f"{name}@".encode()
     keys = [key for key in client.keys("*") if own in key and b"pidbox" not in key]

@@ -14,7 +14,7 @@ from celery.app.amqp import AMQP
 from kombu import Queue
 
 from celery_reliable import ReliableTask
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.app import reliable_of
 from celery_reliable.model import State
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import passes_finish
 from tests.integration.project.timed import add_tasks

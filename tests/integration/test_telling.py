@@ -12,8 +12,8 @@ import pytest
 from celery.events.state import State
 
 from celery_reliable import events
-from celery_reliable.deadletters import DeadLetters
 from celery_reliable.model import DeadLetter
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.foreign import element
 from tests.integration.project.explosive import BOMB

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.app import reliable_of
 from celery_reliable.model import State, TaskRef
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import StartRedis
 from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project, Start
@@ -54,7 +54,7 @@ def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
         found[what] = letters.list(limit=1)[0]
         assert project.send("work", 0).get(timeout=10) == "worked", what
     assert worker.is_running
-    wait_for(lambda: not client.keys("unacked*"), 10, "no room is left")
+    wait_for(lambda: not client.keys("unacked*"), 10, "no unacked hash is left")
     reasons = {what: letter.reason.value for what, letter in found.items()}
     assert set(reasons.values()) <= {"unprocessable", "failed"}
     assert reasons["unknown task"] == reasons["undecodable body"] == "unprocessable"
@@ -113,7 +113,7 @@ def test_it_waits_for_the_ledger(
     wait_for(lambda: effects.finished(plain.id), 15, "the message behind them")
     ledger.start()
     wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
-    wait_for(lambda: not redis_server.client().keys("unacked*"), 10, "no room is left")
+    wait_for(lambda: not redis_server.client().keys("unacked*"), 10, "no unacked hash is left")
     assert worker.is_running
 
 

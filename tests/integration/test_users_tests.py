@@ -17,7 +17,7 @@ TESTS = """
     import pytest
     from celery import chord
     from celery_reliable import ConfigurationError, ReliableTask, signals
-    from celery_reliable.application import reliable_of
+    from celery_reliable.app import reliable_of
 
     pytest_plugins = ("celery.contrib.pytest",)
     IS_PROTECTED = {is_protected}

@@ -14,15 +14,9 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger import Ledger, connect
-from celery_reliable.ledger.answers import (
-    Answer,
-    Claimed,
-    Declared,
-    OtherGeneration,
-    Recorded,
-    Registered,
-    Unknown,
-)
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
+from celery_reliable.ledger.answers.workers import Declared, Registered
 from celery_reliable.model import (
     Cause,
     Claim,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from celery_reliable.ledger.answers import Answer
+from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.model import Claim, State, Verdict, WorkerLease
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.tasks import (
     Bequeathed,
     Buried,
     Exists,
@@ -13,11 +13,11 @@ from celery_reliable.ledger.answers import (
     Queued,
     Recorded,
     Released,
-    Renewed,
     Settled,
     Stale,
     Waiting,
 )
+from celery_reliable.ledger.answers.workers import Renewed
 from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
 from tests.support.promises import promise

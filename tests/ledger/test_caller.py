@@ -13,7 +13,7 @@ from redis.client import Pipeline
 
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, ObjectLocks
-from celery_reliable.ledger.answers import Buried, Claimed, Queued, Settled
+from celery_reliable.ledger.answers.tasks import Buried, Claimed, Queued, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger

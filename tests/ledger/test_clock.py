@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Ended
+from celery_reliable.ledger.answers.workers import (
     Alive,
-    Answer,
     Begun,
     Busy,
     Declared,
-    Ended,
     Grace,
     NotDue,
     SetBack,

@@ -17,7 +17,9 @@ import pytest
 
 from celery_reliable import ledger
 from celery_reliable.ledger import answers, scripts
-from celery_reliable.ledger.answers import Answer, Batch, Beat, OtherObject
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Batch, OtherObject
+from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import State

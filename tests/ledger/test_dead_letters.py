@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.tasks import (
     Absent,
     Announced,
     Buried,

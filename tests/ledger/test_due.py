@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_reliable.ledger.answers import Answer, Changed, Gone, Parked, Postponed, Send
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Changed, Gone, Parked, Postponed, Send
 from celery_reliable.model import Due, Reason, State
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for

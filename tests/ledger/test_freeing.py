@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.ledger.answers import (
-    Acknowledged,
-    Answer,
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import (
     Buried,
     Cancelled,
     Discarded,
@@ -23,6 +22,7 @@ from celery_reliable.ledger.answers import (
     Spent,
     Withdrawn,
 )
+from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim, Reason, Verdict, WorkerLease
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero
 from tests.support.promises import promise

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import Ended, OtherGeneration, Replayed, Settled, Unrecorded
+from celery_reliable.ledger.answers.tasks import (
+    Ended,
+    OtherGeneration,
+    Replayed,
+    Settled,
+    Unrecorded,
+)
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import State
 from tests.ledger.scene import LEASE_MS, Published, Scene

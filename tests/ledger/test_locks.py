@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.ledger.answers import (
-    Concluding,
-    Fenced,
-    Gone,
-    NotWithdrawn,
-    Withdrawn,
-)
+from celery_reliable.ledger.answers.tasks import Concluding, Fenced, Gone, NotWithdrawn, Withdrawn
 from celery_reliable.model import Claim, State
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
 from tests.support.promises import promise

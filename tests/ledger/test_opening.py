@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import (
     Alone,
-    Answer,
     Changed,
     Claimed,
     Dead,
@@ -67,7 +67,7 @@ def recover(scene: Scene, lease: WorkerLease, *, max_losses: int = MAX_LOSSES) -
     for claim, _ in scene.workers.claims(lease.worker).values():
         lose(scene, lease, claim, max_losses)
     blame(scene, lease, max_losses=max_losses)
-    assert scene.workers.deregister(lease.worker, in_room=0)
+    assert scene.workers.deregister(lease.worker, in_unacked=0)
 
 
 def send_again(scene: Scene, task_id: str) -> Published:

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import json
 
-from celery_reliable.ledger.answers import (
-    Answer,
-    Asked,
-    Begun,
-    Busy,
-    Ended,
-    Known,
-    NotDue,
-    Overtaken,
-)
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Ended
+from celery_reliable.ledger.answers.workers import Asked, Begun, Busy, Known, NotDue, Overtaken
 from tests.ledger.scene import LEASE_MS, Scene
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for

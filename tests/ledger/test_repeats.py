@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import (
     Absent,
-    Acknowledged,
-    Already,
-    Answer,
-    Begun,
-    Busy,
     Changed,
     Claimed,
     Ended,
     Fenced,
     Gone,
     Held,
-    NotDue,
-    Overtaken,
     Queued,
     Recorded,
     Running,
     Unrecorded,
+)
+from celery_reliable.ledger.answers.workers import (
+    Acknowledged,
+    Already,
+    Begun,
+    Busy,
+    NotDue,
+    Overtaken,
 )
 from celery_reliable.model import Claim, State
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Scene
@@ -143,9 +145,9 @@ def test_what_workers_repeat_is_done_once(scene: Scene) -> None:
     assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Already)
     assert scene.snapshot() == once
 
-    assert workers.deregister("me", in_room=0)
+    assert workers.deregister("me", in_unacked=0)
     once = scene.snapshot()
-    assert workers.deregister("me", in_room=0)
+    assert workers.deregister("me", in_unacked=0)
     assert isinstance(workers.declare(lease, "lapsed", witness_ms=0), Gone)
     assert scene.snapshot() == once
 

@@ -9,7 +9,7 @@ import redis
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import ObjectLocks, connect, server_of
-from celery_reliable.ledger.answers import Elsewhere, Fenced, Gone, Settled
+from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger

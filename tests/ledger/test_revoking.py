@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers import Cancelled, Claimed, Queued, Running, Settled, Stale
+from celery_reliable.ledger.answers.tasks import Cancelled, Claimed, Queued, Running, Settled, Stale
 from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Scene
 

@@ -20,7 +20,7 @@ from celery_reliable.ledger import (
     scripts,
     try_out,
 )
-from celery_reliable.ledger.answers import Settled
+from celery_reliable.ledger.answers.tasks import Settled
 from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
 from tests.ledger.scene import Scene
 from tests.support.acl import granted, readme_rule

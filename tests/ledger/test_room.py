@@ -1,4 +1,4 @@
-"""A worker's room: what is taken from the queues is in it, whatever happens in between."""
+"""A worker's unacked hash: what is taken from the queues is in it, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from celery_reliable.ledger.line import Line
-from celery_reliable.rooms import Room
+from celery_reliable.broker.unacked import Unacked
+from celery_reliable.redis_io.connection import Line
 from tests.support.proxy import RedisProxy
 
 QUEUES = ["one", "two"]
@@ -31,7 +31,7 @@ def names(found: list[Any]) -> list[str]:
 
 
 class Queues:
-    """As much of a channel as a room asks for."""
+    """As much of a channel as an unacked hash asks for."""
 
     def _get_message_priority(self, payload: dict[str, Any], reverse: bool) -> int:
         return int(payload["properties"].get("priority", 0))
@@ -40,39 +40,39 @@ class Queues:
         return f"{queue}:{priority}" if priority else queue
 
 
-def room_on(client: redis.Redis, prefix: str = "") -> Room:
-    """A room on the server of a client."""
-    return Room("unacked:me", client.connection_pool, prefix)
+def unacked_on(client: redis.Redis, prefix: str = "") -> Unacked:
+    """An unacked hash on the server of a client."""
+    return Unacked("unacked:me", client.connection_pool, prefix)
 
 
 def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis.Redis) -> None:
     for key, item in [("one:3", "low"), ("one", "a1"), ("one", "a2"), ("two", "b1")]:
         shared_redis.lpush(key, message(item))
-    room = room_on(shared_redis)
-    taken = room.take(QUEUES, LISTS, 10)
+    unacked = unacked_on(shared_redis)
+    taken = unacked.take(QUEUES, LISTS, 10)
     assert names(taken.deliveries) == ["a1", "b1", "a2", "low"]
     assert [one.queue for one in taken.deliveries] == ["one", "two", "one", "one"]
     assert taken.n_waiting == 0
-    assert sorted(names(room.each_entry())) == ["a1", "a2", "b1", "low"]
-    assert {one.tag for one in room.each_entry()} == {one.tag for one in taken.deliveries}
+    assert sorted(names(unacked.each_entry())) == ["a1", "a2", "b1", "low"]
+    assert {one.tag for one in unacked.each_entry()} == {one.tag for one in taken.deliveries}
 
 
 def test_without_turns_the_first_queue_is_emptied_first(shared_redis: redis.Redis) -> None:
     for key, item in [("one:3", "low"), ("one", "a1"), ("one", "a2"), ("two", "b1")]:
         shared_redis.lpush(key, message(item))
-    taken = room_on(shared_redis).take(QUEUES, LISTS, 10, in_turn=False)
+    taken = unacked_on(shared_redis).take(QUEUES, LISTS, 10, in_turn=False)
     assert names(taken.deliveries) == ["a1", "a2", "b1", "low"]
     assert [one.queue for one in taken.deliveries] == ["one", "one", "two", "one"]
 
 
 def test_no_more_is_taken_than_asked_for(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", *[message(str(n)) for n in range(3)])
-    room = room_on(shared_redis)
-    first = room.take(QUEUES, LISTS, 2)
+    unacked = unacked_on(shared_redis)
+    first = unacked.take(QUEUES, LISTS, 2)
     assert (names(first.deliveries), first.n_waiting) == (["0", "1"], 1)
-    nothing = room.take(QUEUES, LISTS, 0)
+    nothing = unacked.take(QUEUES, LISTS, 0)
     assert (nothing.deliveries, nothing.n_waiting) == ([], 1)
-    assert names(room.take(QUEUES, LISTS, 2).deliveries) == ["2"]
+    assert names(unacked.take(QUEUES, LISTS, 2).deliveries) == ["2"]
 
 
 @pytest.mark.parametrize(("plenty", "taken"), [(4, 3), (5, 1)])
@@ -81,44 +81,44 @@ def test_more_is_taken_only_where_plenty_remain(
 ) -> None:
     shared_redis.lpush("one", *[message(str(n)) for n in range(6)])
     shared_redis.lpush("two:3", message("low"))
-    found = room_on(shared_redis).take(QUEUES, LISTS, 1, most=3, plenty=plenty)
+    found = unacked_on(shared_redis).take(QUEUES, LISTS, 1, most=3, plenty=plenty)
     assert names(found.deliveries) == [str(n) for n in range(taken)]
     assert found.n_waiting == 7 - taken
 
 
 def test_what_is_acknowledged_goes_with_the_next_take(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", *[message(str(n)) for n in range(4)])
-    room = room_on(shared_redis)
-    first = room.take(QUEUES, LISTS, 3).deliveries
+    unacked = unacked_on(shared_redis)
+    first = unacked.take(QUEUES, LISTS, 3).deliveries
     for delivery in first[:2]:
-        room.remove_soon(delivery.tag)
-    assert len(room) == 3
-    room.take(QUEUES, LISTS, 1, ("one", "one", message("popped")))
-    assert sorted(names(room.each_entry())) == ["2", "3", "popped"]
-    room.remove_soon(first[2].tag)
-    room.catch_up()
-    assert sorted(names(room.each_entry())) == ["3", "popped"]
+        unacked.remove_soon(delivery.tag)
+    assert len(unacked) == 3
+    unacked.take(QUEUES, LISTS, 1, ("one", "one", message("popped")))
+    assert sorted(names(unacked.each_entry())) == ["2", "3", "popped"]
+    unacked.remove_soon(first[2].tag)
+    unacked.catch_up()
+    assert sorted(names(unacked.each_entry())) == ["3", "popped"]
 
 
 def test_an_acknowledgement_whose_take_failed_is_made_up_for(proxy: RedisProxy) -> None:
     with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
         client.lpush("one", message("it"))
-        room = room_on(client)
-        (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-        room.remove_soon(delivery.tag)
+        unacked = unacked_on(client)
+        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+        unacked.remove_soon(delivery.tag)
         proxy.drop_request("EVALSHA")
         with pytest.raises(redis.ConnectionError):
-            room.take(QUEUES, LISTS, 0)
-        assert len(room) == 1
-        room.take(QUEUES, LISTS, 0)
-        assert len(room) == 0
+            unacked.take(QUEUES, LISTS, 0)
+        assert len(unacked) == 1
+        unacked.take(QUEUES, LISTS, 0)
+        assert len(unacked) == 0
 
 
 def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("two", message("behind"))
-    room = room_on(shared_redis, "app1:")
+    unacked = unacked_on(shared_redis, "app1:")
     shared_redis.rename("two", "app1:two")
-    taken = room.take(QUEUES, LISTS, 5, ("one", "one", message("popped")))
+    taken = unacked.take(QUEUES, LISTS, 5, ("one", "one", message("popped")))
     assert names(taken.deliveries) == ["popped", "behind"]
     assert shared_redis.hlen("app1:unacked:me") == 2
 
@@ -126,10 +126,10 @@ def test_what_was_popped_is_filed_with_what_came_behind_it(shared_redis: redis.R
 def test_what_was_popped_before_the_last_queue_was_cancelled_is_filed(
     shared_redis: redis.Redis,
 ) -> None:
-    room = room_on(shared_redis)
-    taken = room.take([], [], 0, ("one", "one", message("popped")))
+    unacked = unacked_on(shared_redis)
+    taken = unacked.take([], [], 0, ("one", "one", message("popped")))
     assert (names(taken.deliveries), taken.n_waiting) == (["popped"], 0)
-    assert names(room.each_entry()) == ["popped"]
+    assert names(unacked.each_entry()) == ["popped"]
 
 
 @pytest.mark.parametrize("is_filed", [False, True])
@@ -137,21 +137,21 @@ def test_what_may_not_have_been_filed_is_not_lost(
     shared_redis: redis.Redis, proxy: RedisProxy, is_filed: bool
 ) -> None:
     with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
-        room = room_on(client)
-        room.take(QUEUES, LISTS, 0)
+        unacked = unacked_on(client)
+        unacked.take(QUEUES, LISTS, 0)
         lose = proxy.drop_reply if is_filed else proxy.drop_request
         lose("EVALSHA")
         with pytest.raises(redis.ConnectionError):
-            room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+            unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
         for _ in range(2):
-            room.catch_up()
+            unacked.catch_up()
         assert client.llen("one") == (0 if is_filed else 1)
-        assert len(room) == (1 if is_filed else 0)
+        assert len(unacked) == (1 if is_filed else 0)
         # Nobody was delivered it: it goes back on the second sighting.
         for _ in range(2):
-            room.reconcile(Queues(), held=())
+            unacked.reconcile(Queues(), held=())
         assert client.llen("one") == 1
-        assert len(room) == 0
+        assert len(unacked) == 0
 
 
 def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
@@ -160,11 +160,11 @@ def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
     try:
         with pytest.raises(redis.exceptions.OutOfMemoryError):
             shared_redis.lpush("one", message("one more"))
-        room = room_on(shared_redis)
+        unacked = unacked_on(shared_redis)
         popped = shared_redis.rpop("one")
-        taken = room.take(QUEUES, LISTS, 1, ("one", "one", popped))
+        taken = unacked.take(QUEUES, LISTS, 1, ("one", "one", popped))
         assert names(taken.deliveries) == ["0", "1"]
-        assert room.give_back(Queues(), taken.deliveries[0].tag, is_last=True)
+        assert unacked.give_back(Queues(), taken.deliveries[0].tag, is_last=True)
     finally:
         shared_redis.config_set("maxmemory", 0)
     assert shared_redis.llen("one") == 1
@@ -180,19 +180,19 @@ def test_a_take_that_is_asked_for_again_takes_nothing_more(
         ask(line, *commands)
         return ask(line, *commands)
 
-    room = room_on(shared_redis)
+    unacked = unacked_on(shared_redis)
     monkeypatch.setattr(Line, "ask", ask_twice)
-    assert room.take(QUEUES, LISTS, 2).deliveries == []
-    assert (shared_redis.llen("one"), len(room)) == (4, 2)
-    assert sorted(names(room.each_entry())) == ["0", "1"]
+    assert unacked.take(QUEUES, LISTS, 2).deliveries == []
+    assert (shared_redis.llen("one"), len(unacked)) == (4, 2)
+    assert sorted(names(unacked.each_entry())) == ["0", "1"]
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
-    room = room_on(shared_redis)
-    assert len(room.take(QUEUES, LISTS, 1).deliveries) == 1
+    unacked = unacked_on(shared_redis)
+    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
     assert shared_redis.client_kill_filter(_type="normal", skipme=True) >= 1
-    assert len(room.take(QUEUES, LISTS, 1).deliveries) == 1
+    assert len(unacked.take(QUEUES, LISTS, 1).deliveries) == 1
 
 
 class Beside:
@@ -208,15 +208,17 @@ class Beside:
 
 def test_what_is_sent_beside_a_take_is_answered_beside_it(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", message("it"))
-    room = room_on(shared_redis)
+    unacked = unacked_on(shared_redis)
     shared_redis.script_flush()
     known = shared_redis.script_load("return {KEYS[1], ARGV[1]}")
-    # The server does not know the room's own script either.
+    # The server does not know the unacked hash's own script either.
     unknown = Beside("0" * 40, 0)
-    assert len(room.take(QUEUES, LISTS, 1, beside=unknown).deliveries) == 1
+    assert len(unacked.take(QUEUES, LISTS, 1, beside=unknown).deliveries) == 1
     assert [type(raw) for raw in unknown.heard] == [redis.exceptions.NoScriptError]
     beside = Beside(known, 1, "key", "argument")
-    assert room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")), beside=beside).deliveries
+    assert unacked.take(
+        QUEUES, LISTS, 0, ("one", "one", message("popped")), beside=beside
+    ).deliveries
     assert beside.heard == [[b"key", b"argument"]]
 
 
@@ -233,89 +235,89 @@ def test_what_is_sent_beside_a_take_is_answered_beside_it(shared_redis: redis.Re
 )
 def test_what_is_no_message_goes_back_as_it_was(shared_redis: redis.Redis, raw: bytes) -> None:
     shared_redis.lpush("one", raw)
-    room = room_on(shared_redis)
-    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-    (entry,) = room.each_entry()
+    unacked = unacked_on(shared_redis)
+    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+    (entry,) = unacked.each_entry()
     assert (entry.payload, entry.task_id, entry.raw) == (None, "", raw)
-    assert room.give_back(Queues(), delivery.tag, is_last=False)
+    assert unacked.give_back(Queues(), delivery.tag, is_last=False)
     assert shared_redis.lrange("one", 0, -1) == [raw]
 
 
 def test_a_returned_message_is_marked_and_counted(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", message("it"), message("other"))
-    room = room_on(shared_redis)
-    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-    assert room.give_back(Queues(), delivery.tag, is_last=False, returns=1)
-    assert not room.give_back(Queues(), delivery.tag, is_last=False)
-    again = room.take(QUEUES, LISTS, 1).deliveries
+    unacked = unacked_on(shared_redis)
+    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+    assert unacked.give_back(Queues(), delivery.tag, is_last=False, returns=1)
+    assert not unacked.give_back(Queues(), delivery.tag, is_last=False)
+    again = unacked.take(QUEUES, LISTS, 1).deliveries
     assert names(again) == ["it"]
     properties = json.loads(again[0].raw)["properties"]
     assert properties["delivery_info"]["redelivered"] is True
     assert properties["delivery_tag"] != "tag of it"
-    (entry,) = room.each_entry()
+    (entry,) = unacked.each_entry()
     assert entry.returns == 1
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_what_waited_is_kept_by_who_still_has_it(shared_redis: redis.Redis, is_begun: bool) -> None:
     shared_redis.lpush("one", message("it"))
-    room = room_on(shared_redis)
-    (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
-    assert room.keep(delivery.tag, is_begun=is_begun)
-    assert len(room) == (0 if is_begun else 1)
-    room.give_back(Queues(), delivery.tag, is_last=False)
-    assert not room.keep(delivery.tag, is_begun=is_begun)
+    unacked = unacked_on(shared_redis)
+    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+    assert unacked.keep(delivery.tag, is_begun=is_begun)
+    assert len(unacked) == (0 if is_begun else 1)
+    unacked.give_back(Queues(), delivery.tag, is_last=False)
+    assert not unacked.keep(delivery.tag, is_begun=is_begun)
 
 
 def test_what_may_have_been_removed_is_kept_and_what_was_not_seen_is_not(proxy: RedisProxy) -> None:
     with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
         client.lpush("one", message("it"))
-        room = room_on(client)
-        (delivery,) = room.take(QUEUES, LISTS, 1).deliveries
+        unacked = unacked_on(client)
+        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
         proxy.drop_reply("HEXISTS")
-        assert not room.keep(delivery.tag, is_begun=True)
-        assert len(room) == 1
+        assert not unacked.keep(delivery.tag, is_begun=True)
+        assert len(unacked) == 1
         proxy.drop_reply("HDEL")
-        assert room.keep(delivery.tag, is_begun=True)
-        assert len(room) == 0
+        assert unacked.keep(delivery.tag, is_begun=True)
+        assert len(unacked) == 0
 
 
 @pytest.mark.parametrize("queue", ["two\nlines", "a\\nb", "a\\\\\n", "\n", "ü \t", "plain"])
 def test_a_queue_may_have_any_name(shared_redis: redis.Redis, queue: str) -> None:
     shared_redis.lpush(queue, message("behind"))
-    room = room_on(shared_redis)
-    taken = room.take([queue], [queue], 1, (queue, queue, message("popped")))
+    unacked = unacked_on(shared_redis)
+    taken = unacked.take([queue], [queue], 1, (queue, queue, message("popped")))
     assert [one.queue for one in taken.deliveries] == [queue, queue]
-    entries = list(room.each_entry())
+    entries = list(unacked.each_entry())
     assert {entry.queue for entry in entries} == {queue}
     assert sorted(names(entries)) == ["behind", "popped"]
     for entry in entries:
-        room.give_back(Queues(), entry.tag, is_last=False)
+        unacked.give_back(Queues(), entry.tag, is_last=False)
     assert shared_redis.llen(queue) == 2
 
 
-def test_the_list_of_rooms_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
-    room = room_on(shared_redis)
-    room.open("ours")
-    room.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
-    room.strike_off("ours")
+def test_the_list_of_unacked_hashes_forgets_empty_ones_alone(shared_redis: redis.Redis) -> None:
+    unacked = unacked_on(shared_redis)
+    unacked.open("ours")
+    unacked.take(QUEUES, LISTS, 0, ("one", "one", message("it")))
+    unacked.strike_off("ours")
     assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
-    (entry,) = room.each_entry()
-    room.discard(entry.tag)
-    room.strike_off("ours")
+    (entry,) = unacked.each_entry()
+    unacked.discard(entry.tag)
+    unacked.strike_off("ours")
     assert not shared_redis.exists("celery-reliable.rooms:ours")
 
 
-def test_a_room_is_on_its_list_again_when_something_is_filed_after_its_worker_may_be_forgotten(
+def test_an_unacked_hash_is_listed_again_when_its_worker_may_have_been_forgotten(
     shared_redis: redis.Redis,
 ) -> None:
-    room, lease, is_sure = room_on(shared_redis), "me.0", True
-    room.holder, room.is_sure = lambda: lease, lambda name: is_sure
-    room.open("ours")
+    unacked, lease, is_sure = unacked_on(shared_redis), "me.0", True
+    unacked.holder, unacked.is_sure = lambda: lease, lambda name: is_sure
+    unacked.open("ours")
 
     def is_listed_after_a_take() -> bool:
         shared_redis.delete("celery-reliable.rooms:ours")
-        room.take(QUEUES, LISTS, 1)
+        unacked.take(QUEUES, LISTS, 1)
         return bool(shared_redis.exists("celery-reliable.rooms:ours"))
 
     # Nobody can have struck it off: then nothing is asked for.
@@ -331,12 +333,12 @@ def test_what_was_popped_is_not_forgotten_when_the_list_cannot_be_reached(
     proxy: RedisProxy,
 ) -> None:
     client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
-    room = room_on(client)
-    room.open("ours")
+    unacked = unacked_on(client)
+    unacked.open("ours")
     proxy.drop_request("SADD")
     with pytest.raises(redis.ConnectionError):
-        room.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+        unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
 
-    room.catch_up()
+    unacked.catch_up()
     assert client.lrange("one", 0, -1) == [message("popped")]
     client.close()

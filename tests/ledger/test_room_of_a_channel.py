@@ -1,4 +1,6 @@
-"""A worker's channel and its room: what is claimed as it is filed, and given back as it ends."""
+"""A worker's channel and its unacked hash: what is claimed as it is filed, and given back as it
+ends.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,16 @@ def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
         channel.queue_declare("one")
         delivered: list[Any] = []
         channel.basic_consume("one", False, delivered.append, "tag")
-        channel.reliable_room = "unacked:it"
-        room = channel.qos.room
-        room.idle_slots, room.early = (lambda: idle), (claims := Claims())
+        channel.reliable_unacked = "unacked:it"
+        unacked = channel.qos.unacked
+        unacked.idle_slots, unacked.early = (lambda: idle), (claims := Claims())
         if not is_consumed:
             channel.basic_cancel("tag")
         channel._take(("one", "one", sendable("it")))
         assert (claims.asked, len(delivered)) == (asked, int(is_consumed))
         # What nobody consumes any more goes back.
         assert shared_redis.llen("one") == int(not is_consumed)
-        room.is_leaving = True
+        unacked.is_leaving = True
 
 
 def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
@@ -64,12 +66,12 @@ def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
         channel = connection.channel()
         channel.queue_declare("one")
         channel.basic_consume("one", False, lambda message: None, "tag")
-        channel.reliable_room = "unacked:it"
-        room = channel.qos.room
+        channel.reliable_unacked = "unacked:it"
+        unacked = channel.qos.unacked
         channel._take(("one", "one", sendable("it")))
-        room.is_leaving = True
+        unacked.is_leaving = True
         # Whoever takes it before that is told that somebody runs it, and drops it.
-        room.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
+        unacked.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
     assert n_waiting == [0]
     assert shared_redis.llen("one") == 1
 
@@ -80,8 +82,8 @@ def test_what_could_not_be_given_back_is_given_back_later(proxy: RedisProxy) -> 
         channel.queue_declare("one")
         delivered: list[Any] = []
         channel.basic_consume("one", False, delivered.append, "tag")
-        channel.reliable_room = "unacked:severed"
-        room = channel.qos.room
+        channel.reliable_unacked = "unacked:severed"
+        unacked = channel.qos.unacked
         channel._take(("one", "one", sendable("it")))
         (message,) = delivered
         proxy.sever()
@@ -91,8 +93,8 @@ def test_what_could_not_be_given_back_is_given_back_later(proxy: RedisProxy) -> 
         proxy.mend()
 
         given = [
-            room.reconcile(channel, held=set(channel.qos._delivered) - set(channel.qos._dirty))
+            unacked.reconcile(channel, held=set(channel.qos._delivered) - set(channel.qos._dirty))
             for _ in range(2)
         ]
-        assert (sum(given), len(room)) == (1, 0)
-        room.is_leaving = True
+        assert (sum(given), len(unacked)) == (1, 0)
+        unacked.is_leaving = True

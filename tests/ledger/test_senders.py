@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.tasks import (
     Ended,
     Exists,
     Held,

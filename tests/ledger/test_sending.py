@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers import Exists, OtherGeneration, Recorded
+from celery_reliable.ledger.answers.tasks import Exists, OtherGeneration, Recorded
 from celery_reliable.ledger.scripts import script
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import TaskRef

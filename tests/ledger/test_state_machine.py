@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.tasks import (
     Exists,
     Fenced,
     Held,
@@ -63,7 +63,7 @@ def test_a_worker_without_a_lease_claims_nothing(scene: Scene, stage: str, gone:
     if gone != "never registered":
         scene.kill_worker("me")
     if gone == "forgotten":
-        assert scene.workers.deregister("me", in_room=0)
+        assert scene.workers.deregister("me", in_unacked=0)
     before = scene.snapshot()
 
     answer = scene.ask(message, worker, content="as delivered")

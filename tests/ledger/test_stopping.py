@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from celery_reliable.ledger import ObjectLocks
-from celery_reliable.ledger.answers import (
-    Acknowledged,
+from celery_reliable.ledger.answers.tasks import (
     Cancelled,
     Claimed,
     Discarded,
@@ -20,6 +19,7 @@ from celery_reliable.ledger.answers import (
     Send,
     Settled,
 )
+from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim
 from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, attempt_zero
 from tests.support.promises import promise
@@ -87,7 +87,7 @@ def test_it_is_sent_again_when_its_worker_is_dead(scene: Scene) -> None:
 
 def test_it_is_sent_again_when_its_worker_is_forgotten(scene: Scene) -> None:
     message, _ = taken(scene)
-    assert scene.workers.deregister("me", in_room=0)
+    assert scene.workers.deregister("me", in_unacked=0)
 
     assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
 
@@ -160,7 +160,7 @@ def die(scene: Scene) -> None:
 
 
 def be_forgotten(scene: Scene) -> None:
-    assert scene.workers.deregister("me", in_room=0)
+    assert scene.workers.deregister("me", in_unacked=0)
 
 
 @pytest.mark.parametrize("end", [stop, die, be_forgotten])

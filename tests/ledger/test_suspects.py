@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers import Alone, Answer, Claimed, Send, Spent
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Alone, Claimed, Send, Spent
 from celery_reliable.model import Cause, Claim, State, WorkerLease
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
@@ -17,7 +18,7 @@ def die(scene: Scene, worker: str = "me") -> WorkerLease:
     for claim, _ in claims.values():
         answer = lose(scene, lease, claim)
         assert lose(scene, lease, claim) == answer
-    assert scene.workers.deregister(worker, in_room=0)
+    assert scene.workers.deregister(worker, in_unacked=0)
     return lease
 
 

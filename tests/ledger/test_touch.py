@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import Changed, Fenced, Gone, Touched
+from celery_reliable.ledger.answers.tasks import Changed, Fenced, Gone, Touched
 from celery_reliable.model import Cause
 from tests.ledger.scene import LOOK_MS, Scene
 

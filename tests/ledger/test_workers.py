@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_reliable.ledger.answers import (
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import Changed
+from celery_reliable.ledger.answers.workers import (
     Acknowledged,
     Alive,
-    Answer,
     BeatOfDead,
-    Changed,
     Declared,
     Deregistered,
     Forgotten,
@@ -105,7 +105,7 @@ def in_state(scene: Scene, state: str) -> WorkerLease:
     if state in ("dead", "forgotten"):
         scene.kill_worker("it")
     if state == "forgotten":
-        assert scene.workers.deregister("it", in_room=0)
+        assert scene.workers.deregister("it", in_unacked=0)
         return unseen
     return scene.lease("it")
 
@@ -119,7 +119,7 @@ def call(scene: Scene, what: str, lease: WorkerLease) -> type[Answer]:
         "heartbeat": lambda: beat(scene, "it"),
         "lapse": lambda: declare(scene, "lapsed", lease),
         "witness": lambda: declare(scene, "connection", lease),
-        "deregister": lambda: Deregistered if workers.deregister("it", in_room=0) else Refused,
+        "deregister": lambda: Deregistered if workers.deregister("it", in_unacked=0) else Refused,
     }
     return calls[what]()
 
@@ -251,11 +251,11 @@ def test_a_worker_that_holds_something_is_not_forgotten(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     before = scene.snapshot()
 
-    assert not scene.workers.deregister("me", in_room=0)
+    assert not scene.workers.deregister("me", in_unacked=0)
     assert scene.snapshot() == before
     scene.ledger.settle(claim)
-    assert not scene.workers.deregister("me", in_room=1)
-    assert scene.workers.deregister("me", in_room=0)
+    assert not scene.workers.deregister("me", in_unacked=1)
+    assert scene.workers.deregister("me", in_unacked=0)
     assert [lease.worker for lease in scene.workers.leases()] == ["other"]
 
 
@@ -264,7 +264,7 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     scene.kill_worker("me")
     scene.lose(claim, is_taken=True)
     assert beat(scene) is BeatOfDead
-    assert scene.workers.deregister("me", in_room=0)
+    assert scene.workers.deregister("me", in_unacked=0)
 
     told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
     assert (type(told), told.claims("me")) == (Forgotten, [claim])
@@ -299,7 +299,7 @@ def test_facts_are_kept_with_the_lease(scene: Scene) -> None:
     scene.workers.register("it", lease_ms=LEASE_MS, client_id=0, facts=facts)
 
     assert scene.lease("it").facts == facts
-    assert scene.lease("it").room == "unacked.n"
+    assert scene.lease("it").unacked == "unacked.n"
 
 
 def late(scene: Scene, url: str) -> Workers:

@@ -17,11 +17,10 @@ from hypothesis.stateful import (
 )
 
 from celery_reliable.ledger import Ledger
-from celery_reliable.ledger.answers import (
-    Acknowledged,
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import (
     Alone,
     Announced,
-    Answer,
     Buried,
     Cancelled,
     Changed,
@@ -48,6 +47,7 @@ from celery_reliable.ledger.answers import (
     Waiting,
     Withdrawn,
 )
+from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim, Reason, State, TaskRef, Verdict
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
 
@@ -270,7 +270,7 @@ class World(RuleBasedStateMachine):
             assert lease.verdict.charges(claim.task_id) is (claim.task_id in guilty)
             assert lease.verdict.names_suspect is bool(guilty & self.suspects)
             self._lose(claim, times=2, is_taken=True, verdict=lease.verdict)
-        assert self.ledger.workers.deregister(worker, in_room=0)
+        assert self.ledger.workers.deregister(worker, in_unacked=0)
         self.workers.append(f"worker {next(self.numbers)}")
         self.scene.start_worker(self.workers[-1])
 

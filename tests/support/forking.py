@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from celery_reliable.threads import NativeThread, fork_gate
+from celery_reliable.native_threads import NativeThread, fork_gate
 
 FORK_SECONDS = 10.0
 

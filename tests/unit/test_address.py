@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import redis
 
-from celery_reliable.config import sanitized_url
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import connect
+from celery_reliable.settings.urls import sanitized_url
 
 SENTINEL = {"master_name": "mymaster"}
 

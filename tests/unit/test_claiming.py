@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from celery_reliable import clock
-from celery_reliable.claiming import DELIVERY, EARLY, EarlyClaim, claimed_early
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, claimed_early
+from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger.answers import ClaimAnswer
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim, ClaimRequest, TaskRef
-from celery_reliable.process import WorkerProcess
+from celery_reliable.worker.early_claims import EarlyClaim
 
 LEASE_SECONDS = 10.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from billiard.exceptions import WorkerLostError
 
-from celery_reliable import deaths
-from celery_reliable.deaths import MemoryWatch, how_it_ended
+from celery_reliable.worker import child_deaths
+from celery_reliable.worker.child_deaths import MemoryWatch, how_it_ended
 
 KILLED = WorkerLostError("Worker exited prematurely: signal 9 (SIGKILL) Job: 3.")
 
@@ -18,7 +18,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel tells of this process's cgroup."""
     file = tmp_path / "memory.events"
     killed(file, 7)
-    monkeypatch.setattr(deaths, "watch", MemoryWatch(file))
+    monkeypatch.setattr(child_deaths, "watch", MemoryWatch(file))
     return file
 
 
@@ -64,15 +64,15 @@ def test_out_of_memory_is_told_where_the_kernel_has_killed_just_now(events: Path
 def test_what_it_killed_long_ago_is_not_told(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed(events, 8)
     now = 1000.0
-    monkeypatch.setattr(deaths.time, "monotonic", lambda: now)
-    deaths.watch = MemoryWatch(events)
+    monkeypatch.setattr(child_deaths.time, "monotonic", lambda: now)
+    child_deaths.watch = MemoryWatch(events)
     killed(events, 9)
-    assert deaths.watch.has_killed()
+    assert child_deaths.watch.has_killed()
     for _ in range(20):
         now += 1.0
-        deaths.watch.look()
+        child_deaths.watch.look()
 
-    assert not deaths.watch.has_killed()
+    assert not child_deaths.watch.has_killed()
 
 
 @pytest.mark.parametrize("text", [None, "", "oom 3\n", "oom_kill many\n", "oom_kill\n"])
@@ -82,7 +82,7 @@ def test_where_the_kernel_does_not_tell_nothing_is_said(
     file = tmp_path / "memory.events"
     if text is not None:
         file.write_text(text)
-    monkeypatch.setattr(deaths, "watch", MemoryWatch(file))
+    monkeypatch.setattr(child_deaths, "watch", MemoryWatch(file))
 
     assert how_it_ended(KILLED, 7) == "signal 9 (SIGKILL), pid 7"
 
@@ -103,10 +103,10 @@ def test_where_the_kernel_tells(
 ) -> None:
     own = tmp_path / "cgroup"
     own.write_text(told)
-    monkeypatch.setattr(deaths, "_OWN_CGROUP", own)
-    monkeypatch.setattr(deaths, "_MOUNTS", (tmp_path / "sys", tmp_path / "sys" / "unified"))
+    monkeypatch.setattr(child_deaths, "_OWN_CGROUP", own)
+    monkeypatch.setattr(child_deaths, "_MOUNTS", (tmp_path / "sys", tmp_path / "sys" / "unified"))
     if place is not None:
         (tmp_path / "sys" / place).parent.mkdir(parents=True)
         killed(tmp_path / "sys" / place, 0)
 
-    assert deaths._events_file() == (None if place is None else tmp_path / "sys" / place)
+    assert child_deaths._events_file() == (None if place is None else tmp_path / "sys" / place)

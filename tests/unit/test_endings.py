@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from celery_reliable.endings import one_line
+from celery_reliable.exceptions import one_line
 
 
 class Unsayable(Exception):

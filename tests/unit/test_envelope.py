@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.envelope import HEADER, Stamp, check_delivered
+from celery_reliable.message.envelope import HEADER, Stamp
+from celery_reliable.message.validity import check_delivered
 
 
 @pytest.mark.parametrize("generation", ["1", "1795288823019", "9" * 20])

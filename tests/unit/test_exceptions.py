@@ -6,7 +6,7 @@ import pickle
 import pytest
 from celery.backends.base import Backend
 
-from celery_reliable import exceptions, unpublished
+from celery_reliable import exceptions
 from celery_reliable.exceptions import (
     ConfigurationError,
     LedgerForbidden,
@@ -19,6 +19,7 @@ from celery_reliable.exceptions import (
     ReliableError,
     UnknownDeadLetter,
 )
+from celery_reliable.publishing import errors
 
 WITH_FACTS = [
     ReliableError(),
@@ -30,8 +31,8 @@ WITH_FACTS = [
     LedgerRefused("no", operation="settle", reply="OOM command not allowed"),
     NotPublished(task_id="an-id"),
     PublishUnknown(task_id="an-id"),
-    unpublished.NotPublished(task_id="an-id"),
-    unpublished.PublishUnknown(task_id="an-id"),
+    errors.NotPublished(task_id="an-id"),
+    errors.PublishUnknown(task_id="an-id"),
     UnknownDeadLetter(task_id="an-id"),
 ]
 

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.durability import check_durability
-from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.guard import (
+from celery_reliable.exceptions import ConfigurationError, raise_for
+from celery_reliable.model import Finding
+from celery_reliable.settings.checks import (
     AppFacts,
-    Finding,
     ServerFacts,
     check_app,
     check_neighbours,
     check_server,
-    raise_for,
 )
+from celery_reliable.settings.durability import check_durability
 from tests.support.promises import promise
 
 GOOD_SERVER = ServerFacts(

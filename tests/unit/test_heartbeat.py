@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.heartbeat import Passes
 from celery_reliable.model import Claim
+from celery_reliable.worker.passes import Passes
 
 SWEEP_SECONDS = 2.0
 

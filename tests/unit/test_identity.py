@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_reliable.exceptions import ConfigurationError, ObjectIdError
-from celery_reliable.identity import check_object_id_spec, object_key, resolve_object_id
+from celery_reliable.options.object_id import check_object_id_spec, object_key, resolve_object_id
 
 A_UUID = UUID("12345678-1234-5678-1234-567812345678")
 

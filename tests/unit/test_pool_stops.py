@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.pools import PostponedStop
+from celery_reliable.worker.pool_stop import PostponedStop
 
 
 class Pool:

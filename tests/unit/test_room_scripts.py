@@ -1,4 +1,4 @@
-"""The scripts of a worker's room say in their headers what they do."""
+"""The scripts of a worker's unacked hash say in their headers what they do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-SCRIPTS = sorted(resources.files("celery_reliable.rooms").joinpath("lua").iterdir(), key=str)
-#: All that they may do: with the room, with lists, and with the list of rooms.
+SCRIPTS = sorted(resources.files("celery_reliable.broker").joinpath("lua").iterdir(), key=str)
+#: All that they may do: with the unacked hash, with lists, and with the list of unacked hashes.
 COMMANDS = {"EXISTS", "HDEL", "HEXISTS", "HSET", "LLEN", "RPOP", "RPUSH", "SREM"}
 
 

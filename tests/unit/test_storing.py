@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 
 from celery_reliable.compat.backend import SUCCESS_BEGINS
-from celery_reliable.storing import PatientBackend
+from celery_reliable.results.backend import PatientBackend
 
 
 @pytest.fixture

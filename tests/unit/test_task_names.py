@@ -14,9 +14,9 @@ import pytest
 from celery import Celery, Task
 
 from celery_reliable import ConfigurationError, ConfigurationWarning, ReliableTask
-from celery_reliable.application import reliable_of
-from celery_reliable.objects import key_of
-from celery_reliable.options import options_without_base
+from celery_reliable.app import reliable_of
+from celery_reliable.options.definition import options_without_base
+from celery_reliable.options.values import key_of
 
 
 def new_app() -> Celery:

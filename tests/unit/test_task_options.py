@@ -8,7 +8,7 @@ from celery.worker.request import Request
 
 from celery_reliable import ReliableTask
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.request import ReliableRequest
+from celery_reliable.worker.request import ReliableRequest
 
 
 class OwnRequest(Request):

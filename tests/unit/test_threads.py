@@ -13,8 +13,14 @@ from importlib.util import find_spec
 
 import pytest
 
-from celery_reliable import threads
-from celery_reliable.threads import NativeThread, fork_gate, is_patched, socket_owner, wait_readable
+from celery_reliable import native_threads
+from celery_reliable.native_threads import (
+    NativeThread,
+    fork_gate,
+    is_patched,
+    socket_owner,
+    wait_readable,
+)
 from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
 
 WAIT_SECONDS = 10.0
@@ -24,7 +30,7 @@ BESIDE_A_BUSY_GREENLET = """
 import gevent.monkey
 gevent.monkey.patch_all()
 import time
-from celery_reliable.threads import NativeThread, is_patched, socket_owner, wait_readable
+from celery_reliable.native_threads import NativeThread, is_patched, socket_owner, wait_readable
 
 class Counting(NativeThread):
     turns, owner = 0, None
@@ -49,7 +55,7 @@ assert thread.join(10)
 LOGGING_BESIDE_GREENLETS = """
 {patch}
 import logging, threading, time
-from celery_reliable.threads import NativeThread
+from celery_reliable.native_threads import NativeThread
 
 class Slow(logging.Handler):
     inside = most = 0
@@ -227,7 +233,7 @@ def test_a_fork_waits_for_a_thread_to_leave(working):
 
 @FORKS
 def test_a_fork_does_not_wait_for_ever(working, monkeypatch):
-    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
+    monkeypatch.setattr(native_threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
 
     def long(thread: Working) -> None:
         thread.has_begun.set()
@@ -241,7 +247,7 @@ def test_a_fork_does_not_wait_for_ever(working, monkeypatch):
 
 @FORKS
 def test_forks_wait_once_for_what_takes_long(working, monkeypatch):
-    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.3)
+    monkeypatch.setattr(native_threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.3)
     may_go_on, has_gone_on = threading.Event(), threading.Event()
 
     def long(thread: Working) -> None:
@@ -303,7 +309,7 @@ def test_only_who_is_inside_the_gate_opens_it(working):
 
 @FORKS
 def test_who_has_left_the_gate_does_not_open_it(working, monkeypatch):
-    monkeypatch.setattr(threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
+    monkeypatch.setattr(native_threads, "_LONGEST_WAIT_FOR_FORK_SECONDS", 0.05)
     codes: list[int] = []
 
     class Forking(NativeThread):

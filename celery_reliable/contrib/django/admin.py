@@ -23,8 +23,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from celery_reliable.compat.app import real_app
 from celery_reliable.contrib.django.models import DeadLetter
-from celery_reliable.deadletters import CannotReplay, DeadLetters, full_view, short_view
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.operations import CannotReplay, DeadLetters, full_view, short_view
 
 __all__ = ["DeadLetterAdmin"]
 

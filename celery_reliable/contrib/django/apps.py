@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core import checks
 from django.db import connections
 
-from celery_reliable import application, storing
+from celery_reliable import app, results
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import check_cache, check_settings
 
@@ -26,9 +26,9 @@ class CeleryReliableConfig(AppConfig):
 
     def ready(self) -> None:
         """Tell the package where its settings and caches are, and register the checks."""
-        application.set_config_source(_settings)
-        application.set_cache_resolver(caches.connector_of)
-        storing.before_retry(_drop_lost_connections)
+        app.set_config_source(_settings)
+        app.set_cache_resolver(caches.connector_of)
+        results.before_retry(_drop_lost_connections)
         checks.register(check_settings)
         checks.register(check_cache, checks.Tags.caches)
 

@@ -21,12 +21,12 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as WarningMessage
 
-from celery_reliable.application import Reliable, reliable_of
+from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.compat.app import real_app
-from celery_reliable.config import ReliableConfig
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.guard import AppFacts, Finding, check_app
+from celery_reliable.model import Finding
+from celery_reliable.settings import AppFacts, ReliableConfig, check_app
 
 __all__ = ["check_cache", "check_settings"]
 

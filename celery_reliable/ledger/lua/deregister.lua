@@ -7,7 +7,7 @@ KEYS[2]   workers   ZSET
 KEYS[3]   claims    HASH
 KEYS[4]   taken     HASH
 ARGV[1]   worker    id
-ARGV[2]   in_room   how many messages its own unacked hash holds at the broker
+ARGV[2]   in_unacked   how many messages its own unacked hash holds at the broker
 ARGV[3]   taken_ms  how long to keep what was taken from it, for a process that is still to hear of it
 Returns   {"deregistered"} | {"refused", claims}
 Cost      O(log N) in workers

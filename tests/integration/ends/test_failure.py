@@ -5,9 +5,9 @@ from __future__ import annotations
 import celery
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
 from tests.integration.ends.ways import (
     ENDS,

@@ -9,8 +9,8 @@ import pytest
 from celery.app.control import Control
 from celery.exceptions import TaskRevokedError
 
-from celery_reliable.application import reliable_of
-from celery_reliable.revoking import RecordingControl, install
+from celery_reliable.app import reliable_of
+from celery_reliable.operations.control import RecordingControl, install_control
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
@@ -124,8 +124,8 @@ def test_an_app_keeps_its_own_control_class(project: Project) -> None:
     app = project.app
     app.__dict__.pop("control", None)
     app.control_cls = OwnControl
-    install(app)
-    install(app)
+    install_control(app)
+    install_control(app)
     assert isinstance(app.control, OwnControl)
     assert isinstance(app.control, RecordingControl)
 

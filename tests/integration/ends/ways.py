@@ -7,9 +7,9 @@ from typing import Any
 
 import celery
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.app import reliable_of
 from celery_reliable.model import State
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import LEDGER, leases, passes_finish
 from tests.support.effects import Effects, Run

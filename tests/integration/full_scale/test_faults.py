@@ -204,8 +204,8 @@ class _Frozen:
         self._client.close()
 
     def _delivered(self) -> dict[bytes, bytes]:
-        (room,) = self._client.keys("unacked:successor@*")
-        return self._client.hgetall(room)
+        (unacked,) = self._client.keys("unacked:successor@*")
+        return self._client.hgetall(unacked)
 
     def _record(self) -> dict[bytes, bytes]:
         return self._client.hgetall(RECORD + self.task_id)

@@ -9,7 +9,7 @@ import pytest
 from billiard.exceptions import TimeLimitExceeded
 from celery.exceptions import TaskRevokedError
 
-from celery_reliable.purging import purge
+from celery_reliable.operations.queues import purge
 from tests.conftest import Scale, StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import LOCKS, RECORD, wait_until_free

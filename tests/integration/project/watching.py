@@ -14,9 +14,9 @@ from celery.backends.redis import RedisBackend
 from celery.exceptions import Reject
 
 from celery_reliable import ReliableTask, signals
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
+from celery_reliable.context import running
 from celery_reliable.model import Cause
-from celery_reliable.process import running
 from tests.integration.project import explosive
 from tests.integration.project.tasks import _wait_at_gate
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from celery_reliable.rooms import server_seen
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.broker.server_mark import server_seen
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import assert_each_ran_once, wait_until_settled

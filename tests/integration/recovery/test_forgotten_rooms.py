@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_reliable import recovery
-from celery_reliable.application import reliable_of
+from celery_reliable.app import reliable_of
 from celery_reliable.model import SweepReport
-from celery_reliable.releasing import release
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.operations.uninstall import release
+from celery_reliable.recovery import dead_workers
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import leases
 from tests.support.effects import Effects
@@ -30,7 +30,7 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
     former = {lease for lease in leases(redis_server) if lease.startswith("one@")}
     one.freeze()
     wait_for(lambda: not former & leases(redis_server), 40, "it is forgotten")
-    # Until nobody would have to look at its room any more.
+    # Until nobody would have to look at its unacked hash any more.
     with redis_server.client() as client:
         wait_for(
             lambda: (
@@ -40,7 +40,7 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
                 )
             ),
             40,
-            "its empty room is struck off",
+            "its empty unacked hash is struck off",
         )
     one.thaw()
     wait_for(lambda: any(x.startswith("one@") for x in leases(redis_server)), 20, "it is back")
@@ -69,25 +69,25 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     quick: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = sweeper.ledger.workers
-    room = sweeper.broker.room("unacked:one")
+    unacked = sweeper.broker.unacked("unacked:one")
     # It takes itself for alive all along.
-    room.holder, room.is_sure = lambda: "one.0", lambda name: True
-    room.open(sweeper.config.namespace)
-    workers.register("one.0", lease_ms=1, client_id=0, facts={"room": room.name})
+    unacked.holder, unacked.is_sure = lambda: "one.0", lambda name: True
+    unacked.open(sweeper.config.namespace)
+    workers.register("one.0", lease_ms=1, client_id=0, facts={"room": unacked.name})
     wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")
     assert workers.declare(workers.leases()[0], "lapsed", witness_ms=0).word == "declared"
     sweeper.recovery.recover(workers.leases()[0], SweepReport())
     assert workers.leases() == []
 
     quick.send("plain_work", 0)
-    assert len(room.take(["celery"], ["celery"], 1).deliveries) == 1
+    assert len(unacked.take(["celery"], ["celery"], 1).deliveries) == 1
     # And now it dies.
-    moment = recovery.time.monotonic()
+    moment = dead_workers.time.monotonic()
     for seconds in (0, 5, 10):
-        monkeypatch.setattr(recovery.time, "monotonic", lambda s=seconds: moment + s)
+        monkeypatch.setattr(dead_workers.time, "monotonic", lambda s=seconds: moment + s)
         sweeper.recovery.recover_ownerless([], SweepReport())
         monkeypatch.undo()
     with redis_server.client() as client:
-        # A plain task's message stays for its visibility timeout, and its room on the list.
-        assert client.smembers("celery-reliable.rooms:reliable") == {room.name.encode()}
-    assert len(room) == 1
+        # A plain task's message stays for its visibility timeout, and its unacked hash on the list.
+        assert client.smembers("celery-reliable.rooms:reliable") == {unacked.name.encode()}
+    assert len(unacked) == 1

@@ -110,8 +110,8 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
     effects.run_of(result.id)
     lost.freeze()
     # Nothing of its message comes back; and what stands in the queue was sent before it is lost.
-    (room,) = client.keys("unacked:*")
-    client.delete(room)
+    (unacked,) = client.keys("unacked:*")
+    client.delete(unacked)
     for _ in range(10):
         soon.send("plain_work", 0)
     lost.kill_group()

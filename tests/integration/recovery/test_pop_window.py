@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.app import reliable_of
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import Scale
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
@@ -85,9 +85,9 @@ def test_what_is_there_is_left_alone(
     for number in range(20):
         task_id = project.send("work", 0).id
         client.hincrby(ledger.keys.record(task_id), "published_ms", number - 1000)
-    room = sweeper.broker.room("unacked:one")
-    room.open(sweeper.config.namespace)
-    room.take(["celery"], ["celery"], 5)
+    unacked = sweeper.broker.unacked("unacked:one")
+    unacked.open(sweeper.config.namespace)
+    unacked.take(["celery"], ["celery"], 5)
     project.send("work", 0, countdown=3600)
     looks = ledger.all_due(start=0, limit=100)
     ledger.passes.look_ahead(ago_ms=5000)

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from celery_reliable import overdue
-from celery_reliable.application import reliable_of
-from celery_reliable.ledger.answers import Declared, Waiting
+from celery_reliable.app import reliable_of
+from celery_reliable.ledger.answers.tasks import Waiting
+from celery_reliable.ledger.answers.workers import Declared
 from celery_reliable.model import Due, Reason, State, SweepReport, WorkerLease
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.recovery import overdue
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import claimed, register
 from tests.integration.conftest import Project
 from tests.support.redis_server import RedisServer
@@ -125,20 +126,20 @@ def test_what_somebody_may_run_is_not_sent_again(
     project: Project, sweeper: Sweeper, redis_server: RedisServer, state: str, holder: str
 ) -> None:
     """A ledger that lost records may know neither the claim nor the worker, and a broker that lost
-    its keys knows no list of rooms.
+    its keys knows no list of unacked hashes.
     """
     client = redis_server.client()
     task_id = project.send("work", 0).id
     client.hset(reliable_of(project.app).ledger.keys.record(task_id), "state", state)
-    room = sweeper.broker.room("unacked:one")
+    unacked = sweeper.broker.unacked("unacked:one")
     if holder == "nobody":
         client.rpop("celery")
     else:
         if holder != "a worker":
-            room.open(sweeper.config.namespace)
-        assert len(room.take(["celery"], ["celery"], 1).deliveries) == 1
+            unacked.open(sweeper.config.namespace)
+        assert len(unacked.take(["celery"], ["celery"], 1).deliveries) == 1
     alive, dead = holder == "a worker", holder == "a dead worker"
-    lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": room.name})
+    lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": unacked.name})
     make_due(project, redis_server, [task_id])
 
     report = SweepReport()

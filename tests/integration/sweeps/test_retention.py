@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from celery_reliable.application import reliable_of
-from celery_reliable.envelope import Envelope
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger
+from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
 from tests.support.redis_server import RedisServer
 

@@ -15,11 +15,14 @@ from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
-from celery_reliable.heartbeat import Heartbeat, Passes
-from celery_reliable.process import WorkerProcess
-from celery_reliable.rooms import ROOM_PREFIX, room
-from celery_reliable.transport import transport_for
-from celery_reliable.worker import ConsumerStep, WorkerStep
+from celery_reliable.broker import unacked
+from celery_reliable.broker.unacked import UNACKED_PREFIX
+from celery_reliable.broker.worker_transport import transport_for
+from celery_reliable.context import WorkerProcess
+from celery_reliable.worker.consumer_step import ConsumerStep
+from celery_reliable.worker.heartbeat import Heartbeat
+from celery_reliable.worker.passes import Passes
+from celery_reliable.worker.worker_step import WorkerStep
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
@@ -106,7 +109,7 @@ class _Step(WorkerStep):
         self.pool_name = host.pool_name
 
     def _choose_transport(self) -> None:
-        self.room_name = f"{ROOM_PREFIX}{self.process.base}"
+        self.unacked_name = f"{UNACKED_PREFIX}{self.process.base}"
 
     def runs(self, claim: Any) -> bool:
         return super().runs(claim) or claim.task_id in self._host.jobs_by_id()
@@ -435,7 +438,7 @@ class Host:
 
     def close(self) -> None:
         """Close what a process would have taken with it."""
-        room._rooms.pop(getattr(getattr(self, "step", None), "room_name", ""), None)
+        unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
             step.heartbeat._ledger.close()

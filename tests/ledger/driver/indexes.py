@@ -118,8 +118,8 @@ class Indexes:
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
         return float(found[0][1]) if found else 0.0
 
-    def left(self, workers: set[str], rooms: set[str]) -> list[str]:
-        """Return what has no owner, where only *workers* live, with their *rooms*."""
+    def left(self, workers: set[str], hashes: set[str]) -> list[str]:
+        """Return what has no owner, where only *workers* live, with their *hashes*."""
         found = []
         for key in sorted(self._client.keys("*")):
             name = key.decode()
@@ -144,18 +144,20 @@ class Indexes:
             if self._client.pttl(key) < 0:
                 found.append(name)
         found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]
-        return found + self._left_at_broker(rooms)
+        return found + self._left_at_broker(hashes)
 
     def _workers(self) -> set[str]:
         return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}
 
-    def _left_at_broker(self, rooms: set[str]) -> list[str]:
+    def _left_at_broker(self, hashes: set[str]) -> list[str]:
         found = []
         for key in sorted(self._broker.keys("*")):
             name = key.decode()
             if name.startswith("celery-reliable.rooms:"):
                 names = {one.decode() for one in self._broker.smembers(key)}
-                found += [f"{one} is on the list of rooms" for one in sorted(names - rooms)]
+                found += [
+                    f"{one} is on the list of unacked hashes" for one in sorted(names - hashes)
+                ]
             elif name.startswith("unacked:") or name == "celery":
                 kind = self._broker.type(key)
                 size = self._broker.llen(key) if kind == b"list" else self._broker.hlen(key)

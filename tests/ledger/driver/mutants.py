@@ -45,7 +45,7 @@ MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
         {
-            "losses.py": (
+            "recovery/losses.py": (
                 (
                     "            return is_of(meta, record)\n",
                     (
@@ -71,7 +71,7 @@ MUTANTS = {
         "a worker's death is charged to all that it ran",
         {
             "model.py": (("return not self.word or self.charged == task_id", "return True"),),
-            "recovery.py": (
+            "recovery/dead_workers.py": (
                 (
                     '        if lease.verdict.word == "only" and self._has_unopened',
                     "        if False and self._has_unopened",
@@ -164,7 +164,7 @@ MUTANTS = {
             "ledger/lua/begin_pass.lua": (
                 ("meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]", "meta[1]"),
             ),
-            "envelope.py": (('r"[0-9]{1,20}"', 'r"[0-9]{1,15}"'),),
+            "message/envelope.py": (('r"[0-9]{1,20}"', 'r"[0-9]{1,15}"'),),
         },
         "does not come to rest|was accepted, and has never ended",
         ("hostile", "restart"),
@@ -195,7 +195,7 @@ MUTANTS = {
     "waiting_since": Mutant(
         "the day that a canvas has counts from the publication of its host",
         {
-            "overdue.py": (
+            "recovery/overdue.py": (
                 (
                     "since_ms = record.waiting_ms or record.published_ms",
                     "since_ms = record.published_ms",
@@ -277,7 +277,7 @@ MUTANTS = {
     "half_open": Mutant(
         "a worker whose answers are lost closes its connection, and is sure of its lease",
         {
-            "heartbeat.py": (
+            "worker/heartbeat.py": (
                 (
                     (
                         "                self._process.doubt()\n"

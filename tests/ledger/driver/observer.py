@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from celery_reliable.process import running
+from celery_reliable.context import running
 from tests.ledger.driver import tasks
 from tests.ledger.driver.bodies import run_body
 from tests.ledger.driver.facts import Body, Call
@@ -318,7 +318,7 @@ class Observer:
     def what_is_left(self) -> list[str]:
         up = [host for host in self.world.hosts if host.is_up and host.is_ready]
         workers = {host.identity.id for host in up if host.identity is not None}
-        return self.indexes.left(workers, {host.step.room_name for host in up})
+        return self.indexes.left(workers, {host.step.unacked_name for host in up})
 
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_reliable.application import reliable_of
-from celery_reliable.deadletters import DeadLetters
+from celery_reliable.app import reliable_of
 from celery_reliable.model import State
-from celery_reliable.purging import purge
-from celery_reliable.releasing import release
-from celery_reliable.sweeper import Sweeper
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.queues import purge
+from celery_reliable.operations.uninstall import release
+from celery_reliable.recovery.sweeper import Sweeper
 from tests.ledger.driver.tasks import QUEUE
 
 

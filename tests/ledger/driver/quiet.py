@@ -12,10 +12,11 @@ import redis
 from celery.app.trace import build_tracer
 from redis.connection import AbstractConnection
 
-import celery_reliable.heartbeat
-import celery_reliable.worker
+import celery_reliable.worker.heartbeat
+import celery_reliable.worker.passes
+import celery_reliable.worker.worker_step
 from celery_reliable.ledger import caller
-from celery_reliable.threads import wait_readable
+from celery_reliable.native_threads import wait_readable
 from tests.ledger.driver import clock
 
 __all__ = ["IN_ITS_PLACE", "hush", "patches", "trace_tasks"]
@@ -60,14 +61,14 @@ def patches(world: Any) -> Iterator[Any]:
             schedule.sleep(min(left / 1000, 1.0))
 
     gate = _Gate()
-    yield mock.patch.object(celery_reliable.heartbeat, "wait_readable", waited)
-    for module in (celery_reliable.heartbeat, caller):
+    yield mock.patch.object(celery_reliable.worker.heartbeat, "wait_readable", waited)
+    for module in (celery_reliable.worker.passes, caller):
         if hasattr(module, "fork_gate"):
             yield mock.patch.object(module, "fork_gate", gate)
     # What a worker asks the server before it starts.
     for name in ("when_there", "missing_rights", "raise_for", "_check_start_method"):
-        if hasattr(celery_reliable.worker, name):
-            yield mock.patch.object(celery_reliable.worker, name, return_value=[])
+        if hasattr(celery_reliable.worker.worker_step, name):
+            yield mock.patch.object(celery_reliable.worker.worker_step, name, return_value=[])
 
 
 def hush() -> None:

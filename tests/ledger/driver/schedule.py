@@ -8,7 +8,7 @@ from typing import Any
 
 from greenlet import greenlet
 
-from celery_reliable.process import WorkerProcess, set_current_worker
+from celery_reliable.context import WorkerProcess, set_current_worker
 
 
 class Killed(BaseException):

@@ -12,11 +12,11 @@ from kombu import pools
 from kombu.utils.uuid import uuid as kombu_uuid
 from redis.lock import Lock
 
-from celery_reliable import rooms
-from celery_reliable.application import reliable_of
+from celery_reliable import broker
+from celery_reliable.app import reliable_of
+from celery_reliable.broker import unacked
 from celery_reliable.ledger import scripts, transitions
 from celery_reliable.ledger.scripts import Script
-from celery_reliable.rooms import room
 from tests.ledger.driver import clock, indexes, mutants, quiet, tasks
 from tests.ledger.driver.asking import Asking
 from tests.support.redis_server import RedisServer
@@ -81,14 +81,14 @@ class Stage:
             text = clock.on_a_clock(text)
             found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
         transitions.script = found.__getitem__  # type: ignore[attr-defined]
-        plain = room._script
-        room._script = lambda name: clock.on_a_clock(plain(name))
+        plain = unacked._script
+        unacked._script = lambda name: clock.on_a_clock(plain(name))
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         self.sha_of_bury = found["bury"].sha.encode()
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
-        for path in resources.files(rooms).joinpath("lua").iterdir():
+        for path in resources.files(broker).joinpath("lua").iterdir():
             name = path.name.removesuffix(".lua")
-            text = room._script(name)
+            text = unacked._script(name)
             self._texts.append(text)
             self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
 

@@ -19,9 +19,9 @@ import redis
 from celery.worker import state
 from kombu.exceptions import OperationalError as KombuError
 
+from celery_reliable.broker import unacked
+from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.process import set_current_worker
-from celery_reliable.rooms import room
 from tests.ledger.driver import clock, quiet, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
@@ -235,7 +235,7 @@ class World:
         for host in self.hosts:
             host.close()
         self.people.close()
-        room._rooms.clear()
+        unacked._opened.clear()
         state.reset_state()
         set_current_worker(None)
         self.stage.forget(self.app)

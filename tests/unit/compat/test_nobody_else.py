@@ -21,13 +21,13 @@ ROOT = Path(celery_reliable.__file__).parent
 
 #: What looks like it and is not, and why.
 REVIEWED = {
-    ("beaten", "_kept.sweeper"): "a local of our own threads",
+    ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.admin", "request.current_app"): "as Django's manual says",
-    ("producers", "pool.limit"): "a property that kombu's pools have for this",
-    ("guarding", "run._is_guarded"): "a function of ours, around a task's body",
-    ("guarding", "getattr(function, '_is_guarded')"): "the same",
+    ("publishing.producers", "pool.limit"): "a property that kombu's pools have for this",
+    ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
+    ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
     ("ledger.trial", "self.workers._caller"): "two classes of the ledger",
-    ("objects", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
+    ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }
 
 

@@ -1,0 +1,338 @@
+"""What one Celery app has of ours: its settings, its ledger and its locks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.compat.app import real_app
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.exceptions import ConfigurationError, LedgerRefused, raise_for
+from celery_reliable.ledger import (
+    Connector,
+    Ledger,
+    ObjectLocks,
+    connect,
+    denied,
+    ledger_commands,
+    try_out,
+)
+from celery_reliable.model import Finding
+from celery_reliable.native_threads import socket_owner
+from celery_reliable.options import options_without_base
+from celery_reliable.settings import (
+    REDIS_SCHEMES,
+    SINGLE_PROCESS_SCHEMES,
+    UNPROTECTED,
+    AppFacts,
+    ReliableConfig,
+    ServerFacts,
+    check_app,
+    check_durability,
+    check_neighbours,
+    check_rights,
+    check_server,
+    sanitized_url,
+    split_urls,
+)
+
+__all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
+
+T = TypeVar("T")
+
+#: What the setting broker_transport may be where messages are sent to lists of a Redis.
+_PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
+
+#: Where an app keeps what it has of ours, so that the two go together.
+_ATTRIBUTE = "own"
+_made: WeakSet[Reliable] = WeakSet()
+_lock = threading.Lock()
+#: Set by the Django part: an alias -> a connector to the Redis of that cache.
+_resolve_cache: Callable[[str], Connector] | None = None
+#: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
+#: another namespace.
+_read_settings: Callable[[], Mapping[str, object] | None] | None = None
+
+
+def _after_fork() -> None:
+    """Free the locks that another thread of the main process held at the fork."""
+    global _lock
+    _lock = threading.Lock()
+    for reliable in _made:
+        reliable.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
+    """Tell how the setting CACHE is turned into a connector (the Django part does)."""
+    global _resolve_cache
+    _resolve_cache = resolver
+
+
+def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None:
+    """Tell where settings are when ``app.conf.reliable`` has none (the Django part does)."""
+    global _read_settings
+    _read_settings = source
+
+
+def reliable_of(app: Celery) -> Reliable:
+    """Return what *app* has of ours; made once, nothing is connected by it."""
+    real = real_app(app)
+    with _lock:
+        found: Reliable | None = noted(real, _ATTRIBUTE)
+        if found is None:
+            found = Reliable(real)
+            note(real, _ATTRIBUTE, found)
+            _made.add(found)
+        return found
+
+
+class Reliable:
+    """Settings, ledger and locks of one app, made when first asked for.
+
+    Connections are per process: a forked child makes its own.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self.app = app
+        self._config: ReliableConfig | None = None
+        self._made: dict[tuple[str, int], tuple[int, Any]] = {}
+        self._mutex = threading.RLock()
+        self._has_told = False
+
+    def after_fork(self) -> None:
+        """Free the mutex that another thread may have held at the fork."""
+        self._mutex = threading.RLock()
+
+    def close(self) -> None:
+        """Close the connections of this process; they are made anew when asked for."""
+        with self._mutex:
+            for pid, made in self._made.values():
+                if pid == os.getpid():
+                    made.close()
+            self._made.clear()
+
+    @property
+    def config(self) -> ReliableConfig:
+        """The settings.  Raises ConfigurationError, naming everything that is wrong with them."""
+        if self._config is None:
+            raw = self.app.conf.get("reliable")
+            if raw is None and _read_settings is not None:
+                raw = _read_settings()
+            names = ReliableConfig.names()
+            # As every other setting of Celery's is written.
+            flat = [n for n in names if self.app.conf.get(f"reliable_{n.lower()}") is not None]
+            self._config = ReliableConfig.from_mapping(raw, flat=flat)
+        return self._config
+
+    @property
+    def broker_url(self) -> str:
+        """The URL that workers consume from."""
+        url = self.app.conf.broker_read_url or "amqp://"
+        return str(url if isinstance(url, str) else ";".join(url))
+
+    @property
+    def project(self) -> tuple[str, str]:
+        """The name of the app, and its broker without a password: what tells it from others that
+        share its ledger.
+        """
+        return str(self.app.main or ""), sanitized_url(self.broker_url)
+
+    @property
+    def is_redis_broker(self) -> bool:
+        """Whether the broker is one that our transport can serve."""
+        return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
+
+    @cached_property
+    def is_unprotected(self) -> bool:
+        """Whether tasks are published and run as by Celery alone, as there is no ledger and need
+        not be: the broker lives in this one process, for tests.  Raises ConfigurationError.
+        """
+        config = self.config
+        scheme = self.broker_url.split("://", 1)[0]
+        return scheme in SINGLE_PROCESS_SCHEMES and config.redis_url is None and not config.cache
+
+    def tell_unprotected(self) -> None:
+        """Warn, once, of what `is_unprotected` means."""
+        if not self._has_told:
+            self._has_told = True
+            for finding in check_app(self._app_facts()):
+                if finding.id == UNPROTECTED:
+                    events.finding(
+                        check=finding.id,
+                        severity=finding.level,
+                        message=finding.message,
+                        hint=finding.hint,
+                    )
+
+    @cached_property
+    def queues_at(self) -> str:
+        """Where messages are sent to, if the ledger is in that very database, so that a message and
+        its record can be written in one step; else empty.  Raises ConfigurationError.
+        """
+        return self._if_in_ledger(self.app.conf.broker_write_url)
+
+    @property
+    def is_delivered_from_ledger(self) -> bool:
+        """Whether workers fetch from the ledger's own database, so that a message can be filed and
+        claimed in one round trip.  Raises ConfigurationError.
+        """
+        return bool(self._if_in_ledger(self.app.conf.broker_read_url))
+
+    def _if_in_ledger(self, url: Any) -> str:
+        """Return where a broker's URL points to, if that is the ledger's database; else empty."""
+        conf = self.app.conf
+        if (
+            not isinstance(url, str)
+            or ";" in url
+            or (conf.broker_transport or "redis") not in _PLAIN
+        ):
+            return ""
+        if url.split("://", 1)[0] not in REDIS_SCHEMES:
+            return ""
+        there = connect(
+            url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl
+        )
+        ledger = self.connector()
+        if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
+            return ""
+        return there.shown
+
+    def connector(self) -> Connector:
+        """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing
+        says.
+        """
+        config = self.config
+        if config.cache is not None:
+            if _resolve_cache is None:
+                raise ConfigurationError(
+                    f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's "
+                    "Django part is not loaded. Add 'celery_reliable.contrib.django' to "
+                    "INSTALLED_APPS, or give REDIS_URL instead."
+                )
+            return _resolve_cache(config.cache)
+        conf = self.app.conf
+        if config.redis_url is not None:
+            return connect(config.redis_url, transport_options=conf.broker_transport_options)
+        if not self.is_redis_broker:
+            scheme = self.broker_url.split("://", 1)[0]
+            raise ConfigurationError(
+                f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a "
+                "REDIS_URL (or the CACHE alias of a django-redis cache) that names a Redis server "
+                "which evicts nothing."
+            )
+        if len(split_urls(self.broker_url)) > 1 and not self.broker_url.startswith("sentinel://"):
+            raise ConfigurationError(
+                f"The broker is a list of servers, {sanitized_url(self.broker_url)!r}: kombu goes "
+                "on to the next when one is away, and the ledger would stay with the first. Let "
+                "Sentinel (sentinel://) say which server is the master, or give "
+                "CELERY_RELIABLE a REDIS_URL, for a ledger that stays where it is."
+            )
+        return connect(
+            self.broker_url,
+            transport_options=conf.broker_transport_options,
+            ssl=conf.broker_use_ssl,
+        )
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, for any thread of this process."""
+        return self._of_this_process(
+            "ledger", lambda: Ledger(self.connector(), self.config.namespace)
+        )
+
+    @property
+    def locks(self) -> ObjectLocks:
+        """The object locks, on the ledger's Redis."""
+        return self._of_this_process("locks", lambda: ObjectLocks(self.ledger))
+
+    def own_ledger(
+        self, *, reply_timeout_seconds: float, patience_seconds: float, single: bool = False
+    ) -> Ledger:
+        """Return a new ledger with connections of its own; the caller closes it."""
+        return Ledger(
+            self.connector(),
+            self.config.namespace,
+            patience_seconds=patience_seconds,
+            reply_timeout_seconds=reply_timeout_seconds,
+            single=single,
+        )
+
+    def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
+        slot = (name, socket_owner())
+        made = self._made.get(slot)
+        if made is not None and made[0] == os.getpid():
+            found: T = made[1]
+            return found
+        with self._mutex:
+            made = self._made.get(slot)
+            if made is None or made[0] != os.getpid():
+                made = self._made[slot] = (os.getpid(), make())
+            kept: T = made[1]
+            return kept
+
+    def check(self) -> list[Finding]:
+        """Check settings, app and server against each other.
+
+        Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable
+        when the server is not there, LedgerRefused when it refuses.
+        """
+        findings = list(check_app(self._app_facts()))
+        raise_for(findings)
+        ledger = self.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+        try:
+            facts = ledger.server_facts()
+            known = ServerFacts.from_info(facts, has_sentinel=ledger.connector.has_sentinel)
+            findings += [*check_server(known), *check_durability(known)]
+            raise_for(findings)
+            missing = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
+            findings += check_rights(f"The ledger's Redis at {ledger.connector.shown}", missing)
+            raise_for(findings)
+            try:
+                try_out(ledger)
+            except LedgerRefused as exc:
+                raise ConfigurationError(str(exc)) from exc
+            others = {one.project for one in ledger.workers.leases() if not one.is_dead}
+            findings += check_neighbours(self.project, others, self.config.namespace)
+        finally:
+            ledger.close()
+        return [f for f in findings if f.level != "error"]
+
+    def _app_facts(self) -> AppFacts:
+        conf = self.app.conf
+        late = {
+            name: task
+            for name, task in self.app.tasks.items()
+            if not name.startswith("celery.")
+            and not getattr(type(task), "is_reliable", False)
+            and task.acks_late
+        }
+        options = conf.broker_transport_options or {}
+        idle = {
+            name: tuple(options_without_base(type(task)))
+            for name, task in self.app.tasks.items()
+            if not getattr(type(task), "is_reliable", False)
+        }
+        return AppFacts(
+            broker_transport=self.broker_url.split("://", 1)[0],
+            redis_url_given=self.config.redis_url is not None,
+            cache=self.config.cache,
+            visibility_timeout_seconds=options.get("visibility_timeout"),
+            plain_options={name: given for name, given in idle.items() if given},
+            plain_time_limits={
+                name: task.time_limit for name, task in late.items() if task.time_limit
+            },
+            plain_requeued_when_lost=tuple(
+                sorted(name for name, task in late.items() if task.reject_on_worker_lost)
+            ),
+        )

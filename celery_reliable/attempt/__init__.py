@@ -1,0 +1,10 @@
+"""One attempt, in the process that runs it: claim, lock, Celery's own tracer, settle."""
+
+from __future__ import annotations
+
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE
+from celery_reliable.attempt.execution import around
+from celery_reliable.attempt.fencing import guarded
+from celery_reliable.attempt.replacement import bequeathing
+
+__all__ = ["DELIVERY", "EARLY", "MESSAGE", "around", "bequeathing", "guarded"]

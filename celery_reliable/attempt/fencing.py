@@ -1,0 +1,71 @@
+"""Before an outcome leaves the process: does the attempt still count?
+
+A worker that was frozen or cut off for longer than its lease may have been declared dead, and
+its tasks run elsewhere.  Its children then publish no callbacks and store no result.  While the
+lease is fresh the answer is known without asking: the main process shares the deadline in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from celery.exceptions import Ignore, Retry
+
+from celery_reliable import clock, events
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt.time_limits import interruptible
+from celery_reliable.context import (
+    current_worker,
+    is_current,
+    running,
+)
+
+__all__ = ["guarded"]
+
+
+def guarded(body: Any) -> Any:
+    """Return a task's ``run`` that ends with Ignore when its attempt no longer counts."""
+    function = body.__func__ if isinstance(body, staticmethod) else body
+    if getattr(function, "_is_guarded", False):
+        return body
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with interruptible():
+                result = function(*args, **kwargs)
+        except Retry:
+            # It has published itself; that was compared with the ledger.
+            raise
+        except Exception as exc:
+            _raise_if_taken(exc)
+            raise
+        _raise_if_taken(None)
+        return result
+
+    run._is_guarded = True  # type: ignore[attr-defined]
+    return staticmethod(run) if isinstance(body, staticmethod) else run
+
+
+def _raise_if_taken(cause: Exception | None) -> None:
+    attempt = running.get()
+    worker = current_worker()
+    if attempt is None or attempt.is_closed or worker is None:
+        return
+    # A fresh lease is an answer for those claims only that were made under it: a worker that was
+    # declared dead registers anew, while its old attempts may still run.  And an attempt that took
+    # too long is taken from a worker that lives.
+    is_lease_fresh = clock.now() < worker.lease_until
+    if attempt.claim.worker == worker.id and is_lease_fresh and attempt.deadline is None:
+        return
+    from celery import current_task
+
+    claim = attempt.claim
+    if is_current(reliable_of(current_task.app).ledger, attempt):
+        return
+    events.task_fenced(
+        task=current_task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
+    )
+    attempt.is_closed = True
+    raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause

@@ -1,0 +1,116 @@
+"""A task that becomes a canvas: who may publish its id from then on.
+
+The id lives on as that of the canvas's last member.  Whoever else publishes it meanwhile, as of an
+id that is derived from a row, publishes what is alive.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.context import RunningAttempt, running
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.message import HEIR, Envelope, Stamp, new_epoch
+from celery_reliable.model import State, TaskRef
+from celery_reliable.results import seen
+
+__all__ = ["adopt", "bequeathing"]
+
+#: By so many it is told whether a canvas still lives.
+_MOST_MEMBERS = 100
+#: Where a signature keeps those that it is made of.
+_PARTS = ("tasks", "header", "body")
+
+
+def bequeathing(on_replace: Any) -> Any:
+    """Return a task's handler ``on_replace`` before which its id is left to the canvas."""
+    if noted(on_replace, "bequeaths"):
+        return on_replace
+
+    @functools.wraps(on_replace)
+    def replaced(task: Any, canvas: Any) -> Any:
+        attempt = running.get()
+        # Handlers call those of their bases with the same canvas.
+        if (
+            attempt is not None
+            and attempt.claim.task_id == task.request.id
+            and attempt.canvas is not canvas
+        ):
+            attempt.canvas = canvas
+            _bequeath(task, attempt, canvas)
+        return on_replace(task, canvas)
+
+    note(replaced, "bequeaths", True)
+    return replaced
+
+
+def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str) -> bool:
+    """Record what a worker without the package has published under a replaced task's id; a pass
+    sends it.  False when it is no publication of that canvas.  Waits for the ledger.
+    """
+    sent = Envelope.from_text(message)
+    while True:
+        epoch = ledger.senders.new_epoch(0)
+        answer = ledger.record(
+            ref,
+            epoch=epoch,
+            state=State.PARKED,
+            due_in_ms=0,
+            message=sent.stamped(Stamp(ledger.generation, epoch)).to_text(),
+            heir=heir,
+            patience_seconds=FOREVER,
+        )
+        if isinstance(answer, answers.OtherGeneration):
+            ledger.generation = answer.current
+        elif not isinstance(answer, answers.Unknown):
+            ledger.senders.answered(epoch)
+            return isinstance(answer, answers.Recorded)
+
+
+def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
+    """Leave the id of a running attempt to *canvas*, which is about to be published.
+
+    Each member gets a header that says whose heir it is; retries, and the members that are
+    published by other members, keep it.  Waits for the ledger as long as it takes.
+    """
+    heir = new_epoch(attempt.claim.attempt)
+    # What comes behind the host in its own chain is moved behind the canvas, and is another's heir:
+    # that of a host whose canvas this one is a member of.
+    followers = {(one.get("options") or {}).get("task_id") for one in task.request.chain or ()}
+    found = set(_mark(canvas, heir, followers)) - {attempt.claim.task_id}
+    attempt.members = tuple(sorted(found)[:_MOST_MEMBERS])
+    # Before it is published: a quick canvas would be refused its last member.
+    answer = reliable_of(task.app).ledger.bequeath(
+        attempt.claim, heir=heir, patience_seconds=FOREVER
+    )
+    if isinstance(answer, answers.Bequeathed) and answer.is_used:
+        # A result that is there already does not tell that the canvas has ended.
+        try:
+            attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
+        except Exception as exc:
+            # Backends raise what their drivers raise.
+            events.result_not_read(task_id=attempt.claim.task_id, error=exc)
+
+
+def _mark(signature: Any, heir: str, followers: set[str | None]) -> Iterator[str]:
+    """Give every member the header, and yield their ids."""
+    options = signature.setdefault("options", {})
+    if options.get("task_id") in followers - {None}:
+        return
+    options["headers"] = {**(options.get("headers") or {}), HEIR: heir}
+    if not signature.get("subtask_type"):
+        if options.get("task_id"):
+            yield str(options["task_id"])
+        return
+    for name in _PARTS:
+        parts = (signature.get("kwargs") or {}).get(name)
+        if isinstance(parts, dict):
+            yield from _mark(parts, heir, followers)
+        elif isinstance(parts, Sequence):
+            for part in parts:
+                yield from _mark(part, heir, followers)

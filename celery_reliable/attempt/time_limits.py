@@ -1,0 +1,103 @@
+"""The two limits of a body: Celery's soft one, a signal, and the ledger's time to run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+
+from celery_reliable import clock, events
+from celery_reliable.context import RunningAttempt, running
+
+__all__ = ["interruptible", "tell_running_out", "time_to_run", "uninterrupted"]
+
+#: How billiard tells a child that its soft time limit is up.
+_SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
+_HAS_MASK = bool(_SOFT_LIMIT) and hasattr(signal, "pthread_sigmask")
+#: The warning comes with a quarter of the time left, and at most so many seconds before the end.
+_LONGEST_NOTICE_SECONDS = 30.0
+#: How often it is looked whether somebody touched after the warning.
+_LOOK_SECONDS = 0.25
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keep the soft time limit out of what we do around a body.
+
+    It is a signal that raises wherever the process is: in the middle of a settlement it would leave
+    a finished task running for ever.  One that came too late for the body is dropped.
+    """
+    if not _HAS_MASK or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {_SOFT_LIMIT})
+    try:
+        yield
+    finally:
+        if _SOFT_LIMIT not in before:
+            _drop_pending()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {_SOFT_LIMIT})
+
+
+def _drop_pending() -> None:
+    if _SOFT_LIMIT in signal.sigpending():
+        signal.sigwait({_SOFT_LIMIT})
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let the soft time limit through while the body runs."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not _HAS_MASK or running.get() is None or not is_main:
+        yield
+        return
+    # A limit that was up while the ledger kept us waiting is not the body's fault.
+    _drop_pending()
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {_SOFT_LIMIT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
+    """Warn in time while the body runs; the ledger ends the attempt by itself."""
+    seconds = type(task).time_to_run_seconds
+    if not seconds:
+        yield
+        return
+    attempt.deadline = clock.now() + seconds
+    notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
+    done = threading.Event()
+    context = copy_context()
+
+    def watch() -> None:
+        warned: float | None = None
+        while True:
+            # A touch moves the deadline; the next warning comes before the new one.
+            deadline = attempt.deadline or 0.0
+            left = deadline - clock.now()
+            if left <= notice and warned != deadline:
+                warned = deadline
+                context.run(tell_running_out, task, attempt, left)
+            if done.wait(_LOOK_SECONDS if warned == deadline else max(left - notice, 0.01)):
+                return
+
+    watcher = threading.Thread(target=watch, name="celery-reliable-time-to-run", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def tell_running_out(task: Any, attempt: RunningAttempt, left: float) -> None:
+    """Tell that an attempt's time to run is nearly up."""
+    claim = attempt.claim
+    events.task_running_out(
+        task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left
+    )

@@ -1,0 +1,35 @@
+"""The broker carries: kombu's Redis transports with an unacked hash of its own for each worker."""
+
+from __future__ import annotations
+
+from celery_reliable.broker.deliveries import Delivery
+from celery_reliable.broker.entries import Entry
+from celery_reliable.broker.producer_transport import SENDING_TRANSPORT, sending_with
+from celery_reliable.broker.server_mark import forget_server, server_seen
+from celery_reliable.broker.unacked import (
+    UNACKED_LIST_PREFIX,
+    UNACKED_PREFIX,
+    Unacked,
+    opened_unacked,
+    unacked_names,
+    unacked_of,
+)
+from celery_reliable.broker.worker_transport import SentinelTransport, Transport, transport_for
+
+__all__ = [
+    "SENDING_TRANSPORT",
+    "UNACKED_LIST_PREFIX",
+    "UNACKED_PREFIX",
+    "Delivery",
+    "Entry",
+    "SentinelTransport",
+    "Transport",
+    "Unacked",
+    "forget_server",
+    "opened_unacked",
+    "sending_with",
+    "server_seen",
+    "transport_for",
+    "unacked_names",
+    "unacked_of",
+]

@@ -1,0 +1,102 @@
+"""What a worker was delivered and has not acknowledged, as its channel sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from celery_reliable import events
+from celery_reliable.broker.unacked import Unacked, opened_unacked, unacked_of
+from celery_reliable.compat.kombu import OpenQoS
+from celery_reliable.message import HEADER
+
+__all__ = ["QoS"]
+
+
+class QoS(OpenQoS):
+    """Keeps deliveries in the worker's unacked hash, if the channel has one."""
+
+    @property
+    def unacked(self) -> Unacked | None:
+        """The unacked hash, or None for a channel without one (a producer's, say)."""
+        name = self.channel.reliable_unacked
+        return unacked_of(name, self.channel) if name else None
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Count the message as delivered.
+
+        What was taken from a queue is in the unacked hash already; what was broadcast is in no
+        unacked hash, as it was in no queue that it could be returned to.
+        """
+        if self.unacked is None:
+            super().append(message, delivery_tag)
+        else:
+            self.hold(message, delivery_tag)
+
+    def ack(self, delivery_tag: str) -> None:
+        """Remove the message from the unacked hash; never raises because the broker or the channel
+        is gone.
+        """
+        unacked = self.unacked
+        if unacked is None:
+            super().ack(delivery_tag)
+            return
+        message = self.held(delivery_tag)
+        if message is not None and HEADER in (message.headers or {}):
+            # What is still in the unacked hash when its worker dies is compared with its record.
+            unacked.remove_soon(delivery_tag)
+        else:
+            unacked.remove(delivery_tag)
+        self.let_go(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Give the message back behind the others, or remove it."""
+        unacked = self.unacked
+        if unacked is None:
+            super().reject(delivery_tag, requeue)
+            return
+        if not requeue:
+            unacked.remove(delivery_tag)
+            self.let_go(delivery_tag)
+            return
+        try:
+            unacked.give_back(self.channel, delivery_tag, is_last=True)
+        finally:
+            # Celery only logs what is raised here: what stays is given back as nobody holds it.
+            self.forget(delivery_tag)
+
+    def forget(self, delivery_tag: str) -> None:
+        """Hold the message no more, and leave it in the unacked hash if it is still there: what
+        nobody holds is given back.
+        """
+        self.let_go(delivery_tag)
+
+    def restore_unacked_once(self, stderr: Any = None) -> None:
+        """Give back what this channel was delivered and nobody runs, when it is closed.
+
+        After a lost connection, what runs stays in the unacked hash: its task goes on and is
+        acknowledged there.
+        """
+        unacked = opened_unacked(self.channel.reliable_unacked)
+        if unacked is None:
+            if self.channel.connection is not None and self.channel.connection.client is not None:
+                super().restore_unacked_once(stderr)
+            return
+        with self.last_restoring() as delivered:
+            if delivered is None:
+                return
+            try:
+                if unacked.is_leaving:
+                    unacked.before_leaving()
+                    unacked.catch_up()
+                    # What was filed is there also if a signal came before it was delivered.
+                    tags = [*delivered, *(unacked.tags() - set(delivered))]
+                else:
+                    kept = unacked.running_tags()
+                    tags = [tag for tag in delivered if tag not in kept]
+                # The newest first, as each goes in front of the others.
+                for tag in reversed(tags):
+                    unacked.give_back(self.channel, tag, is_last=False)
+            except (redis.RedisError, OSError) as exc:
+                events.deliveries_not_given_back(unacked=unacked.name, error=exc)

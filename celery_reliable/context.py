@@ -1,0 +1,215 @@
+"""Who this process is to the ledger: the worker it belongs to, and the attempt it runs right now,
+with whether that still counts.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import struct
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery_reliable import clock, events
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.message import Envelope, Stamp
+from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
+
+__all__ = [
+    "RunningAttempt",
+    "WorkerProcess",
+    "current_worker",
+    "is_current",
+    "is_forgotten",
+    "running",
+    "set_current_worker",
+]
+
+#: How long a process waits for its worker to register again after it was declared dead.
+_LEASE_PATIENCE_SECONDS = 30.0
+_LEASE_POLL_SECONDS = 0.1
+
+_LAYOUT = struct.Struct("=I?d")
+
+
+class WorkerProcess:
+    """The identity of one worker: its main process and the children that it forks.
+
+    ``base`` is new for every process start.  The worker's id is ``base`` and an incarnation, which
+    grows when the worker registers again after having been declared dead; children read it from
+    shared memory.
+    """
+
+    def __init__(self, nodename: str) -> None:
+        self.base = f"{nodename}/{secrets.token_hex(4)}"
+        self.pid = os.getpid()
+        # Anonymous and shared: what the main process writes, the children that it forks see at
+        # once, without a descriptor or a name to leave behind.
+        self._memory = mmap.mmap(-1, _LAYOUT.size)
+        self._write(0, False, 0.0)
+        self._watched = mmap.mmap(-1, 1)
+
+    @property
+    def sends_events(self) -> bool:
+        """Whether the worker sends events of tasks just now."""
+        return self._watched[0] == 1
+
+    @sends_events.setter
+    def sends_events(self, value: bool) -> None:
+        self._watched[0] = int(value)
+
+    def _write(self, incarnation: int, has_lease: bool, until: float) -> None:
+        self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)
+
+    def _read(self) -> tuple[int, bool, float]:
+        incarnation, has_lease, until = _LAYOUT.unpack(self._memory[: _LAYOUT.size])
+        return incarnation, has_lease, until
+
+    @property
+    def id(self) -> str:
+        """The worker's id in the ledger."""
+        return f"{self.base}.{self._read()[0]}"
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether the main process holds itself for registered and not declared dead."""
+        return self._read()[1]
+
+    @property
+    def lease_until(self) -> float:
+        """When the lease that was last renewed runs out, by `clock.now`."""
+        return self._read()[2]
+
+    def surely_holds(self, name: str) -> bool:
+        """Whether nobody can have taken what was claimed or taken under the id *name*.
+
+        False in doubt, and in a process that has outlived its main process.
+        """
+        is_here = self.pid in (os.getpid(), os.getppid())
+        has_lease, until = self._read()[1:]
+        return is_here and has_lease and clock.now() < until and name == self.id
+
+    def turns_to_claim(self) -> Iterator[str]:
+        """Yield the worker's id to claim under, and again until its main process should have
+        registered anew: for whoever is told that it has no lease.
+        """
+        deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
+        yield self.id
+        while time.monotonic() < deadline:
+            time.sleep(_LEASE_POLL_SECONDS)
+            yield self.id
+
+    def renewed(self, until: float) -> None:
+        """Note that the lease holds until *until* (`clock.now`)."""
+        self._write(self._read()[0], True, until)
+
+    def doubt(self) -> None:
+        """Note that the lease holds only if the ledger says so."""
+        incarnation, has_lease, _ = self._read()
+        self._write(incarnation, has_lease, 0.0)
+
+    def lost(self) -> None:
+        """Note that the worker was declared dead."""
+        incarnation, _, until = self._read()
+        self._write(incarnation, False, until)
+
+    def reborn(self) -> None:
+        """Become a stranger to the claims of the identity that was declared dead."""
+        self._write(self._read()[0] + 1, False, 0.0)
+
+
+@dataclass
+class RunningAttempt:
+    """The attempt that this process runs, with what happened to it on the way."""
+
+    claim: Claim
+    #: What its message carried.
+    stamp: Stamp = field(default_factory=Stamp)
+    #: Nothing proves of its message that its task has ended: delivered again, it would begin anew.
+    is_adopted: bool = False
+    #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
+    is_closed: bool = False
+    #: Its body has not begun: it publishes itself again, to wait for its object.
+    is_waiting: bool = False
+    #: Its result is stored and its record gone; what follows are hooks of the user's.
+    is_settled: bool = False
+    #: What it published under its own id, to be sent when its body has unwound.
+    unsent: Envelope | None = None
+    #: The canvas that it was replaced by.
+    canvas: Any = None
+    #: The result that was there then of a task that had the id before (`stored.seen`).
+    stored: str = ""
+    #: Ids of the members of that canvas, but for its own; not all of a large one.
+    members: tuple[str, ...] = ()
+    #: When its time to run is up, by `clock.now`; None: it has no limit.
+    deadline: float | None = None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a canvas has its id."""
+        return self.canvas is not None
+
+
+#: The attempt that runs in this thread or greenlet.
+running: ContextVar[RunningAttempt | None] = ContextVar("celery_reliable_running", default=None)
+
+_worker: WorkerProcess | None = None
+
+
+def current_worker() -> WorkerProcess | None:
+    """Return the worker that this process belongs to; None outside of workers."""
+    return _worker
+
+
+def set_current_worker(worker: WorkerProcess | None) -> None:
+    """Make this process, and the children it forks from now on, part of *worker*."""
+    global _worker
+    _worker = worker
+    events.set_sender(worker)
+
+
+def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
+    """Whether an attempt has no record since the server lost it, and not because the task ended.
+
+    That is what a claim without the message answers.  It cannot be told of a message that carries
+    no generation: then False.  Waits for the ledger as long as it takes.
+    """
+    worker, claim, stamp = current_worker(), attempt.claim, attempt.stamp
+    if worker is None or not stamp.generation:
+        return False
+    # The server may have forgotten the worker too.
+    for name in worker.turns_to_claim():
+        if ledger.find(claim.task_id, patience_seconds=FOREVER) is not None:
+            return False
+        request = ClaimRequest(
+            TaskRef(claim.task_id, ""),
+            epoch=stamp.epoch,
+            generation=stamp.generation,
+            worker=name,
+            token=claim.token,
+            pid=os.getpid(),
+        )
+        answer = ledger.claim(request, patience_seconds=FOREVER)
+        if not isinstance(answer, answers.NoLease):
+            return isinstance(answer, answers.Unrecorded)
+    return False
+
+
+def is_current(ledger: Ledger, attempt: RunningAttempt) -> bool:
+    """Ask the ledger whether the attempt is the current one; waits for it as long as it takes.
+
+    So is one whose record the server has lost: nobody else would store its outcome.
+    """
+    claim = attempt.claim
+    record = ledger.find(claim.task_id, patience_seconds=FOREVER)
+    if record is None:
+        return is_forgotten(ledger, attempt)
+    return (
+        record.state is State.RUNNING
+        and record.attempt == claim.attempt
+        and record.token == claim.token
+    )

@@ -1,0 +1,37 @@
+"""Messages: stored, read, and turned into one another.  Knows no server."""
+
+from __future__ import annotations
+
+from celery_reliable.message.convert import (
+    as_published,
+    as_sent,
+    context_of,
+    from_request,
+    prepared,
+    text_as_sent,
+)
+from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.message.payload import RETURNS, payload_of, returns_of, task_id_of
+from celery_reliable.message.task_ids import looks_used_once
+from celery_reliable.message.validity import check_delivered
+
+__all__ = [
+    "HEADER",
+    "HEIR",
+    "RETURNS",
+    "Envelope",
+    "Stamp",
+    "as_published",
+    "as_sent",
+    "check_delivered",
+    "context_of",
+    "from_request",
+    "looks_used_once",
+    "new_epoch",
+    "payload_of",
+    "prepared",
+    "returns_of",
+    "seconds_until",
+    "task_id_of",
+    "text_as_sent",
+]

@@ -1,0 +1,225 @@
+"""Messages turned into envelopes and back: as they are published, delivered, and seen by a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from celery import Celery
+from celery.app.task import Context
+from kombu.compression import compress
+from kombu.serialization import dumps as serialize
+from kombu.serialization import registry
+
+from celery_reliable import events
+from celery_reliable.message.envelope import HEADER, Envelope, expiration_seconds
+
+__all__ = [
+    "Wire",
+    "as_published",
+    "as_sent",
+    "context_of",
+    "from_request",
+    "prepared",
+    "text_as_sent",
+]
+
+
+class Wire:
+    """A body as it is sent."""
+
+    __slots__ = ("body", "content_encoding", "content_type")
+
+    def __init__(self, body: bytes, content_type: str, content_encoding: str) -> None:
+        self.body = body
+        self.content_type = content_type
+        self.content_encoding = content_encoding
+
+
+def prepared(producer: Any, body: Any, options: dict[str, Any]) -> tuple[Wire, dict[str, Any]]:
+    """Serialize and compress once, so that what is stored is what is sent."""
+    options = dict(options)
+    content_type, content_encoding, data = serialize(
+        body, serializer=options.pop("serializer", None) or "json"
+    )
+    if isinstance(data, str):
+        data = data.encode(content_encoding if content_encoding != "binary" else "utf-8")
+    compression = options.pop("compression", None) or getattr(producer, "compression", None)
+    if compression:
+        data, options["headers"]["compression"] = compress(data, compression)
+    # An empty name keeps the producer from compressing a second time.
+    options.update(content_type=content_type, content_encoding=content_encoding, compression="")
+    return Wire(data, content_type, content_encoding), options
+
+
+#: Options of `Producer.publish` that are about the sending, not part of the message.
+_NOT_PROPERTIES = frozenset(
+    {
+        "content_type",
+        "content_encoding",
+        "compression",
+        "headers",
+        "exchange",
+        "routing_key",
+        "retry",
+        "retry_policy",
+        "declare",
+        "timeout",
+        "confirm_timeout",
+        "mandatory",
+        "immediate",
+    }
+)
+
+
+def as_published(wire: Wire, options: dict[str, Any]) -> Envelope:
+    """Return the message that `Producer.publish` would send with *options*."""
+    exchange = options.get("exchange") or ""
+    return Envelope(
+        body=wire.body,
+        content_type=wire.content_type,
+        content_encoding=wire.content_encoding,
+        headers=options["headers"],
+        properties={k: v for k, v in options.items() if k not in _NOT_PROPERTIES and v is not None},
+        exchange=getattr(exchange, "name", exchange),
+        routing_key=options.get("routing_key") or "",
+    )
+
+
+#: What Celery's protocol 2 keeps in a message's headers.
+_HEADERS = (
+    "lang",
+    "task",
+    "id",
+    "shadow",
+    "eta",
+    "expires",
+    "group",
+    "group_index",
+    "retries",
+    "timelimit",
+    "root_id",
+    "parent_id",
+    "argsrepr",
+    "kwargsrepr",
+    "origin",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+)
+
+
+def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer: str) -> Envelope:
+    """Return the message that a request was made of, as near as its process can see it.
+
+    The body is serialized anew; headers of the sender's own are kept.
+    """
+    embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+    content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
+    headers = {key: request.get(key) for key in _HEADERS}
+    headers.update(request.get("headers") or {})
+    if request.get(HEADER):
+        headers[HEADER] = request[HEADER]
+    delivery = request.get("delivery_info") or {}
+    properties = {key: request.get(key) for key in ("correlation_id", "reply_to")}
+    if delivery.get("priority") is not None:
+        properties["priority"] = delivery["priority"]
+    return Envelope(
+        body.encode("utf-8") if isinstance(body, str) else body,
+        content_type,
+        encoding,
+        headers,
+        properties,
+        delivery.get("exchange") or "",
+        delivery.get("routing_key") or "",
+    )
+
+
+def as_sent(message: Any) -> Envelope:
+    """Return the envelope of a message that kombu has delivered."""
+    delivery = message.delivery_info or {}
+    properties = {
+        key: value
+        for key, value in (message.properties or {}).items()
+        if key not in ("delivery_info", "delivery_tag", "body_encoding") and value is not None
+    }
+    if "expiration" in properties:
+        # Stored in milliseconds as text; publishing takes seconds.
+        seconds = expiration_seconds(properties.pop("expiration"))
+        if seconds is not None:
+            properties["expiration"] = seconds
+    body = message.body
+    headers = dict(message.headers or {})
+    envelope = Envelope(
+        body.encode("utf-8") if isinstance(body, str) else bytes(body),
+        message.content_type,
+        message.content_encoding,
+        {k: v for k, v in headers.items() if k != "compression"},
+        properties,
+        delivery.get("exchange") or "",
+        delivery.get("routing_key") or "",
+    )
+    return envelope if "task" in headers else _of_protocol_2(envelope, message)
+
+
+def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
+    """Return a message of Celery's protocol 1, which has everything in its body, as one of protocol
+    2, so that whoever buries, shows or replays it finds things where they look; others as they are.
+    """
+    try:
+        told = message.payload
+        name = registry.type_to_name[envelope.content_type]
+    except Exception:
+        # It is for the consumer to say so.
+        return envelope
+    if not isinstance(told, dict) or not isinstance(told.get("task"), str):
+        return envelope
+    headers = {key: told.get(key) for key in _HEADERS}
+    headers["group"] = told.get("group") or told.get("taskset")
+    embed = {key: told.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
+    content_type, encoding, body = serialize(
+        (told.get("args") or (), told.get("kwargs") or {}, embed), serializer=name
+    )
+    return replace(
+        envelope,
+        body=body.encode("utf-8") if isinstance(body, str) else body,
+        content_type=content_type,
+        content_encoding=encoding,
+        headers={**headers, **envelope.headers},
+    )
+
+
+def text_as_sent(message: Any) -> str:
+    """Return a delivered message as text to be stored; empty when it cannot be told.
+
+    Others publish too: what a message contains must not end the worker that receives it.
+    """
+    try:
+        return as_sent(message).to_text()
+    except Exception as exc:
+        events.message_not_kept_as_sent(error=exc)
+        return ""
+
+
+def context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context:
+    """Return the request that a stored message would have had, as far as it can be read.
+
+    *is_sealed*: its body is not to be read, so callbacks and chord are not told.
+    """
+    envelope = Envelope.from_text(message)
+    fields: dict[str, Any] = dict(envelope.headers)
+    fields.update(
+        reply_to=envelope.properties.get("reply_to"),
+        correlation_id=envelope.properties.get("correlation_id"),
+        delivery_info={"exchange": envelope.exchange, "routing_key": envelope.routing_key},
+    )
+    if is_sealed:
+        return Context(fields, called_directly=False)
+    try:
+        args, kwargs, embed = envelope.decoded(app.conf.accept_content)
+        fields.update(embed or {}, args=args, kwargs=kwargs)
+    except Exception as exc:
+        events.message_not_readable(task_id=envelope.task_id, error=exc)
+    return Context(fields, called_directly=False)

@@ -1,0 +1,197 @@
+"""A message as it was sent, in a form that can be stored and sent again."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from kombu.compression import decompress
+from kombu.serialization import loads as deserialize
+from kombu.serialization import prepare_accept_content
+from kombu.utils.json import dumps, loads
+
+__all__ = [
+    "HEADER",
+    "HEIR",
+    "Envelope",
+    "Stamp",
+    "expiration_seconds",
+    "new_epoch",
+    "seconds_until",
+]
+
+#: The header by which our messages are known: "<generation>:<epoch>".
+HEADER = "reliable"
+
+#: The header of a canvas's members: the replacement that they are part of.
+HEIR = "reliable_heir"
+
+#: A time in ms.  Others write messages too; what of it is believed, the ledger says.
+_GENERATION = re.compile(r"[0-9]{1,20}")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What our header says of a message; both empty for a message that has none."""
+
+    generation: str = ""
+    epoch: str = ""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any] | None) -> Stamp:
+        """Read the stamp from a message's headers."""
+        value = (headers or {}).get(HEADER)
+        if not isinstance(value, str) or ":" not in value:
+            return cls()
+        generation, _, epoch = value.partition(":")
+        return cls(generation, epoch) if _GENERATION.fullmatch(generation) else cls()
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that published the message; 0 for anybody else, and for a strange epoch."""
+        number = self.epoch.partition("-")[0][:_MOST_DIGITS]
+        return int(number) if number.isdecimal() else 0
+
+    def __str__(self) -> str:
+        return f"{self.generation}:{self.epoch}"
+
+
+#: More are no attempt's.
+_MOST_DIGITS = 15
+
+
+def new_epoch(attempt: int) -> str:
+    """Return the name of one publication: the attempt that makes it (0: none) and a nonce.
+
+    The nonce tells apart two publications that no attempt made, as of an id that a replaced task
+    left behind.
+    """
+    return f"{attempt}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One message: what `kombu.Producer.publish` was given, after serializing and compressing."""
+
+    body: bytes
+    content_type: str
+    content_encoding: str
+    headers: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    exchange: str
+    routing_key: str
+
+    def to_text(self) -> str:
+        """Return the message as JSON text, as kombu's virtual transports write it into a queue."""
+        properties = dict(self.properties)
+        if "expiration" in properties:
+            properties["expiration"] = str(int(properties["expiration"] * 1000))
+        properties["delivery_info"] = {
+            "exchange": self.exchange,
+            "routing_key": self.routing_key,
+        }
+        try:
+            body = self.body.decode("utf-8")
+        except UnicodeDecodeError:
+            body = base64.b64encode(self.body).decode("ascii")
+            properties["body_encoding"] = "base64"
+        fields = {
+            "body": body,
+            "content-type": self.content_type,
+            "content-encoding": self.content_encoding,
+            "headers": dict(self.headers),
+            "properties": properties,
+        }
+        return str(dumps(fields))
+
+    @classmethod
+    def from_text(cls, text: str) -> Envelope:
+        """Read what `to_text` wrote.  Raises ValueError or KeyError for anything else."""
+        return cls.from_payload(loads(text))
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any], queue: str | None = None) -> Envelope:
+        """Return a message as kombu's virtual transports keep it, sent to *queue* if it is given,
+        else to where it was sent.
+        """
+        properties = dict(payload["properties"])
+        body = payload["body"].encode("utf-8")
+        if properties.pop("body_encoding", "") == "base64":
+            body = base64.b64decode(body)
+        delivery = properties.pop("delivery_info", None) or {}
+        for name in ("delivery_tag", "delivery_mode"):
+            properties.pop(name, None)
+        expiration = expiration_seconds(properties.pop("expiration", None))
+        if expiration is not None:
+            properties["expiration"] = expiration
+        return cls(
+            body,
+            payload.get("content-type") or "application/data",
+            payload.get("content-encoding") or "binary",
+            payload.get("headers") or {},
+            properties,
+            (delivery.get("exchange") or "") if queue is None else "",
+            (delivery.get("routing_key") or "") if queue is None else queue,
+        )
+
+    def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
+        """Return this message under another stamp, with *headers* replaced."""
+        return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})
+
+    def decoded(self, accept: Iterable[str]) -> tuple[Any, Any, Any]:
+        """Return the body: args, kwargs and what Celery embeds.
+
+        Raises what kombu raises for a body it cannot read, or whose format is not in *accept*.
+        """
+        body = self.body
+        if self.headers.get("compression"):
+            body = decompress(body, self.headers["compression"])
+        args, kwargs, embed = deserialize(
+            body, self.content_type, self.content_encoding, accept=prepare_accept_content(accept)
+        )
+        return args, kwargs, embed
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; empty when the message has none."""
+        return str(self.headers.get("id") or "")
+
+    @property
+    def task_name(self) -> str:
+        """The task's name; empty when the message has none."""
+        return str(self.headers.get("task") or "")
+
+
+def seconds_until(eta: object) -> float:
+    """Return the seconds from now until *eta*, an ISO 8601 text of a message; 0 when there is none
+    or it has passed.
+
+    An ETA without a zone is UTC, as in Celery's messages.
+    """
+    if not eta:
+        return 0.0
+    moment = (
+        eta
+        if isinstance(eta, datetime)
+        else datetime.fromisoformat(str(eta).replace("Z", "+00:00"))
+    )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())
+
+
+def expiration_seconds(milliseconds: Any) -> float | None:
+    """Return the seconds that publishing takes, of the milliseconds that a message carries as text;
+    None for what is no time.
+    """
+    try:
+        seconds = float(milliseconds) / 1000
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) else None

@@ -1,0 +1,53 @@
+"""A message as kombu's virtual transports keep it in a list: a payload, not opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+__all__ = ["RETURNS", "payload_of", "returns_of", "task_id_of"]
+
+#: The property of a message that came back from a dead worker: 1, and one more for each death that
+#: was put down to it where no record counts that.
+RETURNS = "reliable_returns"
+
+
+def returns_of(payload: dict[str, Any]) -> int:
+    """Return how often a message came back from a dead worker, as far as that was counted."""
+    count = (payload.get("properties") or {}).get(RETURNS, 0)
+    return count if isinstance(count, int) else 0
+
+
+def task_id_of(payload: dict[str, Any]) -> str:
+    """Return the id of the task of a message; empty for what has none."""
+    # Messages of Celery's protocol 1 have no headers; both have the id in the properties.
+    properties = payload.get("properties") or {}
+    return str((payload.get("headers") or {}).get("id") or properties.get("correlation_id") or "")
+
+
+def payload_of(raw: bytes) -> Any:
+    """Return what a list element says.  Raises what decoding it raises, and ValueError, KeyError or
+    TypeError for what is no message of kombu's.
+    """
+    payload = loads(bytes_to_str(raw))
+    _check_shape(payload)
+    return payload
+
+
+def _check_shape(message: Any) -> None:
+    """Raise ValueError for what kombu would choke on later, in the worker's main loop."""
+    properties = message["properties"]
+    delivery = properties["delivery_info"]
+    is_message = (
+        isinstance(properties, dict)
+        and isinstance(delivery["exchange"], str)
+        and isinstance(delivery["routing_key"], str)
+        and isinstance(message["body"], str)
+        and isinstance(message.get("headers") or {}, dict)
+    )
+    # Celery looks both up in dictionaries.
+    told = (message.get("headers") or {}) if is_message else {}
+    if not is_message or not all(isinstance(told.get(k, ""), str) for k in ("task", "id")):
+        raise ValueError("a list element that is no message of kombu's")

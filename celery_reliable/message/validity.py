@@ -1,0 +1,36 @@
+"""Messages that would end the worker which hands them to its pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check_delivered"]
+
+
+def check_delivered(message: Any) -> None:
+    """Raise ValueError for a task's message that would end the worker which hands it to its pool,
+    or that fails in its process before anybody has begun.
+    """
+    headers = message.headers
+    if not isinstance(headers, dict) or "task" not in headers:
+        return
+    limits = headers.get("timelimit")
+    if limits is not None and not (
+        isinstance(limits, (list, tuple))
+        and len(limits) == 2
+        and all(one is None or type(one) in (int, float) for one in limits)
+    ):
+        raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
+    try:
+        payload = message.payload
+    except Exception:
+        # It is for the consumer to say so.
+        return
+    # A mapping is of protocol 1 or of both.
+    if isinstance(payload, (list, tuple)) and not (
+        len(payload) == 3
+        and isinstance(payload[0], (list, tuple))
+        and isinstance(payload[1], dict)
+        and isinstance(payload[2], (dict, type(None)))
+    ):
+        raise ValueError("the body is no list of arguments, keyword arguments and options")

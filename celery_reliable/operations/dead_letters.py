@@ -1,0 +1,226 @@
+"""What operators do with dead letters: list, get, replay and discard them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.ledger import answers
+from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.model import DeadLetter
+from celery_reliable.operations.views import envelope_of
+from celery_reliable.options import is_reliable
+from celery_reliable.publishing import resend
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CannotReplay", "DeadLetters", "Replayed"]
+
+
+class CannotReplay(ReliableError):
+    """This dead letter holds nothing that a worker could run."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A dead letter that is queued again.
+
+    Attributes:
+        task_id: the task, under the id that it always had.
+        attempt: the number that its next attempt will have.
+        problem: why its message could not be sent at once, in which case the sweeper sends it;
+            empty when it was sent.
+    """
+
+    task_id: str
+    attempt: int
+    problem: str = ""
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the message is in its queue already."""
+        return not self.problem
+
+
+class DeadLetters:
+    """The dead letters of one app.
+
+    Every method raises LedgerUnavailable, LedgerRefused and ConfigurationError, and each may be
+    repeated.
+
+    Args:
+        app: the Celery app whose settings say where the ledger is.
+        patience_seconds: how long to go on asking a Redis that does not answer; with it, the
+            connections are this object's own, and `close` ends them.  None: as the app's tasks do.
+    """
+
+    def __init__(self, app: Celery, *, patience_seconds: float | None = None) -> None:
+        self.app = app
+        self._reliable = reliable_of(app)
+        self._is_own = patience_seconds is not None
+        self._ledger = (
+            self._reliable.ledger
+            if patience_seconds is None
+            else self._reliable.own_ledger(
+                reply_timeout_seconds=5.0, patience_seconds=patience_seconds
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, if they are this object's own."""
+        if self._is_own:
+            self._ledger.close()
+
+    def count(self) -> int:
+        """Return how many dead letters there are."""
+        return self._ledger.count_dead()
+
+    def list(self, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+        """Return at most *limit* dead letters after the first *offset*, the latest first.
+
+        One that is replayed or discarded while the list is read is left out.
+        """
+        found = self._ledger.dead_letters(self._ledger.dead_ids(start=offset, limit=limit))
+        return [letter for letter in found if letter is not None]
+
+    def get(self, task_id: str) -> DeadLetter:
+        """Return one dead letter.  Raises UnknownDeadLetter."""
+        letter = self._ledger.dead_letter(task_id)
+        if letter is None:
+            record = self._ledger.find(task_id)
+            raise _unknown(task_id, record.state.value if record is not None else "")
+        return letter
+
+    def replay(self, task_id: str) -> Replayed:
+        """Return a dead letter to its queue, under its id, with its losses and its retries at zero.
+
+        It runs as soon as a worker takes it: its ETA is dropped, and its expiry if that has passed.
+        The record comes first; a message that cannot be sent then is sent by the sweeper, and that
+        is no error.
+
+        Raises:
+            UnknownDeadLetter: there is none with this id (any more).
+            CannotReplay: it is a message that no worker can read; or it is of a task with another
+                base, which nobody would send later, and the broker is away.
+        """
+        letter = self.get(task_id)
+        envelope = _afresh(letter)
+        if not self._is_ours(letter, envelope):
+            return self._replay_plain(letter, envelope)
+        epoch = new_epoch(letter.attempts)
+        ledger = self._ledger
+        while True:
+            headers = {"retries": 0, "eta": None}
+            stamped = envelope.stamped(Stamp(ledger.generation, epoch), **headers)
+            answer = ledger.replay(
+                task_id,
+                epoch=epoch,
+                message=stamped.to_text(),
+                due_in_ms=self._reliable.config.queued_ms,
+            )
+            if not isinstance(answer, answers.OtherGeneration):
+                break
+            ledger.generation = answer.current
+        if not isinstance(answer, answers.Replayed):
+            raise _unknown(task_id, _state_in(answer))
+        problem = ""
+        try:
+            resend(self.app, stamped)
+        except Exception as exc:
+            # The record is queued, so the sweeper delivers the task whatever went wrong here.
+            problem = f"{type(exc).__name__}: {exc}"
+            events.send_left_to_sweeper(name=letter.name, task_id=task_id, error=exc)
+        events.dead_letter_replayed(name=letter.name, task_id=task_id)
+        return Replayed(task_id, letter.attempts + 1, problem)
+
+    def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
+        """Whether who runs the task will claim it; the task itself may not be known here."""
+        has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
+        return has_record or is_reliable(self.app.tasks.get(envelope.task_name))
+
+    def _replay_plain(self, letter: DeadLetter, envelope: Envelope) -> Replayed:
+        """Send the message of a task that nobody would settle, and forget it.
+
+        One that is of ours all the same gets its record when it is claimed.
+        """
+        headers = {**envelope.headers, "retries": 0, "eta": None}
+        headers.pop(HEADER, None)
+        try:
+            resend(self.app, replace(envelope, headers=headers))
+        except Exception as exc:
+            raise CannotReplay(
+                f"The message of {letter.task_id!r} could not be sent ({type(exc).__name__}: "
+                f"{exc}). It is a dead letter still: replay it when the broker is back."
+            ) from exc
+        self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
+        events.dead_letter_replayed(name=letter.name, task_id=letter.task_id)
+        return Replayed(letter.task_id, 1)
+
+    def discard(self, task_id: str) -> None:
+        """Remove a dead letter for good.  Raises UnknownDeadLetter."""
+        answer = self._ledger.discard(task_id)
+        if not isinstance(answer, answers.Discarded):
+            raise _unknown(task_id, _state_in(answer))
+        events.dead_letter_discarded(task_id=task_id)
+
+
+def _state_in(answer: answers.Absent | answers.NotDead) -> str:
+    return answer.state if isinstance(answer, answers.NotDead) else ""
+
+
+def _unknown(task_id: str, state: str = "") -> UnknownDeadLetter:
+    why = (
+        f"the task is {state} now"
+        if state
+        else "it was replayed, discarded, or removed by age or count, or it never was one"
+    )
+    return UnknownDeadLetter(
+        f"There is no dead letter {task_id!r}: {why}. "
+        "`celery -A … reliable dead-letters list` shows those that there are.",
+        task_id=task_id,
+    )
+
+
+def _afresh(letter: DeadLetter) -> Envelope:
+    """Return the letter's message without what has passed."""
+    envelope = envelope_of(letter)
+    if envelope is None or not envelope.task_name:
+        raise CannotReplay(
+            f"The dead letter {letter.task_id!r} is a message that no worker can read "
+            f"({letter.exception}): it would come back at once. Look at it with "
+            "`dead-letters show --with-arguments`, publish what was meant by it, and `discard` it."
+        )
+    headers = dict(envelope.headers)
+    if headers.get("expires") and _has_passed(headers["expires"]):
+        headers["expires"] = None
+    # The broker's own limit counted from the first publication; the header is what workers go by.
+    # And it came back from no worker yet.
+    properties = {k: v for k, v in envelope.properties.items() if k not in ("expiration", RETURNS)}
+    return Envelope(
+        envelope.body,
+        envelope.content_type,
+        envelope.content_encoding,
+        headers,
+        properties,
+        envelope.exchange,
+        envelope.routing_key,
+    )
+
+
+def _has_passed(expires: object) -> bool:
+    try:
+        return seconds_until(expires) == 0
+    except ValueError:
+        return False

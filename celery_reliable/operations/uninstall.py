@@ -1,0 +1,134 @@
+"""Giving everything back to the shared world, before the package is uninstalled.
+
+What workers held in unacked hashes of their own, and what is parked, would otherwise be seen by
+workers with the package alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import Envelope
+from celery_reliable.model import Due, Record, State
+from celery_reliable.publishing import resend
+from celery_reliable.recovery import MOST_BYTES, BrokerView, is_over
+
+__all__ = ["Released", "release"]
+
+_BATCH = 200
+
+
+@dataclass
+class Released:
+    """What was given back.  Counts."""
+
+    workers: int = 0
+    attempts: int = 0
+    messages: int = 0
+    parked: int = 0
+    sent: int = 0
+
+
+def release(app: Celery) -> Released:
+    """Return every message of an unacked hash to its queue, and send what is parked, its ETA
+    intact.
+
+    Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
+    Records and dead letters stay, so that workers with the package can take over again.
+    """
+    reliable = reliable_of(app)
+    ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=5.0)
+    broker = BrokerView(app)
+    try:
+        return _Release(app, ledger, broker, reliable.config.queued_ms).run()
+    finally:
+        broker.close()
+        ledger.close()
+
+
+class _Release:
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, queued_ms: int) -> None:
+        self.app = app
+        self.ledger = ledger
+        self.broker = broker
+        self.queued_ms = queued_ms
+        self.done = Released()
+
+    def run(self) -> Released:
+        now_ms = self.ledger.workers.time_ms()
+        leases = self.ledger.workers.leases()
+        alive = [one.worker for one in leases if not one.is_dead and one.until_ms > now_ms]
+        if alive:
+            raise ReliableError(
+                f"{len(alive)} worker(s) with celery_reliable are alive: {', '.join(alive)}. What "
+                "they hold is theirs. Stop them, wait until their leases have run out, and "
+                "release again."
+            )
+        for lease in leases:
+            for claim, _ in self.ledger.workers.claims(lease.worker).values():
+                answer = self.ledger.release(
+                    claim, due_in_ms=self.queued_ms, is_unsent=not self.broker.is_redis
+                )
+                self.done.attempts += isinstance(answer, answers.Released)
+        if self.broker.is_redis:
+            self._empty_unacked()
+        for lease in leases:
+            self.done.workers += self.ledger.workers.deregister(lease.worker, in_unacked=0)
+        self._send_what_is_in_no_queue()
+        return self.done
+
+    def _empty_unacked(self) -> None:
+        for name in self.broker.unacked_names():
+            unacked = self.broker.unacked(name)
+            # The newest first, as each goes in front of the others.
+            entries = sorted(unacked.heads(), key=lambda entry: entry.filed_ms, reverse=True)
+            known = self.ledger.find_in_groups(
+                [entry.task_id for entry in entries], most_bytes=MOST_BYTES
+            )
+            for entry, found in zip(entries, known, strict=True):
+                if is_over(self.ledger, entry, found.record):
+                    unacked.discard(entry.tag)
+                    continue
+                self.done.messages += unacked.give_back(
+                    self.broker.channel, entry.tag, is_last=False
+                )
+            unacked.strike_off(reliable_of(self.app).config.namespace)
+        self.broker.forget()
+
+    def _send_what_is_in_no_queue(self) -> None:
+        # All of them first: sending moves them within the index.
+        dues: list[Due] = []
+        while True:
+            page = self.ledger.all_due(start=len(dues), limit=_BATCH)
+            dues += page
+            if len(page) < _BATCH:
+                break
+        for start in range(0, len(dues), _BATCH):
+            page = dues[start : start + _BATCH]
+            records = self.ledger.find_all([due.task_id for due in page])
+            for due, record in zip(page, records, strict=True):
+                if record is not None:
+                    self._send(due, record)
+
+    def _send(self, due: Due, record: Record) -> None:
+        is_parked = record.state is State.PARKED
+        if not is_parked and (record.state is not State.QUEUED or self._may_be_waiting(record)):
+            return
+        answer = self.ledger.resend(due, due_in_ms=self.queued_ms)
+        if isinstance(answer, answers.Send):
+            resend(self.app, Envelope.from_text(answer.message))
+            self.done.parked += is_parked
+            self.done.sent += not is_parked
+
+    def _may_be_waiting(self, record: Record) -> bool:
+        if record.is_unsent:
+            return False
+        envelope = Envelope.from_text(record.message)
+        if not self.broker.is_redis:
+            return self.broker.waiting(envelope) > 0
+        return any(self.broker.heads(envelope))

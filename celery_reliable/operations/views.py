@@ -1,0 +1,137 @@
+"""Dead letters as plain values for people: arguments are redacted unless they are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from celery_reliable.message import Envelope
+from celery_reliable.model import DeadLetter
+
+__all__ = ["REDACTED", "envelope_of", "full_view", "short_view"]
+
+#: Stands where a view keeps arguments to itself.
+REDACTED = "(redacted)"
+
+#: The headers that Celery and we write ourselves, without the two that repeat the arguments.  Any
+#: other header is a producer's own, and what it says nobody here can know.
+_SHOWN_HEADERS = frozenset(
+    {
+        "compression",
+        "eta",
+        "expires",
+        "group",
+        "group_index",
+        "id",
+        "ignore_result",
+        "lang",
+        "origin",
+        "parent_id",
+        "reliable",
+        "reliable_heir",
+        "replaced_task_nesting",
+        "retries",
+        "root_id",
+        "shadow",
+        "stamped_headers",
+        "task",
+        "timelimit",
+    }
+)
+#: Pickle is not among them: to look at a message must not run what its sender put into it.
+_READ_FORMATS = ("json", "msgpack", "yaml")
+
+
+def short_view(letter: DeadLetter) -> dict[str, Any]:
+    """Return what a list shows of a dead letter, as plain JSON values.  Times are ISO 8601, UTC."""
+    envelope = envelope_of(letter)
+    return {
+        "task_id": letter.task_id,
+        "name": letter.name,
+        "reason": letter.reason.value,
+        "exception": letter.exception,
+        "attempts": letter.attempts,
+        "losses": letter.losses,
+        "published_at": _iso(letter.published_ms),
+        "buried_at": _iso(letter.buried_ms),
+        "queue": (envelope.routing_key or envelope.exchange) if envelope else "",
+    }
+
+
+def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, Any]:
+    """Return all that is known of a dead letter, as plain JSON values.
+
+    Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
+    header that is not Celery's or ours.  The exception's text and traceback are always shown.
+    """
+    envelope = envelope_of(letter)
+    view = {
+        **short_view(letter),
+        "traceback": letter.traceback,
+        "history": [
+            {
+                "at": _iso(entry.at_ms),
+                "what": entry.what,
+                "attempt": entry.attempt,
+                "cause": entry.cause,
+                "worker": entry.owner,
+            }
+            for entry in letter.history
+        ],
+    }
+    if envelope is None:
+        body = letter.message if with_arguments else REDACTED
+        return {**view, "args": REDACTED, "kwargs": REDACTED, "headers": {}, "body": body}
+    view["headers"] = {
+        name: _plain(value) if with_arguments or name in _SHOWN_HEADERS else REDACTED
+        for name, value in envelope.headers.items()
+    }
+    view["properties"] = _plain(dict(envelope.properties))
+    view["content_type"] = envelope.content_type
+    if with_arguments:
+        view.update(_arguments_of(envelope))
+    else:
+        view.update(args=REDACTED, kwargs=REDACTED, body=REDACTED)
+    return view
+
+
+def envelope_of(letter: DeadLetter) -> Envelope | None:
+    """Return the message of a dead letter; None for what nobody can read."""
+    try:
+        return Envelope.from_text(letter.message)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _arguments_of(envelope: Envelope) -> dict[str, Any]:
+    """Return args, kwargs and body as far as they can be read without running anything."""
+    try:
+        args, kwargs, embed = envelope.decoded(_READ_FORMATS)
+    except Exception:
+        return {
+            "args": envelope.headers.get("argsrepr"),
+            "kwargs": envelope.headers.get("kwargsrepr"),
+            "body": "".join(_readable(envelope.body)),
+        }
+    return {"args": _plain(args), "kwargs": _plain(kwargs), "body": _plain([args, kwargs, embed])}
+
+
+def _readable(data: bytes) -> Iterator[str]:
+    for char in data.decode("utf-8", "backslashreplace"):
+        yield char if char.isprintable() or char in "\n\t" else repr(char)[1:-1]
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* as JSON has it; what JSON has not, as its repr."""
+    try:
+        return json.loads(json.dumps(value, default=repr))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _iso(ms: int) -> str | None:
+    if not ms:
+        return None
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,30 @@
+"""What a task says of itself: its options, checked, and what they come to."""
+
+from __future__ import annotations
+
+from celery_reliable.options.definition import (
+    TaskObject,
+    doubts,
+    object_of,
+    options_without_base,
+    problems,
+    refuse,
+)
+from celery_reliable.options.object_id import object_key, resolve_object_id
+from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_of, task_ref
+
+__all__ = [
+    "TaskObject",
+    "doubts",
+    "is_reliable",
+    "is_unique",
+    "keep_ms",
+    "key_of",
+    "object_key",
+    "object_of",
+    "options_without_base",
+    "problems",
+    "refuse",
+    "resolve_object_id",
+    "task_ref",
+]

@@ -1,0 +1,236 @@
+"""What a task says of itself, looked at when it is defined: which options it has, which of them
+cannot work, and which were probably meant.
+
+Pure: a task's class goes in, sentences come out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.options.object_id import check_object_id_spec
+from celery_reliable.settings import MAX_SECONDS
+
+__all__ = [
+    "OPTIONS",
+    "TaskObject",
+    "doubts",
+    "object_of",
+    "options_without_base",
+    "problems",
+    "refuse",
+]
+
+_ON_CONFLICT = ("skip", "retry", "fail")
+_UNIQUE = ("running", "queued")
+#: The ledger counts milliseconds, and takes none of them for no limit.
+_LEAST_SECONDS = 0.001
+
+#: How alike a name must be to be taken for a slip of the pen: among the options of a decorator, and
+#: among the attributes of a class, which may be anything.
+_NEAR_OPTION, _NEAR_ATTRIBUTE = 0.85, 0.9
+#: Shorter beginnings of a name are words of anybody's.
+_LEAST_BEGINNING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TaskObject:
+    """How the calls of a task say which object they are about."""
+
+    #: The name of an argument, or a callable.
+    spec: str | Callable[..., object]
+    #: What the task's callers give, without ``self``.
+    signature: inspect.Signature
+    #: The callable is given the task before the arguments.
+    takes_task: bool = False
+    #: The callable is given the arguments by name.
+    by_name: bool = False
+
+    def spec_for(self, task: Any) -> str | Callable[..., object]:
+        """Return the name, or what is called with the arguments of a call of *task*."""
+        if self.takes_task:
+            assert callable(self.spec)
+            return partial(self.spec, task)
+        return self.spec
+
+
+def object_of(cls: Any) -> TaskObject | None:
+    """Return how calls of a task's class say which object they are about; None if they do not.
+
+    A function is not made a method by standing in a class, unless its first parameter is ``self``:
+    what is given to a decorator stands in a class too.  Raises ConfigurationError.
+    """
+    found = inspect.getattr_static(cls, "object_id")
+    if found is None:
+        return None
+    spec, takes_task = found, False
+    if isinstance(found, (staticmethod, classmethod)):
+        spec = found.__get__(None, cls)
+    elif callable(found) and hasattr(type(found), "__get__"):
+        takes_task = next(iter(_parameters_of(found)), "") == "self"
+    signature = _signature_of_run(cls)
+    told = partial(spec, None) if takes_task else spec
+    by_name = check_object_id_spec(told, signature, cls.name)
+    return TaskObject(spec, signature, takes_task, by_name)
+
+
+def _parameters_of(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        # Some functions in C do not tell.
+        return []
+
+
+def _signature_of_run(cls: Any) -> inspect.Signature:
+    signature = inspect.signature(cls.run)
+    parameters = list(signature.parameters.values())
+    # A bound task's function, or a method, has the task itself as its first parameter; callers
+    # do not give it.
+    if isinstance(inspect.getattr_static(cls, "run"), staticmethod) or not parameters:
+        return signature
+    if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return signature
+    return signature.replace(parameters=parameters[1:])
+
+
+def problems(cls: Any, base: Any) -> list[str]:
+    """Return what cannot work about a task's class: names, values, and what to change.
+
+    *base*: the class whose options and attributes they are.
+    """
+    wrong = [
+        f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
+        "Correct it, or leave it out."
+        for option, expected in _wrong_values(cls)
+    ]
+    if not cls.acks_late:
+        wrong.append(
+            f"acks_late={cls.acks_late!r} of task {cls.name} asks for at most one run, and a task "
+            f"of {base.__name__}'s that loses its worker runs again. Leave it out; or, for a task "
+            "that must not run again, say max_losses=0 (it is a dead letter then) or take another "
+            "base."
+        )
+    return wrong + [
+        f"Task {cls.name} has {name!r} of its own, which hides {base.__name__}'s: {purpose}. "
+        "Give yours another name."
+        for name, purpose in _taken_names(cls)
+        if inspect.getattr_static(cls, name) is not base.__dict__[name]
+    ]
+
+
+def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
+    """Yield each option that cannot work, and what it has to be."""
+    for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE)):
+        if getattr(cls, option) not in known:
+            yield option, f"one of {', '.join(map(repr, known))}"
+    if inspect.getattr_static(cls, "object_id") is None:
+        for option, default in (("unique", "running"), ("once_for_seconds", None)):
+            if getattr(cls, option) != default:
+                yield option, "of use without object_id, which says what the object is"
+    # A bool is an int in Python; here it is a mistake.
+    losses = cls.max_losses
+    if losses is not None and (
+        isinstance(losses, bool) or not isinstance(losses, int) or losses < 0
+    ):
+        yield "max_losses", "a whole number of 0 or more, or None for the setting MAX_LOSSES"
+    for option in ("time_to_run_seconds", "once_for_seconds"):
+        seconds = getattr(cls, option)
+        if seconds is not None and (
+            not _is_number(seconds) or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
+        ):
+            yield (
+                option,
+                f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
+            )
+    if not isinstance(cls.dead_letter, bool):
+        yield "dead_letter", "True or False"
+
+
+def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
+    yield "attempt", "the number that your tables compare"
+    yield "is_reliable", "the mark by which the package knows its tasks"
+    if cls.time_to_run_seconds:
+        yield "touch", "without it time_to_run_seconds cannot begin anew"
+        yield "seconds_left", "it tells what is left of time_to_run_seconds"
+
+
+def doubts(cls: Any, base: Any) -> list[str]:
+    """Return what is probably not meant as it stands in a task's class."""
+    found = [
+        f"Task {cls.name} says {name}={value!r}, which is no option. Did you mean {near!r}?"
+        for name, value, near in _misspelt(cls, base)
+    ]
+    seconds, limit = cls.time_to_run_seconds, cls.time_limit
+    if _is_number(seconds) and _is_number(limit) and seconds >= limit:
+        found.append(
+            f"Task {cls.name} says time_to_run_seconds={seconds:g} with a time_limit of {limit:g}: "
+            "the limit ends it first, and touch() does not move the limit. Set time_to_run_seconds "
+            "below it, or leave one of them out."
+        )
+    return found
+
+
+def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
+    # By name alone: to look at `app` would bind the base.
+    known = set(dir(base))
+    for owner in cls.__mro__[: cls.__mro__.index(base)]:
+        is_decorated = "_decorated" in owner.__dict__
+        for name, value in owner.__dict__.items():
+            if name.startswith("_") or name in known:
+                continue
+            near = _near(name, _NEAR_OPTION if is_decorated else _NEAR_ATTRIBUTE)
+            # In a class that somebody wrote it may be anything, but not where it would fit.
+            if near and (is_decorated or _would_fit(near, value)):
+                yield name, value, near
+
+
+def _near(name: str, cutoff: float) -> str:
+    found = difflib.get_close_matches(name.lower(), OPTIONS, n=1, cutoff=cutoff)
+    if found:
+        return str(found[0])
+    is_beginning = len(name) >= _LEAST_BEGINNING
+    return next((o for o in OPTIONS if is_beginning and o.startswith(f"{name}_")), "")
+
+
+def options_without_base(cls: Any) -> list[str]:
+    """Return the options of ours that a task of another base was given, as far as they can be ours:
+    what somebody wrote into a class of his own is not.
+    """
+    own = cls.__dict__
+    if "_decorated" not in own:
+        return []
+    return [option for option in OPTIONS if option in own and _would_fit(option, own[option])]
+
+
+def _would_fit(option: str, value: Any) -> bool:
+    return bool(OPTIONS[option](value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+#: The options of a task, each with what it takes at a glance.
+OPTIONS: dict[str, Callable[[Any], bool]] = {
+    "object_id": lambda value: isinstance(value, str) or callable(value),
+    "on_conflict": lambda value: value in _ON_CONFLICT,
+    "unique": lambda value: value in _UNIQUE,
+    "once_for_seconds": _is_number,
+    "time_to_run_seconds": _is_number,
+    "max_losses": _is_number,
+    "dead_letter": lambda value: isinstance(value, bool),
+}
+
+
+def refuse(found: Iterable[str]) -> None:
+    """Raise ConfigurationError for *found*, all in one, if there are any."""
+    told = tuple(found)
+    if told:
+        raise ConfigurationError(" ".join(told), problems=told)

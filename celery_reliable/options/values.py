@@ -1,0 +1,54 @@
+"""What a task's options come to: whether it is ours, which object a call is about, what the ledger
+wants to know of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery_reliable.model import TaskRef
+from celery_reliable.options.definition import TaskObject
+from celery_reliable.options.object_id import object_key, resolve_object_id
+
+__all__ = ["is_reliable", "is_unique", "keep_ms", "key_of", "task_ref"]
+
+
+def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
+    """Return the name of the lock that a call of *task* needs; None if it has no object.
+
+    Raises ObjectIdError when the arguments do not give the object's id.
+    """
+    found: TaskObject | None = getattr(type(task), "_reliable_object", None)
+    if found is None:
+        return None
+    spec = found.spec_for(task)
+    value = resolve_object_id(
+        spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
+    )
+    return object_key(task.name, value, spec)
+
+
+def is_unique(task: Any) -> bool:
+    """Whether *task* holds its object from its publication to its settlement."""
+    return bool(getattr(type(task), "unique", "") == "queued")
+
+
+def keep_ms(task: Any) -> int:
+    """Return for how long the object of *task* is kept after a success; 0: not at all."""
+    return int((getattr(type(task), "once_for_seconds", None) or 0) * 1000)
+
+
+def is_reliable(task: object) -> bool:
+    """Whether *task* is one of ours.
+
+    Options are its class's: what somebody assigns to a task, which all executions share, is his.
+    """
+    return bool(getattr(type(task), "is_reliable", False))
+
+
+def task_ref(task: Any, task_id: str) -> TaskRef:
+    """Return what the ledger wants to know of *task*."""
+    options = type(task)
+    seconds = getattr(options, "time_to_run_seconds", None)
+    losses = getattr(options, "max_losses", None)
+    return TaskRef(task_id, task.name, losses, int(seconds * 1000) if seconds else 0)

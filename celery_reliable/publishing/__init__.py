@@ -1,0 +1,20 @@
+"""Publishing: recorded first, then sent."""
+
+from __future__ import annotations
+
+from celery_reliable.publishing.amqp import install, install_everywhere
+from celery_reliable.publishing.errors import NotPublished, PublishUnknown
+from celery_reliable.publishing.resending import resend
+from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
+
+__all__ = [
+    "NotPublished",
+    "PublishUnknown",
+    "fresh_id",
+    "install",
+    "install_everywhere",
+    "instead_of",
+    "is_member",
+    "resend",
+    "unique_publication",
+]

@@ -1,0 +1,71 @@
+"""Publishing: every publication of an app goes by the ledger.
+
+There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`,
+canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.compat import Part, require
+from celery_reliable.compat.amqp import send_anew
+from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.options import is_reliable, key_of
+from celery_reliable.publishing.producers import ProducingAMQP
+from celery_reliable.publishing.recorder import RecordingProducer, amqp_of
+
+__all__ = ["RecordingAMQP", "install", "install_everywhere"]
+
+
+class RecordingAMQP(ProducingAMQP):
+    """Celery's AMQP with the record before every send, or in one step with it."""
+
+    def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what records each task of ours, and sends it by *send*."""
+        return _recording(self.app, send)
+
+
+def install_everywhere() -> None:
+    """Let every app of this process that is made from now on have the AMQP that `amqp_of` gives
+    it.
+    """
+    make_part_by("amqp", "celery.app.amqp:AMQP", f"{__name__}:{amqp_of.__name__}")
+
+
+def install(app: Celery) -> None:
+    """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
+
+    Raises ConfigurationError when what is installed of Celery has not what that takes.
+    """
+    require(Part.PRODUCER)
+    if not isinstance(app.amqp, RecordingAMQP):
+        give_part(app, "amqp", RecordingAMQP)
+        # What it made already knows nothing of records.
+        send_anew(app.amqp)
+
+
+def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
+    def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
+        if not app.finalized and app.autofinalize:
+            app.finalize(auto=True)
+        task = tasks_so_far(app).get(name)
+        # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
+        if task is None or not is_reliable(task) or not message.headers.get("id"):
+            return send(producer, name, message, **options)
+        reliable = reliable_of(app)
+        if reliable.is_unprotected:
+            reliable.tell_unprotected()
+            return send(producer, name, message, **options)
+        # Whoever calls without the argument that names the object hears it here.
+        key = key_of(task, message.body[0], message.body[1])
+        recording = RecordingProducer(producer, reliable, task, message.headers, key)
+        sent = send(recording, name, message, **options)
+        recording.raise_unless_seen()
+        return sent
+
+    return send_task_message

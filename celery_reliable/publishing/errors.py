@@ -1,0 +1,56 @@
+"""What a caller hears of a publication that failed, and how long he waits for that.
+
+Whoever calls Celery is prepared for kombu's OperationalError, so all of it is one too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kombu.exceptions import OperationalError
+
+from celery_reliable import exceptions
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.model import TaskRef
+
+__all__ = ["not_recorded", "retry_seconds", "unknown"]
+
+
+class NotPublished(exceptions.NotPublished, OperationalError):
+    __doc__ = exceptions.NotPublished.__doc__
+
+
+class PublishUnknown(exceptions.PublishUnknown, OperationalError):
+    __doc__ = exceptions.PublishUnknown.__doc__
+
+
+def unknown(message: str, *, task_id: str) -> PublishUnknown:
+    """Return the error of a publication of which nobody knows whether it runs."""
+    return PublishUnknown(message, task_id=task_id)
+
+
+def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | PublishUnknown:
+    """Return the error of a publication that the ledger did not answer."""
+    message = f"Task {ref.name}[{ref.id}] could not be recorded: {why}"
+    if why.is_undone:
+        return NotPublished(message, task_id=ref.id)
+    return unknown(message, task_id=ref.id)
+
+
+def retry_seconds(options: Mapping[str, Any]) -> float:
+    """Return how long kombu goes on to try what is published with these options (Celery's setting
+    `task_publish_retry_policy`, or the call's own), its attempts themselves not counted.
+    """
+    if not options.get("retry"):
+        return 0.0
+    policy = options.get("retry_policy") or {}
+    timeout = policy.get("timeout")
+    most = policy.get("max_retries", 3)
+    limit = math.inf if timeout is None else float(timeout)
+    if most is None:
+        return limit
+    start, step = policy.get("interval_start", 0), policy.get("interval_step", 0.2)
+    highest = policy.get("interval_max", 0.2)
+    return min(limit, float(sum(min(start + step * n, highest) for n in range(most))))

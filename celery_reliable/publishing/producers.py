@@ -1,0 +1,49 @@
+"""An app's producers, and where they send to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from kombu import pools
+
+from celery_reliable.app import reliable_of
+from celery_reliable.broker import SENDING_TRANSPORT
+from celery_reliable.compat import Part, require
+from celery_reliable.compat.amqp import OpenAMQP
+from celery_reliable.exceptions import ReliableError
+
+__all__ = ["PLACE", "ProducingAMQP"]
+
+#: The transport option that tells where a producer of ours sends to.
+PLACE = "reliable_queues_at"
+
+
+class ProducingAMQP(OpenAMQP):
+    """Celery's AMQP with producers that may send and record in one step."""
+
+    @property
+    def producer_pool(self) -> Any:
+        """The producers of the app."""
+        place = _queues_of(self.app) if self.producers_so_far is None else ""
+        if place:
+            require(Part.REDIS_PRODUCER)
+            # Nobody else's: who has another transport has another pool.
+            pool = pools.producers[_connection_to(self.app, place)]
+            pool.limit = self.app.pool.limit
+            self.producers_so_far = pool
+        return super().producer_pool
+
+    publisher_pool = producer_pool
+
+
+def _connection_to(app: Celery, place: str) -> Any:
+    return app.connection_for_write(transport=SENDING_TRANSPORT, transport_options={PLACE: place})
+
+
+def _queues_of(app: Celery) -> str:
+    try:
+        return reliable_of(app).queues_at
+    except ReliableError:
+        # Wrong settings are told of by who publishes a task of ours; this may be anybody.
+        return ""

@@ -1,0 +1,65 @@
+"""``celery_reliable.sweep``: a pass of the sweeper as a task, for the beat schedule.
+
+By itself, as it belongs to every app: an app whose tasks are all ours may make it while
+`ReliableTask` is being imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from celery import shared_task
+
+from celery_reliable import events
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.recovery.sweeper import Sweeper
+
+__all__ = ["sweep"]
+
+_kept = threading.local()
+
+_NAME = "celery_reliable.sweep"
+
+
+class _Quiet(logging.Filter):
+    """Keeps from the log that a pass was sent, received and has succeeded, every few seconds.
+
+    What one has done the sweeper says itself.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is to be logged."""
+        args = record.args
+        # Celery's own records have what they are about in a dictionary; beat's in a tuple.
+        names = (args.get("name"),) if isinstance(args, Mapping) else args
+        return record.levelno > logging.INFO or _NAME not in (names or ())
+
+
+for _place in ("celery.beat", "celery.worker.strategy", "celery.app.trace"):
+    logging.getLogger(_place).addFilter(_Quiet())
+
+
+@shared_task(
+    name=_NAME,
+    bind=True,
+    ignore_result=True,
+    acks_late=False,
+    # Those that waited behind a busy pool are dropped when they are fetched.
+    expires=10,
+)
+def sweep(self: Any) -> dict[str, Any] | None:
+    """Run a pass of the sweeper, unless one has just finished.  For the beat schedule, if at all:
+    workers run passes by themselves whenever none finished within SWEEP_SECONDS.
+    """
+    sweeper: Sweeper | None = getattr(_kept, "sweeper", None)
+    if sweeper is None or sweeper.app is not self.app:
+        sweeper = _kept.sweeper = Sweeper(self.app)
+    try:
+        report, _ = sweeper.run_if_due()
+    except LedgerUnavailable as exc:
+        events.pass_failed(error=exc)
+        return None
+    return report.as_dict() if report is not None else None

@@ -1,0 +1,153 @@
+"""The broker as the sweeper sees it: unacked hashes of workers, and whether a task's message is
+still in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from celery import Celery
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.broker import Unacked, forget_server, server_seen, transport_for, unacked_names
+from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
+from celery_reliable.message import Envelope, task_id_of
+
+__all__ = ["BrokerView"]
+
+#: How many messages at the end that is popped next are looked at for one of ours.
+_LOOKED_AT = 5
+
+
+class BrokerView:
+    """One connection to the broker, for one thread.  Empty views of a broker that is not Redis:
+    it has its own rules.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connection: Any = None
+        self._channel: Any = None
+        self.is_redis = reliable_of(app).is_redis_broker
+
+    @property
+    def channel(self) -> Any:
+        """A channel of our transport, opened when first asked for."""
+        if self._channel is None:
+            scheme = reliable_of(self._app).broker_url.split("://", 1)[0]
+            self._connection = self._app.connection_for_read(transport=transport_for(scheme))
+            self._channel = self._connection.channel()
+            # kombu learns an exchange's type by its declaration, on each connection anew; without
+            # it a topic exchange passes for a direct one, and leads nowhere.
+            for queue in self._app.amqp.queues.values():
+                if queue.exchange is not None and queue.exchange.name:
+                    queue.exchange(self._channel).declare()
+        return self._channel
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception as exc:
+                events.broker_view_lost(error=exc)
+
+    def keep_fresh(self) -> None:
+        """Close a connection that does not answer, so that the next use opens another."""
+        if self._channel is None:
+            return
+        try:
+            with self._channel.conn_or_acquire() as client:
+                client.ping()
+        except Exception as exc:
+            events.broker_view_lost(error=exc)
+            self.close()
+
+    def unacked(self, name: str) -> Unacked:
+        """Return a worker's unacked hash, over this view's own connections."""
+        channel = self.channel
+        return Unacked(name, channel.pool, channel.global_keyprefix)
+
+    def unacked_names(self) -> list[str]:
+        """Return the names of our unacked hashes in which something may be, whoever they belong
+        to.
+        """
+        return unacked_names(self.channel, reliable_of(self._app).config.namespace)
+
+    def seen(self) -> str:
+        """Return a name for the queues' server that changes when it may have lost messages; empty
+        when that cannot be told.
+        """
+        return server_seen(self.channel, reliable_of(self._app).config.namespace)
+
+    def forget(self) -> None:
+        """Take away what tells whether the server was emptied."""
+        forget_server(self.channel, reliable_of(self._app).config.namespace)
+
+    def task_ids_in(self, hashes: Iterable[str]) -> set[str]:
+        """Return the ids of the tasks whose messages are in *hashes*, or in the shared hash that
+        workers without the package use.
+        """
+        found = {entry.task_id for name in hashes for entry in self.unacked(name).each_entry()}
+        channel = self.channel
+        with channel.conn_or_acquire() as client:
+            shared = channel.global_keyprefix + channel.unacked_key
+            for _, value in client.hscan_iter(shared, count=50):
+                found.add(_task_id_of_unacked(value))
+        return found - {""}
+
+    def waiting(self, envelope: Envelope) -> int:
+        """Return how many messages wait in the queue that a message was sent to.
+
+        For brokers other than Redis.  0 when the queue is not there, or when the message went to an
+        exchange whose queues only the broker knows.
+        """
+        if envelope.exchange:
+            return 0
+        with self._app.connection_for_read() as connection, connection.channel() as channel:
+            try:
+                return int(channel.queue_declare(envelope.routing_key, passive=True).message_count)
+            except (*connection.channel_errors, *connection.connection_errors) as exc:
+                events.queue_not_seen(queue=envelope.routing_key, error=exc)
+                return 0
+
+    def heads(self, envelope: Envelope) -> list[list[str]]:
+        """Return, for each queue the message leads to, the task ids at the end that is popped next,
+        the next one first.
+
+        A message without an id counts as "".  An empty list: nothing waits in that queue.
+        """
+        channel = self.channel
+        payload = {"properties": dict(envelope.properties)}
+        priority = priority_of(channel, payload)
+        heads = []
+        with channel.conn_or_acquire() as client:
+            for queue in queues_reached(channel, envelope.exchange, envelope.routing_key):
+                # A command that kombu's prefixing client does not know: the prefix is ours to add.
+                key = channel.global_keyprefix + list_key(channel, queue, priority)
+                # Not LRANGE: before Redis 7 it walks there from the other end of the list.
+                pipe = client.pipeline()
+                for index in range(1, _LOOKED_AT + 1):
+                    pipe.lindex(key, -index)
+                heads.append([_task_id(item) for item in pipe.execute() if item is not None])
+        return heads
+
+
+def _task_id_of_unacked(value: bytes) -> str:
+    try:
+        return task_id_of(loads(bytes_to_str(value))[0])
+    except Exception:
+        return ""
+
+
+def _task_id(item: bytes) -> str:
+    try:
+        return task_id_of(loads(bytes_to_str(item)))
+    except Exception:
+        # No message of a task, whatever decoding it raises.
+        return ""

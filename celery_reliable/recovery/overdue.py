@@ -1,0 +1,223 @@
+"""Records at which somebody must look: parked, queued too long, stuck, waiting, buried and owed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import RETURNS, Envelope
+from celery_reliable.model import Cause, Claim, Due, Record, State, SweepReport, WorkerLease
+from celery_reliable.publishing import resend
+from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.losses import Losses
+from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
+from celery_reliable.recovery.message_presence import Presence
+
+__all__ = ["Overdue"]
+
+#: How long a replaced task's id waits for a canvas of which no member is known to live.
+_LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
+_UNCLAIMED = (State.QUEUED, State.PARKED)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The last step forward of the server's clock, in ms: when it was seen, and how far it went."""
+
+    seen_ms: int
+    by_ms: int
+
+    @classmethod
+    def of(cls, begun: answers.Begun) -> Step | None:
+        """Return what the beginning of a pass was answered; None when no step is known."""
+        if begun.stepped_ms is None or begun.stepped_by_ms is None:
+            return None
+        return cls(begun.stepped_ms, begun.stepped_by_ms)
+
+
+class Overdue:
+    """Looks at the records that are due."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, losses: Losses) -> None:
+        self.app = app
+        self.config = reliable_of(app).config
+        self.ledger = ledger
+        self.broker = broker
+        self.losses = losses
+        #: Of the server's clock, if one is known.
+        self.step: Step | None = None
+        self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
+        #: Whether another app has workers in the namespace.
+        self._is_shared = False
+        #: What it has found to wait, and after how many ms to look again.
+        self._later: list[tuple[Due, int]] = []
+
+    def look(
+        self,
+        alive: list[WorkerLease],
+        dead: list[WorkerLease],
+        report: SweepReport,
+        asked: Asked | None = None,
+    ) -> bool:
+        """Look at one batch, and at what is *asked* for ahead; what the *dead* held is being
+        returned.  True when all that was asked for was looked at.
+        """
+        own = reliable_of(self.app).project
+        self._is_shared = any(one.project not in (own, ("", "")) for one in alive)
+        self._look_at_due(self._presence(alive, dead), report)
+        # Other brokers keep what was delivered until it is acknowledged.
+        if not self.broker.is_redis:
+            return True
+        # What is still to be returned is not lost.
+        return asked is None or self.ahead.look(asked, self._presence([*alive, *dead], []), report)
+
+    def _presence(self, held_by: list[WorkerLease], returned_of: list[WorkerLease]) -> Presence:
+        return Presence(
+            self.ledger, self.broker, self.config.queued_ms, alive=held_by, dead=returned_of
+        )
+
+    def _look_at_due(self, presence: Presence, report: SweepReport) -> None:
+        batch = self.ledger.due(self.config.sweep_batch)
+        now_ms, dues = batch.now_ms, batch.dues
+        if not dues:
+            return
+        self._later = []
+        report.looked_at = len(dues)
+        report.oldest_overdue_seconds = round((now_ms - float(dues[0].due_ms)) / 1000, 3)
+        report.is_full = report.is_full or len(dues) >= self.config.sweep_batch
+        found = self.ledger.find_in_groups([due.task_id for due in dues], most_bytes=MOST_BYTES)
+        for due, one in zip(dues, found, strict=True):
+            try:
+                record = one.record
+                if record is None:
+                    self._later.append((due, 0))
+                else:
+                    self._look_at(due, record, now_ms, presence, report)
+            except (LedgerUnavailable, LedgerRefused):
+                raise
+            except Exception as exc:
+                # The oldest come first: one that cannot be handled must not hold up the others.
+                events.not_handled(task_id=due.task_id, error=exc)
+                report.failed += 1
+                self._later.append((due, self.config.queued_ms))
+        self.ledger.postpone_all(self._later)
+
+    def _look_at(
+        self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
+    ) -> None:
+        if self._is_shared and record.name and record.name not in self.app.tasks:
+            # Another app has workers here, whose task it will be.
+            self._later.append((due, self.config.sweep_ms))
+        elif record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
+            self._later.append((due, left_ms))
+        elif record.state is State.RUNNING:
+            claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
+            self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
+        elif record.state is State.DEAD:
+            self.losses.announce(due.task_id, due.due_ms)
+        elif record.is_called_off:
+            self._let_go(due, record)
+        elif record.state is State.WAITING:
+            self._look_at_canvas(due, record, now_ms)
+        else:
+            self._look_at_unclaimed(due, record, now_ms, presence, report)
+
+    def _look_at_unclaimed(
+        self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
+    ) -> None:
+        if record.is_revoked:
+            self.losses.store_revoked(record)
+            self.ledger.cancel(record.task_id, epoch=record.epoch)
+        elif record.is_unsent:
+            self._send(due, report)
+        elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
+            # Parked too: on a server that lost records, it may have been sent and run.
+            self._later.append((due, self.config.queued_ms))
+        elif record.state is State.QUEUED:
+            wait_ms = self._send_if_missing(due, record, now_ms, presence, report)
+            if wait_ms:
+                self._later.append((due, wait_ms))
+        else:
+            self._send(due, report)
+
+    def _left_ms(self, record: Record, now_ms: int) -> int:
+        """Return how much of its time to run an attempt has left that is due by a clock which
+        stepped; what is not known is over.
+        """
+        task = self.app.tasks.get(record.name)
+        seconds = getattr(task, "time_to_run_seconds", None) or 0
+        ran_ms = now_ms - record.claimed_ms
+        step = self.step
+        if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
+            ran_ms -= step.by_ms
+        return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
+
+    def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
+        """End a replaced task whose canvas ended by a plain task, or failed on the way."""
+        since_ms = record.waiting_ms or record.published_ms
+        is_over = now_ms - since_ms > _LONGEST_WAITING_MS and not self._lives(record)
+        stored = self.losses.stored_elsewhere(record)
+        if is_over or self.losses.has_ended_elsewhere(record, stored):
+            self.ledger.cancel(due.task_id, epoch=record.epoch)
+        else:
+            self._later.append((due, self.config.queued_ms))
+
+    def _lives(self, record: Record) -> bool:
+        """Whether a member of its canvas is known to live."""
+        members = (self.ledger.find(task_id) for task_id in record.members)
+        return any(one is not None and one.state is not State.DEAD for one in members)
+
+    def _let_go(self, due: Due, record: Record) -> None:
+        """Remove what was called off, when nothing of it runs any more."""
+        if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
+            self._later.append((due, self.config.lease_ms))
+        else:
+            self.ledger.cancel(record.task_id)
+
+    def _send_if_missing(
+        self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
+    ) -> int:
+        """Send a queued task again, unless its message can still be in its queue: then return after
+        how many ms to look again.
+        """
+        wait_ms = presence.wait_in_queue_ms(record, now_ms)
+        if wait_ms:
+            return wait_ms
+        stored = self.losses.stored_elsewhere(record)
+        if not self.losses.has_ended_elsewhere(record, stored):
+            self._send(due, report, stored)
+        else:
+            self.ledger.cancel(record.task_id, epoch=record.epoch)
+        return 0
+
+    def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:
+        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms, stored=stored)
+        if isinstance(answer, answers.Held):
+            # It makes the task due when it has stopped the attempt, and dies within a lease.
+            self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
+        if not isinstance(answer, answers.Send):
+            return
+        try:
+            resend(self.app, _envelope(answer))
+        except Exception as exc:
+            # The broker is away; whatever it is, this task must not wait for its next turn, nor
+            # keep the others from theirs.
+            events.send_left_to_sweeper(task_id=due.task_id, error=exc)
+            self.ledger.postpone(
+                Due(due.task_id, answer.due_ms), due_in_ms=self.config.sweep_ms, is_unsent=True
+            )
+            return
+        report.resent += 1
+
+
+def _envelope(answer: answers.Send) -> Envelope:
+    """Return the message that is to be sent; of what came back from a dead worker it says so."""
+    envelope = Envelope.from_text(answer.message)
+    if not answer.is_suspect:
+        return envelope
+    return replace(envelope, properties={**envelope.properties, RETURNS: 1})

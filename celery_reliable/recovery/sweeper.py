@@ -1,0 +1,201 @@
+"""One bounded pass over what is overdue: dead workers, what they held, records that somebody must
+look at.
+
+Every step is atomic and may be repeated: two passes at once, or one killed half way, do no harm.
+The cost is that of what is overdue.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from celery import Celery
+
+from celery_reliable import clock, events
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.model import SweepReport, WorkerLease
+from celery_reliable.recovery.broker_view import BrokerView
+from celery_reliable.recovery.dead_workers import DeadWorkers
+from celery_reliable.recovery.losses import Losses
+from celery_reliable.recovery.lost_messages import Asked
+from celery_reliable.recovery.overdue import Overdue, Step
+from celery_reliable.recovery.retention import Retention
+
+__all__ = ["Sweeper"]
+
+#: A pass that is followed at once by the next is followed at most so often.
+_MOST_PASSES_IN_A_ROW = 20
+#: What is set back after a step of the clock, in one step of the ledger's and in one pass.
+_SET_BACK_AT_ONCE = 500
+_MOST_SET_BACK = 200
+
+
+class _ServerClock:
+    """What the server's clock should say, by what it said last and what has gone by since."""
+
+    def __init__(self) -> None:
+        self._said_ms: int | None = None
+        self._at = 0.0
+
+    def told(self, now_ms: int) -> None:
+        """Take the server's time, as it was answered just now."""
+        self._said_ms, self._at = now_ms, clock.now()
+
+    @property
+    def expected_ms(self) -> int | str:
+        """The time in ms; empty while nothing is known."""
+        if self._said_ms is None:
+            return ""
+        return self._said_ms + int(1000 * (clock.now() - self._at))
+
+
+class Sweeper:
+    """Runs passes for one app; for one thread, with connections of its own."""
+
+    def __init__(self, app: Celery) -> None:
+        reliable = reliable_of(app)
+        self.app = app
+        self.config = reliable.config
+        self.project = reliable.project
+        self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
+        self.broker = BrokerView(app)
+        # Where the ledger is, what is lost of a queue is lost of the records, too.
+        self._has_queues_elsewhere = (
+            reliable.is_redis_broker and not reliable.is_delivered_from_ledger
+        )
+        self.losses = Losses(app, self.ledger)
+        self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
+        self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
+        self._clock = _ServerClock()
+        self.retention = Retention(self.config, self.ledger)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.broker.close()
+        self.ledger.close()
+
+    def run_if_due(self) -> tuple[SweepReport | None, float]:
+        """Run a pass unless one runs or finished within SWEEP_SECONDS.
+
+        Returns its report, or None, and the seconds after which to ask again.
+        """
+        config = self.config
+        nonce, server_clock = secrets.token_hex(8), self._clock
+        report = None
+        for turn in range(_MOST_PASSES_IN_A_ROW):
+            answer = self.ledger.passes.begin(
+                nonce,
+                interval_ms=config.sweep_ms if turn == 0 else 0,
+                # Short: a pass whose process was frozen or killed holds the others up only so long.
+                ttl_ms=config.sweep_ms,
+                interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
+                lease_ms=config.lease_ms,
+                expected_ms=server_clock.expected_ms,
+            )
+            if isinstance(answer, answers.NotDue):
+                server_clock.told(answer.now_ms)
+                # Whatever it says: nobody waits for longer than the next pass.
+                wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
+                return report, max(0.05, wait_seconds)
+            if isinstance(answer, answers.Busy):
+                return report, config.sweep_seconds / 2
+            server_clock.told(answer.now_ms)
+            asked = Asked.of(answer)
+            self.overdue.step = Step.of(answer)
+            report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
+            self.ledger.passes.end(
+                nonce,
+                report.as_dict(),
+                str(asked.count) if asked and has_looked else "",
+                ended_ms=server_clock.expected_ms,
+            )
+            events.pass_finished(app=self.app, report=report)
+            if not report.is_full:
+                break
+        return report, config.sweep_seconds
+
+    def _run(self, asked: Asked | None, *, is_behind: bool) -> tuple[SweepReport, bool]:
+        report = SweepReport()
+        started = time.monotonic()
+        try:
+            if is_behind:
+                self._set_back(report)
+            leases = self.ledger.workers.leases()
+            dead = self._declare(leases, report)
+            living = {lease.project for lease in leases if not lease.is_dead}
+            for lease in dead:
+                if lease.project in living and lease.project not in (self.project, ("", "")):
+                    # Its own app's workers know its tasks and its broker.
+                    continue
+                try:
+                    self.recovery.recover(lease, report)
+                except (LedgerUnavailable, LedgerRefused):
+                    raise
+                except Exception as exc:
+                    # What one dead worker held must not hold up what the others did.
+                    events.not_recovered(worker=lease.worker, error=exc)
+                    report.failed += 1
+            self.recovery.recover_ownerless(leases, report)
+            if self._has_queues_elsewhere:
+                self._recognize_broker(report)
+            gone = {lease.worker for lease in dead}
+            alive = [lease for lease in leases if lease.worker not in gone]
+            has_looked = self.overdue.look(alive, dead, report, asked)
+            self.retention.trim(report)
+        finally:
+            # The next pass finds another server, or the same one, by itself.
+            if self.broker.is_redis:
+                self.broker.keep_fresh()
+        report.duration_seconds = round(time.monotonic() - started, 3)
+        return report, has_looked
+
+    def _set_back(self, report: SweepReport) -> None:
+        """Set back what is due, after a step of the server's clock."""
+        for _ in range(_MOST_SET_BACK):
+            if isinstance(self.ledger.passes.set_back(_SET_BACK_AT_ONCE), answers.Ended):
+                events.clock_stepped_back()
+                return
+        report.is_full = True
+
+    def _recognize_broker(self, report: SweepReport) -> None:
+        """Let the next pass, at once, look at what is queued when the queues may have been lost."""
+        seen = self.broker.seen()
+        if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
+            events.broker_is_another_or_was_emptied()
+            report.is_full = True
+
+    # -- (a) deaths
+
+    def _declare(self, leases: list[WorkerLease], report: SweepReport) -> list[WorkerLease]:
+        """Declare dead who lapsed or whose connection is gone; return all that are dead."""
+        config, workers = self.config, self.ledger.workers
+        alive = [lease for lease in leases if not lease.is_dead]
+        now_ms = workers.time_ms()
+        connected = (
+            workers.connected(lease.client_id for lease in alive) if config.witness_ms else None
+        )
+        for lease in alive:
+            causes = []
+            # First what needs no grace: who lapsed in an outage may have died before it.
+            if connected is not None and lease.has_witness and lease.client_id not in connected:
+                causes.append("connection")
+            if not now_ms < lease.until_ms <= now_ms + 2 * config.lease_ms:
+                causes.append("lapsed")
+            for cause in causes:
+                answer = workers.declare(
+                    lease,
+                    cause,
+                    witness_ms=config.witness_ms,
+                    lease_ms=config.lease_ms,
+                    expected_ms=self._clock.expected_ms,
+                )
+                if isinstance(answer, answers.Declared):
+                    report.declared += 1
+                    events.worker_declared_dead(worker=lease.worker, cause=cause)
+                    break
+        return [
+            lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead
+        ]

@@ -1,0 +1,8 @@
+"""Connections to a Redis, below whatever is asked over them: ledger and broker."""
+
+from __future__ import annotations
+
+from celery_reliable.redis_io.connection import Line
+from celery_reliable.redis_io.errors import is_of_cluster, is_passing, is_undone, losing
+
+__all__ = ["Line", "is_of_cluster", "is_passing", "is_undone", "losing"]

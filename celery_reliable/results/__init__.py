@@ -1,0 +1,19 @@
+"""Results: an outcome is stored as soon as it can be, and says which attempt it is of."""
+
+from __future__ import annotations
+
+from celery_reliable.results.backend import PatientBackend, before_retry, marks
+from celery_reliable.results.chords import tell_chord, tell_chord_patiently
+from celery_reliable.results.stored import NOTHING, is_of, may_have_lived_before, seen
+
+__all__ = [
+    "NOTHING",
+    "PatientBackend",
+    "before_retry",
+    "is_of",
+    "marks",
+    "may_have_lived_before",
+    "seen",
+    "tell_chord",
+    "tell_chord_patiently",
+]

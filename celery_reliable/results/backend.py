@@ -1,0 +1,267 @@
+"""Storing an outcome: together with the settlement where the ledger's server keeps the results too,
+and with patience where they are kept elsewhere and the result backend is away.
+
+Celery gives up at once, by default.  The work is done by then: to do it again, and again, until its
+losses are spent, would help nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery import states
+from celery.backends.base import BaseKeyValueStoreBackend
+from celery.backends.redis import RedisBackend
+from kombu.utils.encoding import bytes_to_str
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.compat.backend import (
+    SUCCESS_BEGINS,
+    MarkingBackend,
+    longest_text,
+    result_meta,
+    run_errbacks,
+    under_class,
+)
+from celery_reliable.compat.tracer import has_own_hook
+from celery_reliable.context import RunningAttempt, is_current, running
+from celery_reliable.exceptions import LedgerForbidden
+from celery_reliable.ledger import FOREVER, answers, server_of
+from celery_reliable.model import StoredResult
+from celery_reliable.options import is_unique, keep_ms
+from celery_reliable.results.stored import MARK, mark
+
+__all__ = ["PatientBackend", "before_retry", "marks"]
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+
+#: What the drivers of databases raise when they have lost the server (PEP 249).
+_LOST_DATABASE = frozenset({"InterfaceError", "OperationalError"})
+
+#: What is done before an outcome is stored once more.
+_before_retry: list[Callable[[], None]] = []
+
+
+def before_retry(prepare: Callable[[], None]) -> None:
+    """Let *prepare* be called before an outcome is stored once more, to drop lost connections."""
+    if prepare not in _before_retry:
+        _before_retry.append(prepare)
+
+
+class _Marking(MarkingBackend):
+    """Mixed into a backend's class: what the running attempt stores of its own task names it."""
+
+    def more_fields(self, request: Any) -> dict[str, Any]:
+        attempt = running.get()
+        if attempt is None or getattr(request, "id", None) != attempt.claim.task_id:
+            return {}
+        return {MARK: mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)}
+
+
+def marks(backend: Any) -> bool:
+    """Whether what an attempt stores in *backend* can name it: where results are texts."""
+    return isinstance(backend, BaseKeyValueStoreBackend)
+
+
+def _marked(backend: Any) -> Any:
+    """Return *backend* under a class of ours: all that it has stays the same, and its own."""
+    return under_class(backend, _Marking) if marks(backend) else backend
+
+
+class PatientBackend:
+    """A task's result backend, which in an attempt stores its outcome as soon as it can be stored.
+
+    It goes on for as long as the attempt is the current one, and stores nothing after that.  Errors
+    that will not pass, such as a result that cannot be serialized, are raised as always.
+    """
+
+    def __init__(self, task: Any, backend: Any) -> None:
+        self._task = task
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+    def __reduce__(self) -> Any:
+        # A result that is passed on carries its backend.
+        return self._backend.__reduce__()
+
+    def mark_as_done(
+        self,
+        task_id: str,
+        result: Any,
+        request: Any = None,
+        store_result: bool = True,
+        state: str = states.SUCCESS,
+    ) -> Any:
+        """Store a success, and settle the attempt with it where that is one step."""
+        attempt = running.get()
+        if attempt is not None and store_result and self._is_plain(attempt, task_id, request):
+            stored = self._as_stored(task_id, result, request, state)
+            if stored is not None and self._settled_with(stored, attempt):
+                return None
+        if store_result:
+            self._conclude(attempt, task_id, is_success=True)
+        return self._store(
+            _marked(self._backend).mark_as_done,
+            task_id,
+            result,
+            request,
+            store_result,
+            state=state,
+        )
+
+    def _is_plain(self, attempt: RunningAttempt, task_id: str, request: Any) -> bool:
+        """Whether the attempt's end is to store this result, and nothing besides."""
+        return (
+            not attempt.is_closed
+            and not attempt.is_replaced
+            # While hooks run, only its claim keeps its message from a second run, and a third.
+            and not attempt.is_adopted
+            and attempt.claim.task_id == task_id
+            and request is not None
+            and not (attempt.claim.object_key and self._needs_object_longer())
+            # It is told of the result afterwards, and must not wait for ever.
+            and not request.chord
+            and not request.ignore_result
+        )
+
+    def _conclude(
+        self, attempt: RunningAttempt | None, task_id: str, *, is_success: bool = False
+    ) -> None:
+        """Let nobody be answered with an outcome that he has seen, before the object is free."""
+        if (
+            attempt is not None
+            and attempt.claim.object_key
+            and not attempt.is_closed
+            and attempt.claim.task_id == task_id
+            and is_unique(self._task)
+            # What is kept after a success is what calls are to be answered with.
+            and not (is_success and keep_ms(self._task))
+        ):
+            ledger = reliable_of(self._task.app).ledger
+            ledger.conclude(attempt.claim, patience_seconds=FOREVER)
+
+    def _needs_object_longer(self) -> bool:
+        """Whether the task's object may not be freed with its settlement: hooks of the user's,
+        which come later, may work on it.
+        """
+        return any(has_own_hook(self._task, h) for h in ("on_success", "after_return"))
+
+    def _as_stored(
+        self, task_id: str, result: Any, request: Any, state: str
+    ) -> StoredResult | None:
+        """Return the result as this backend keeps it; None where that is not on our server."""
+        backend = self._backend
+        # A subclass may do as it likes, and only JSON shows how a task ended without decoding it.
+        if type(backend) is not RedisBackend or backend.serializer != "json":
+            return None
+        server = server_of(backend.connparams)
+        if server is None or server != reliable_of(self._task.app).ledger.connector.server:
+            return None
+        encoded = backend.encode_result(result, state)
+        meta = result_meta(_marked(backend), encoded, state, request)
+        value = backend.encode({**meta, "task_id": task_id})
+        if len(value) > longest_text(backend):
+            return None
+        return StoredResult(
+            bytes_to_str(backend.get_key_for_task(task_id)),
+            value,
+            SUCCESS_BEGINS,
+            int(backend.expires or 0),
+            int(backend.connparams.get("db") or 0),
+        )
+
+    def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
+        """Store and settle in one step; False when nothing was done."""
+        try:
+            answer = reliable_of(self._task.app).ledger.settle(
+                attempt.claim, stored, keep_ms=keep_ms(self._task), patience_seconds=FOREVER
+            )
+        except LedgerForbidden as exc:
+            # Stored by itself it will be settled when that is allowed again.
+            events.settled_in_two_steps(task=self._task, task_id=attempt.claim.task_id, error=exc)
+            return False
+        if isinstance(answer, answers.Settled):
+            attempt.is_closed = attempt.is_settled = True
+        elif isinstance(answer, answers.Fenced):
+            attempt.is_closed = True
+            events.task_fenced(
+                task=self._task,
+                task_id=attempt.claim.task_id,
+                attempt=attempt.claim.attempt,
+                state=answer.state,
+            )
+        return attempt.is_closed
+
+    def mark_as_failure(
+        self,
+        task_id: str,
+        exc: Any,
+        traceback: Any = None,
+        request: Any = None,
+        store_result: bool = True,
+        call_errbacks: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Store a failure, then call the errbacks: once, whatever they raise."""
+        attempt = running.get()
+        if store_result:
+            self._conclude(attempt, task_id)
+        self._store(
+            _marked(self._backend).mark_as_failure,
+            task_id,
+            exc,
+            traceback=traceback,
+            request=request,
+            store_result=store_result,
+            call_errbacks=False,
+            **kwargs,
+        )
+        is_ours = attempt is None or not attempt.is_closed
+        if call_errbacks and is_ours and request is not None and request.errbacks:
+            run_errbacks(self._backend, request, exc, traceback)
+
+    def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            attempt = running.get()
+            try:
+                return store(*args, **kwargs)
+            except Exception as exc:
+                if attempt is None or attempt.is_closed or not self._may_pass(exc):
+                    raise
+                claim = attempt.claim
+                events.outcome_waits(
+                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, error=exc
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            for prepare in _before_retry:
+                prepare()
+            if not is_current(reliable_of(self._task.app).ledger, attempt):
+                # Its successor's outcome is the one to store.
+                attempt.is_closed = True
+                events.task_fenced(
+                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
+                )
+                return None
+
+    def _may_pass(self, exc: BaseException | None) -> bool:
+        if exc is None:
+            return False
+        names = {cls.__name__ for cls in type(exc).__mro__}
+        return (
+            # First: some backends mend their connection when they are asked.
+            self._backend.exception_safe_to_retry(exc)
+            or isinstance(exc, OSError)
+            or bool(names & _LOST_DATABASE)
+            # Celery's own retries end in an error of Celery's, with the driver's as its cause.
+            or self._may_pass(exc.__cause__)
+        )

@@ -1,0 +1,61 @@
+"""Chords: telling one of a member whose process died around its end.
+
+Celery stores a member's result, then counts the member in its chord, and who is counted last claims
+for some seconds to be the one who sends the body.  A process that dies in between leaves a chord
+that nobody would tell any more, and that waits for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from celery import states
+from celery.app.task import Context
+
+from celery_reliable import events
+from celery_reliable.compat.backend import chord_progress, counts_chords
+
+__all__ = ["tell_chord", "tell_chord_patiently"]
+
+#: A claim to send a chord's body lasts for a few attempts to connect to the broker.
+_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+
+
+def tell_chord(backend: Any, request: Context, state: str, result: Any) -> bool:
+    """Count a member in its chord; return whether the chord needs nothing more of it.
+
+    Celery counts each member once, so this may be repeated.  While it is False, all members are
+    counted and the body is not sent: whoever claimed to send it is about to, or is dead, and then
+    the claim runs out.  Raises what the backend's driver raises.
+    """
+    # Elsewhere a chord is not told by its members, or cannot be told twice.
+    if not request.chord or not request.group or not counts_chords(backend):
+        return True
+    body_id = (request.chord.get("options") or {}).get("task_id")
+    if body_id and backend.get_state(body_id) in states.READY_STATES:
+        # It was sent, and only what the chord had counted was not cleared away.
+        return True
+    backend.on_chord_part_return(request, state, result)
+    progress = chord_progress(backend, request.group)
+    return progress is None or progress[0] < progress[1]
+
+
+def tell_chord_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:
+    """`tell` until the chord needs nothing more; whatever goes wrong is only logged.
+
+    For the process in which Celery has just told the same, and whose chord an earlier attempt may
+    have left half told: this is not worth doing the work again.
+    """
+    context = Context(request, called_directly=False)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while not tell_chord(backend, context, state, result):
+            if time.monotonic() > deadline:
+                error = TimeoutError(f"not within {_PATIENCE_SECONDS:g} seconds")
+                events.chord_given_up(task_id=context.id, error=error)
+                return
+            time.sleep(_POLL_SECONDS)
+    except Exception as exc:
+        events.chord_given_up(task_id=context.id, error=exc)

@@ -1,0 +1,47 @@
+"""Whose a stored result is.
+
+No clock says so: a worker's is not the ledger's.  What an attempt stores names the attempt; what
+names none was stored by somebody else, or where results have no room for a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from celery.states import READY_STATES
+
+from celery_reliable.message import looks_used_once
+from celery_reliable.model import Record
+
+__all__ = ["MARK", "NOTHING", "is_of", "mark", "may_have_lived_before", "seen"]
+
+#: What is seen where no result is, or none but ours.
+NOTHING = "nothing"
+#: The field of a result that names the attempt which stored it.
+MARK = "reliable"
+
+
+def mark(epoch: str, attempt: int, token: str) -> str:
+    """Return the name of an attempt: its publication, its number, and the token of its claim."""
+    return f"{epoch}/{attempt}/{token}"
+
+
+def is_of(meta: Mapping[str, Any], record: Record) -> bool:
+    """Whether a result was stored by the very attempt that a record names."""
+    return bool(meta.get(MARK) == mark(record.epoch, record.attempt, record.token))
+
+
+def may_have_lived_before(record: Record) -> bool:
+    """Whether a task that had the same id before may have left a result."""
+    return record.is_used or not looks_used_once(record.task_id)
+
+
+def seen(meta: Mapping[str, Any]) -> str:
+    """Return by what a result is known again that names no attempt; `NOTHING` where there is none.
+
+    Of two that are stored under one id one after the other, the times of their workers differ.
+    """
+    if meta.get(MARK) or meta.get("status") not in READY_STATES:
+        return NOTHING
+    return f"{meta['status']} {meta.get('date_done')}"

@@ -1,0 +1,304 @@
+"""The settings: one frozen object, checked as a whole.
+
+`ReliableConfig.from_mapping` reads `CELERY_RELIABLE` of Django's settings, or `app.conf.reliable`
+of a plain Celery app. Whatever is wrong with them is said in one error, with the names, the values
+and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url
+
+__all__ = ["MAX_SECONDS", "ReliableConfig"]
+
+_DAY_SECONDS: Final = 24 * 60 * 60.0
+#: Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
+MAX_SECONDS: Final = 3650 * _DAY_SECONDS
+# A script hands a batch to `unpack`, which ends with an error at about 8 000 values.
+_MAX_BATCH: Final = 5_000
+# A pass that follows the last one at once would do nothing but load the server.
+_MIN_SWEEP_SECONDS: Final = 0.1
+# Below it, an ordinary pause (a garbage collection, a busy host) looks like a death.
+_MIN_LEASE_SECONDS: Final = 1.0
+# An outage is known by a gap of 2.5 passes, and must be known before a renewed lease can lapse in
+# it: three quarters of a lease after the renewal, as it is renewed every quarter.
+_PASSES_IN_A_LEASE: Final = 4
+# How many passes it may take until a lapsed worker's tasks are back in their queues.
+_PASSES_TO_RECOVER: Final = 3
+
+
+def _seconds(default: float, *, minimum: float = 0.0, above: bool = False) -> Any:
+    """Declare a time in seconds of at least `minimum`, or `above` it."""
+    return field(default=default, metadata={"kind": "seconds", "min": minimum, "above": above})
+
+
+def _count(default: int, *, minimum: int, maximum: int | None = None) -> Any:
+    """Declare a whole number."""
+    return field(default=default, metadata={"kind": "count", "min": minimum, "max": maximum})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReliableConfig:
+    """The settings of one Celery app. Each field is a setting in lower case.
+
+    Raises:
+        ConfigurationError: a value, or a combination of values, cannot work. It names all of them.
+    """
+
+    #: URL of the ledger's Redis; without it and without `cache`, the broker's.
+    redis_url: str | None = field(default=None, metadata={"kind": "url"})
+    #: Alias of a django-redis cache whose Redis holds the ledger.
+    cache: str | None = field(default=None, metadata={"kind": "alias"})
+    #: What every key of the ledger begins with.
+    namespace: str = field(default="reliable", metadata={"kind": "namespace"})
+    #: How long a worker's lease lasts without a renewal.
+    lease_seconds: float = _seconds(10.0, minimum=_MIN_LEASE_SECONDS)
+    #: How long a worker's connection may stay lost before that counts as a death; 0: no witness.
+    witness_seconds: float = _seconds(1.5)
+    #: Interval of the sweeper's passes.
+    sweep_seconds: float = _seconds(2.0, minimum=_MIN_SWEEP_SECONDS)
+    #: At most so many recoveries in one pass.
+    sweep_batch: int = _count(500, minimum=1, maximum=_MAX_BATCH)
+    #: When to look after a queued task that nobody claimed.
+    queued_seconds: float = _seconds(60.0, above=True)
+    #: On a broker other than Redis: what has been delivered for so long is acknowledged while it
+    #: runs, or given back if it waits.
+    acknowledge_seconds: float = _seconds(300.0, above=True)
+    #: A task whose ETA is further away than this is parked.
+    eta_horizon_seconds: float = _seconds(60.0, above=True)
+    #: How many losses a task may have; with one more it is dead-lettered.
+    max_losses: int = _count(3, minimum=0)
+    #: After so long without a turn of its main loop, a worker stops renewing its lease.
+    stall_seconds: float = _seconds(30.0, above=True)
+    #: How long a dead letter is kept.
+    dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
+    #: How many dead letters are kept, the newest ones.
+    dead_letter_max: int = _count(10_000, minimum=1)
+    #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
+    outbox: bool = field(default=False, metadata={"kind": "flag"})
+
+    #: Whether a task runs unprotected when the ledger did not answer for a lease; else it waits.
+    fail_open: bool = field(default=False, metadata={"kind": "flag"})
+
+    def __post_init__(self) -> None:
+        problems = [*self._value_problems()]
+        # Comparing values that are no numbers would hide the problem behind a TypeError.
+        if not problems:
+            problems = [*self._combination_problems()]
+        if problems:
+            raise _configuration_error(problems)
+        for item in fields(self):
+            if item.metadata["kind"] == "seconds":
+                object.__setattr__(self, item.name, float(getattr(self, item.name)))
+
+    @classmethod
+    def from_mapping(
+        cls, mapping: Mapping[str, object] | None, *, flat: Collection[str] = ()
+    ) -> ReliableConfig:
+        """Build the settings from a mapping with upper-case names; what it lacks has its default.
+
+        Args:
+            mapping: `CELERY_RELIABLE`, or `None` for all defaults.
+            flat: names of settings that were given outside of it, where nothing reads them.
+
+        Raises:
+            ConfigurationError: an unknown name, or values that cannot work. It names all of them.
+        """
+        problems = [_flat_name(name) for name in flat]
+        if mapping is None:
+            mapping = {}
+        if not isinstance(mapping, Mapping):
+            # Settings are nobody's types.
+            given = type(mapping).__name__  # type: ignore[unreachable]
+            raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
+        names = {item.name.upper(): item.name for item in fields(cls)}
+        problems += [_unknown_name(name, names) for name in mapping if name not in names]
+        known: dict[str, Any] = {
+            names[name]: value for name, value in mapping.items() if name in names
+        }
+        try:
+            config = cls(**known)
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+        if problems:
+            raise _configuration_error(problems)
+        return config
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all settings, in upper case."""
+        return [item.name.upper() for item in fields(cls)]
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Interval at which a worker renews its lease: a quarter of it."""
+        return self.lease_seconds / 4
+
+    @property
+    def lease_ms(self) -> int:
+        """`lease_seconds` in milliseconds."""
+        return _ms(self.lease_seconds)
+
+    @property
+    def witness_ms(self) -> int:
+        """`witness_seconds` in milliseconds; 0: no witness."""
+        return _ms(self.witness_seconds)
+
+    @property
+    def sweep_ms(self) -> int:
+        """`sweep_seconds` in milliseconds."""
+        return _ms(self.sweep_seconds)
+
+    @property
+    def queued_ms(self) -> int:
+        """`queued_seconds` in milliseconds."""
+        return _ms(self.queued_seconds)
+
+    @property
+    def eta_horizon_ms(self) -> int:
+        """`eta_horizon_seconds` in milliseconds."""
+        return _ms(self.eta_horizon_seconds)
+
+    @property
+    def dead_letter_ms(self) -> int:
+        """`dead_letter_seconds` in milliseconds."""
+        return _ms(self.dead_letter_seconds)
+
+    def __repr__(self) -> str:
+        values = ", ".join(
+            f"{item.name}={_shown_value(item.name, getattr(self, item.name))}"
+            for item in fields(self)
+        )
+        return f"{type(self).__name__}({values})"
+
+    def _value_problems(self) -> Iterator[str]:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            expected = _expected(value, item.metadata)
+            if expected is not None:
+                shown = _shown_value(item.name, value)
+                yield f"{item.name.upper()} is {shown}: expected {expected}."
+
+    def _combination_problems(self) -> Iterator[str]:
+        lease, sweep, queued = self.lease_seconds, self.sweep_seconds, self.queued_seconds
+        if self.redis_url is not None and self.cache is not None:
+            yield (
+                f"REDIS_URL is {_shown_value('redis_url', self.redis_url)} and CACHE is "
+                f"{self.cache!r}: both say where the ledger is. Remove one of them."
+            )
+        if sweep * _PASSES_IN_A_LEASE > lease:
+            yield (
+                f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare could "
+                f"not tell an outage of Redis from a dead worker. Set SWEEP_SECONDS to at most "
+                f"{lease / _PASSES_IN_A_LEASE:g}, or LEASE_SECONDS to at least "
+                f"{sweep * _PASSES_IN_A_LEASE:g}."
+            )
+        if self.witness_seconds >= lease:
+            yield (
+                f"WITNESS_SECONDS is {self.witness_seconds:g} and LEASE_SECONDS is {lease:g}: the "
+                f"lease would lapse before the witness speaks. Set WITNESS_SECONDS below "
+                f"{lease:g}, or to 0 to do without it."
+            )
+        least_queued = lease + _PASSES_TO_RECOVER * sweep
+        if queued < least_queued:
+            yield (
+                f"QUEUED_SECONDS is {queued:g}, LEASE_SECONDS is {lease:g} and SWEEP_SECONDS is "
+                f"{sweep:g}: a queued task would be sent again while a dead worker's copy of it is "
+                f"about to be returned. Set QUEUED_SECONDS to at least {least_queued:g} (the lease "
+                f"and {_PASSES_TO_RECOVER} passes)."
+            )
+        if self.eta_horizon_seconds < sweep:
+            yield (
+                f"ETA_HORIZON_SECONDS is {self.eta_horizon_seconds:g} and SWEEP_SECONDS is "
+                f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
+                f"to at least {sweep:g}."
+            )
+
+
+def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
+    """Return what was expected in place of `value`, or `None` when it will do."""
+    kind = rule["kind"]
+    if kind == "seconds":
+        return _expected_seconds(value, rule["min"], above=rule["above"])
+    if kind == "count":
+        return _expected_count(value, rule["min"], rule["max"])
+    if kind == "flag":
+        return None if isinstance(value, bool) else "True or False"
+    if kind == "namespace":
+        fits = isinstance(value, str) and re.fullmatch(r"[^\s{}]+", value) is not None
+        # Braces decide which part of a key chooses its hash slot; that part is the ledger's.
+        return None if fits else "a text that is not empty, without whitespace and braces"
+    if kind == "alias":
+        fits = value is None or (isinstance(value, str) and value.strip() != "")
+        return None if fits else "the name of an entry of Django's CACHES, or None"
+    return _expected_url(value)
+
+
+def _expected_seconds(value: object, minimum: float, *, above: bool) -> str | None:
+    # Comparisons alone: they also refuse NaN and infinity, and whole numbers beyond any float.
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        high_enough = value > minimum if above else value >= minimum
+        if high_enough and value <= MAX_SECONDS:
+            return None
+    limit = f"more than {minimum:g}" if above else f"at least {minimum:g}"
+    return f"a number of seconds, {limit} and at most {MAX_SECONDS:.0f}"
+
+
+def _expected_count(value: object, minimum: int, maximum: int | None) -> str | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if is_count and value >= minimum and (maximum is None or value <= maximum):  # type: ignore[operator]
+        return None
+    upper = "" if maximum is None else f" and at most {maximum}"
+    return f"a whole number, at least {minimum}{upper}"
+
+
+def _expected_url(value: object) -> str | None:
+    if value is None:
+        return None
+    scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else ""
+    if scheme in REDIS_SCHEMES:
+        return None
+    known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
+    return f"the URL of a Redis (beginning with one of {known}), or None for the broker's"
+
+
+def _flat_name(name: str) -> str:
+    return (
+        f"CELERY_RELIABLE_{name} (reliable_{name.lower()}) is set, and nothing reads it: the "
+        f"settings are in one dictionary. Write CELERY_RELIABLE = {{{name!r}: ...}} instead."
+    )
+
+
+def _unknown_name(name: object, names: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(str(name).upper(), names, n=1, cutoff=0.5)
+    if near:
+        return f"there is no setting {name!r}. Did you mean {near[0]!r}?"
+    return f"there is no setting {name!r}. The settings are {', '.join(names)}."
+
+
+def _shown_value(name: str, value: object) -> str:
+    """Return `value` as an error or a repr shows it: no password."""
+    if name != "redis_url" or value is None:
+        return repr(value)
+    return repr(sanitized_url(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def _configuration_error(problems: list[str]) -> ConfigurationError:
+    where = "CELERY_RELIABLE (app.conf.reliable without Django)"
+    if len(problems) == 1:
+        message = f"{where}: {problems[0]}"
+    else:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        message = f"{where} has {len(problems)} problems:\n{listed}"
+    return ConfigurationError(message, problems=tuple(problems))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,155 @@
+"""The consumer's step: what the main loop does for us, registered anew with every connection."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from celery import bootsteps
+from celery.utils.functional import maybe_list
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.broker import Delivery, Unacked, unacked_of
+from celery_reliable.compat.consumer import (
+    acknowledge_at_once,
+    cancel_by,
+    command_by,
+    raise_prefetch_count,
+)
+from celery_reliable.compat.kombu import held_tags
+from celery_reliable.compat.notes import noted
+from celery_reliable.message import task_id_of
+from celery_reliable.recovery import call_off
+from celery_reliable.worker import child_deaths
+from celery_reliable.worker.early_claims import EarlyClaims
+from celery_reliable.worker.long_deliveries import LongDeliveries
+from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.worker_step import _NOTED, WorkerStep
+
+__all__ = ["ConsumerStep"]
+
+#: How often the main loop shows that it turns.
+_TURN_SECONDS = 1.0
+#: How often the pool is asked for dead children: a child that dies within milliseconds of its
+#: task's start is noticed by Celery's own timer only, every 5 s.
+_CHILDREN_SECONDS = 0.5
+#: How often the unacked hash is compared with what the worker holds.
+_RECONCILE_SECONDS = 5.0
+
+
+def _revoke(revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, after which the ledger forgets what nobody runs.
+
+    A parked task's revocation cannot be left to workers' memory: it would not outlive them.
+    """
+    answer = revoke(state_, task_id, *args, **kwargs)
+    call_off(state_.app, maybe_list(task_id) or [])
+    return answer
+
+
+class ConsumerStep(bootsteps.StartStopStep):
+    """What the main loop does for us, registered anew with every connection."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def include_if(self, c: Any) -> bool:
+        """Whether the worker has our parts."""
+        return noted(c.controller, _NOTED) is not None
+
+    def start(self, c: Any) -> None:
+        """Begin to show that the loop turns, to look for dead children, and at the unacked hash."""
+        command_by(c, "revoke", _revoke)
+        step: WorkerStep = noted(c.controller, _NOTED)
+        step.turned_at = time.monotonic()
+        step.is_connecting = False
+        c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
+        # Without an event loop billiard has a thread that looks, and would meet us in the middle.
+        if step.pool_name == "prefork" and c.hub is not None:
+            c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
+        step.unprocessable.install(c)
+        c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
+        if step.pool_name in ("solo", "thread"):
+            cancel_by(c, _let_run)
+        if step.pool_name == "solo" or c.hub is not None:
+            acknowledge_at_once(c)
+        if step.unacked_name:
+            # On this channel alone: what user code consumes on others is none of ours.
+            c.task_consumer.channel.reliable_unacked = step.unacked_name
+            unacked = unacked_of(step.unacked_name, c.task_consumer.channel)
+            unacked.holder = lambda: step.process.id
+            unacked.is_sure = step.process.surely_holds
+            unacked.open(step.reliable.config.namespace)
+            unacked.is_leaving = step.is_leaving
+            unacked.running_tags = _running_tags
+            if c.hub is not None:
+                # Without an event loop nobody would look again when what was taken has ended.
+                unacked.idle_slots = partial(_idle_slots, c.pool)
+                unacked.after_delivery = partial(raise_prefetch_count, c)
+                if step.reliable.is_delivered_from_ledger:
+                    # What was given up with a connection is not forgotten with it.
+                    step.early_claims = step.early_claims or EarlyClaims(c, step.process)
+                    unacked.early = step.early_claims
+            unacked.before_leaving = step.release_claims
+            unacked.on_unreadable = step.unprocessable.bury_unreadable
+            unacked.opening, unacked.opened = partial(_opening, step.openings), step.openings.end
+            c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
+        if not step.reliable.is_redis_broker:
+            # By the main loop, whose channel it is; the timer may be a thread.
+            long = LongDeliveries(c)
+            c.timer.call_repeatedly(_TURN_SECONDS, c.call_soon, (long.look,))
+
+    def stop(self, c: Any) -> None:
+        """Note that the connection is lost; Celery itself cancels the timers of the old one."""
+        noted(c.controller, _NOTED).is_connecting = True
+
+    def _turn(self, c: Any, step: WorkerStep) -> None:
+        step.turned_at = time.monotonic()
+        dispatcher = c.event_dispatcher
+        if dispatcher is not None:
+            # A monitor switches the events of tasks on and off.
+            groups = dispatcher.groups
+            step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
+        child_deaths.watch.look()
+        # What was told while the ledger was away.
+        step.openings.end()
+        if step.unacked is not None:
+            step.unacked.catch_up()
+
+    def _reconcile(self, c: Any, unacked: Unacked) -> None:
+        consumer = c.task_consumer
+        if consumer is None or unacked.is_leaving:
+            unacked.catch_up()
+            return
+        # Of what former connections delivered it is only what runs: the rest Celery has forgotten
+        # (Celery 5.6 keeps it among its requests, and runs it no more).
+        held = held_tags(consumer.channel.qos) | _running_tags()
+        try:
+            given = unacked.reconcile(consumer.channel, held)
+        except consumer.channel.connection_errors as exc:
+            events.deliveries_not_compared(error=exc)
+            return
+        if given:
+            events.lost_deliveries_given_back(count=given)
+
+
+def _let_run() -> None:
+    """Stop nothing at a cold shutdown, in a pool that cannot.
+
+    Celery would raise that it cannot from its signal handler: into whatever the main loop does at
+    that moment (it may have popped a message and not yet filed it), or into a solo task's body.
+    """
+    events.tasks_run_to_their_end(count=len(state.active_requests))
+
+
+def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:
+    return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
+
+
+def _idle_slots(pool: Any) -> int:
+    return max(0, int(pool.num_processes) - len(state.reserved_requests))
+
+
+def _running_tags() -> set[str]:
+    return {str(request.message.delivery_tag) for request in list(state.active_requests)}

@@ -1,0 +1,96 @@
+"""Messages that came back from a dead worker: whoever opens one of them may die of it.
+
+A body is decompressed and decoded in the worker's main process, before anybody has claimed its
+task.  So the ledger is told before that which message it is, and after it that the worker lives.
+The death of one that does not is put down to that message, unless something ran there that may have
+caused it.  What never came back costs nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.app import Reliable
+from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import answers
+from celery_reliable.message import Stamp
+
+__all__ = ["Openings", "noting"]
+
+#: The main loop asks the ledger only so long.
+_PATIENCE_SECONDS = 1.0
+
+
+class Openings:
+    """Tells the ledger what the main loop of one worker is about to open."""
+
+    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
+        self._reliable = reliable
+        self._process = process
+        #: What the ledger may have noted: the worker's id and the delivery.
+        self._noted: tuple[str, str] | None = None
+
+    def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
+        """Note that a message is about to be opened; False when it is to be dropped, since its task
+        is a dead letter, or is sent again later.
+        """
+        workers = self._reliable.ledger.workers
+        self._noted = worker, _ = self._process.id, delivery
+        epoch = Stamp.of(headers).epoch
+        try:
+            answer = workers.open(
+                worker,
+                delivery,
+                task_id,
+                epoch,
+                max_losses=self._reliable.config.max_losses,
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            # Should it die now, nobody knows of what, as before.
+            events.opening_not_noted(task_id=task_id, error=exc)
+            return True
+        if not isinstance(answer, answers.Opening):
+            self._noted = None
+        if isinstance(answer, answers.Alone | answers.Dead):
+            events.delivery_dropped(task_id=task_id, reply=answer.word)
+            return False
+        return True
+
+    def end(self) -> None:
+        """Note that the worker has survived it, now or when the ledger is back."""
+        if self._noted is None:
+            return
+        worker, delivery = self._noted
+        try:
+            self._reliable.ledger.workers.opened(
+                worker, delivery, patience_seconds=_PATIENCE_SECONDS
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            events.opening_still_noted(delivery=delivery, error=exc)
+            return
+        self._noted = None
+
+
+def noting(openings: Openings, handle: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return *handle* of a consumer whose messages come from no unacked hash, with what was
+    redelivered noted as it is opened.
+    """
+
+    def on_message(message: Any) -> None:
+        if not (message.delivery_info or {}).get("redelivered"):
+            handle(message)
+            return
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        if not openings.begin(str(message.delivery_tag), str(headers.get("id") or ""), headers):
+            message.ack_log_error(events.logger, ())
+            return
+        try:
+            handle(message)
+        finally:
+            openings.end()
+
+    return on_message

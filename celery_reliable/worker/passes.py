@@ -1,0 +1,109 @@
+"""The thread of a worker's main process that runs the sweeper's passes."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from celery_reliable import events
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.native_threads import NativeThread, fork_gate
+from celery_reliable.recovery import Sweeper
+from celery_reliable.worker.heartbeat import Host
+
+__all__ = ["Passes"]
+
+
+class Passes(NativeThread):
+    """Runs the sweeper's passes whenever none finished within SWEEP_SECONDS.
+
+    Recovery that was only a task would wait in the very queues that it repairs.
+    """
+
+    # They publish, store and call receivers, as tasks do.
+    shares_locks = True
+
+    def __init__(self, step: Host) -> None:
+        super().__init__("celery-reliable-passes")
+        self._step = step
+        self._sweeper: Sweeper | None = None
+        #: Claims that nobody runs, and since when that is so, by the monotonic clock.
+        self._orphans: dict[tuple[str, int], float] = {}
+
+    def run(self) -> None:
+        """Sweep until told to stop."""
+        wait = 0.0
+        while not self.stop_asked(wait):
+            # Passes publish, store results and call receivers, with locks that children need.
+            with fork_gate:
+                wait = self._sweep()
+        if self._sweeper is not None:
+            self._sweeper.close()
+
+    def _sweep(self) -> float:
+        """Run what is due, and return the seconds after which to ask again."""
+        wait = self._step.reliable.config.sweep_seconds
+        try:
+            if self._sweeper is None:
+                self._sweeper = Sweeper(self._step.app)
+            self._tell_of_lost_pop(self._sweeper)
+            _, wait = self._sweeper.run_if_due()
+            self._look_at_own_claims(self._sweeper)
+        except ReliableError as exc:
+            events.pass_failed(error=exc)
+        except Exception as exc:
+            events.pass_failed(error=exc)
+            if self._sweeper is not None:
+                self._sweeper.broker.close()
+        return wait
+
+    def stop(self) -> None:
+        """End the thread after the pass that runs."""
+        self.ask_to_stop()
+
+    def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
+        """Have passes look at what the worker may have popped on a connection that was lost."""
+        unacked = self._step.unacked
+        at = unacked.lost_pop_at if unacked is not None else None
+        if unacked is None or at is None or time.monotonic() < at:
+            return
+        ago_ms = int(1000 * (time.monotonic() - at)) + 2 * sweeper.config.lease_ms
+        sweeper.ledger.passes.look_ahead(ago_ms=ago_ms)
+        if unacked.lost_pop_at == at:
+            unacked.lost_pop_at = None
+
+    def _look_at_own_claims(self, sweeper: Sweeper) -> None:
+        """Lose claims that nobody runs, after two sightings, or release those by which nobody has
+        begun: nobody else would while this worker lives.
+
+        One that leaves stops its tasks and releases them by itself.
+        """
+        if self._step.is_leaving:
+            return
+        now = time.monotonic()
+        claims = sweeper.ledger.workers.claims(self._step.process.id)
+        gone = {
+            (claim.task_id, claim.attempt)
+            for claim, pid in claims.values()
+            if not (_is_alive(pid) and self._step.runs(claim))
+        }
+        self._orphans = {key: self._orphans.get(key, now) for key in gone}
+        # Two looks may follow each other at once, as whoever runs the next pass decides.
+        apart = self._step.reliable.config.sweep_seconds / 2
+        for task_id, attempt in [k for k, since in self._orphans.items() if now - since >= apart]:
+            claim, _ = claims[task_id]
+            if self._step.has_given_up(claim):
+                sweeper.ledger.release(claim, due_in_ms=0)
+            else:
+                sweeper.losses.lose_orphan(claim)
+            events.claim_without_process(task_id=task_id, attempt=attempt)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

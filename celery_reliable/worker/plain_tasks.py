@@ -1,0 +1,62 @@
+"""Handing requests to the pool.
+
+A worker that was away for longer than its lease may not hold any more what it was delivered before:
+the sweeper has returned it, and others run it.  A reliable task's claim finds that out; a plain
+task has none, and is looked for in the worker's unacked hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.compat.controller import free_slot, hand_over_by
+from celery_reliable.compat.notes import noted
+from celery_reliable.context import WorkerProcess
+from celery_reliable.options import is_reliable
+
+__all__ = ["LOOKING_POOLS", "install"]
+
+#: The pools that are handed no more than they begin at once; threads and greenlets are handed all
+#: that is fetched.
+LOOKING_POOLS = frozenset({"prefork", "solo"})
+
+
+def install(w: Any, process: WorkerProcess) -> None:
+    """Stand before what hands a worker's requests to its pool: after the pool is made, and before
+    the consumer is.
+
+    What has been handed over is not held back any more.
+    """
+
+    def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def process_task(request: Any) -> None:
+            if _is_ours(request, process):
+                hand_over(request)
+                return
+            events.delivery_dropped(name=request.name, task_id=request.id, reply="taken")
+            state.task_ready(request)
+            request.acknowledged = True
+            request.message.channel.qos.forget(request.message.delivery_tag)
+            free_slot(w)
+
+        return process_task
+
+    hand_over_by(w, around)
+
+
+def _is_ours(request: Any, process: WorkerProcess) -> bool:
+    """Whether nobody else can have been given a request's message; in doubt it is looked for."""
+    message = request.message
+    holder = noted(message, "holder")
+    if holder is None or is_reliable(request.task):
+        return True
+    if process.surely_holds(holder):
+        return True
+    # What is acknowledged when it begins is removed now: then nobody can return it meanwhile.
+    return bool(
+        message.channel.qos.unacked.keep(message.delivery_tag, is_begun=not request.task.acks_late)
+    )

@@ -1,0 +1,256 @@
+"""Messages that no worker can run: of an unknown task, invalid, not to be decoded, or none at all.
+
+Celery logs and drops them, or ends.  Here each becomes a dead letter first, which an operator sees,
+and replays when a worker can run it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.app import Reliable
+from celery_reliable.broker import Delivery
+from celery_reliable.compat.consumer import decode_errors_by, handle_by
+from celery_reliable.compat.notes import noted
+from celery_reliable.exceptions import ReliableError, one_line
+from celery_reliable.ledger import answers
+from celery_reliable.message import Envelope, Stamp, as_sent, check_delivered
+from celery_reliable.model import Claim, Reason
+from celery_reliable.worker.early_claims import EarlyClaim
+from celery_reliable.worker.openings import Openings, noting
+
+__all__ = ["Unprocessable"]
+
+#: The main loop asks the ledger only so long.
+_PATIENCE_SECONDS = 1.0
+
+
+def _nameless_id() -> str:
+    """Return an id for a message that tells none."""
+    return f"unreadable-{os.urandom(8).hex()}"
+
+
+class Unprocessable:
+    """Stands before what a worker's consumer does with messages that it cannot run."""
+
+    def __init__(self, reliable: Reliable, openings: Openings) -> None:
+        self._reliable = reliable
+        self._consumer: Any = None
+        self._openings = openings
+        #: Not yet buried, as the ledger was away: neither acknowledged nor rejected until then.
+        self._waiting: list[Callable[[], None]] = []
+
+    def install(self, c: Any) -> None:
+        """Take the place of the consumer's handlers; with every connection anew."""
+        own = type(c)
+        # KeyError counts as one with Redis: of a message it is none.
+        broken = tuple(one for one in c.connection_errors if one is not KeyError)
+        # What a former connection delivered is delivered again.
+        self._waiting.clear()
+        self._consumer = c
+
+        def on_unknown_message(body: Any, message: Any) -> None:
+            error = ValueError("not a task's message: its headers name no task")
+            self._bury(message, error, partial(own.on_unknown_message, c, body, message), broken)
+
+        def on_unknown_task(body: Any, message: Any, exc: Exception) -> None:
+            name = _told(message).get("task")
+            error = LookupError(f"no task {name!r} is known to this worker")
+            drop = partial(own.on_unknown_task, c, body, message, exc)
+            # Celery sends the event of this one.
+            self._bury(message, error, drop, broken, is_failure_told=True)
+
+        def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
+            self._bury(message, exc, partial(own.on_invalid_task, c, body, message, exc), broken)
+
+        def on_decode_error(message: Any, exc: Exception) -> None:
+            self._bury(message, exc, partial(own.on_decode_error, c, message, exc), broken)
+
+        def create_task_handler(*args: Any, **kwargs: Any) -> Callable[[Any], None]:
+            handle = own.create_task_handler(c, *args, **kwargs)
+
+            def on_task_received(message: Any) -> None:
+                try:
+                    check_delivered(message)
+                    handle(message)
+                except (*broken, MemoryError):
+                    raise
+                except Exception as exc:
+                    if any(one.message is message for one in list(state.reserved_requests)):
+                        raise
+                    # It would end the worker, and then the next.
+                    on_invalid_task(None, message, exc)
+
+            # Where there is an unacked hash, its messages are noted before they are made of what it
+            # holds.
+            has_unacked = bool(getattr(c.task_consumer.channel, "reliable_unacked", None))
+            return on_task_received if has_unacked else noting(self._openings, on_task_received)
+
+        handle_by(
+            c,
+            create_task_handler=create_task_handler,
+            on_unknown_message=on_unknown_message,
+            on_unknown_task=on_unknown_task,
+            on_invalid_task=on_invalid_task,
+        )
+        decode_errors_by(c, on_decode_error)
+
+    def catch_up(self) -> None:
+        """Bury what waits for the ledger."""
+        waiting, self._waiting = self._waiting, []
+        while waiting and not self._waiting:
+            waiting.pop(0)()
+        self._waiting += waiting
+
+    def bury_unreadable(self, delivery: Delivery, error: Exception) -> bool:
+        """Put a list element that is no message among the dead letters; False when the ledger is
+        away: then it stays in the unacked hash, and is looked at again.
+        """
+        # The same element has the same name: it may be buried twice.
+        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
+        kept = _kept(delivery.raw, {"id": task_id}, delivery.queue)
+        try:
+            self._buried(task_id, "", error, kept)
+        except ReliableError as exc:
+            events.unprocessable_not_buried(task_id=task_id, error=exc)
+            return False
+        return True
+
+    def _bury(
+        self,
+        message: Any,
+        error: Exception,
+        drop: Callable[[], None],
+        broken: tuple[Any, ...],
+        *,
+        is_failure_told: bool = False,
+    ) -> None:
+        """Put a message among the dead letters, then let Celery *drop* it; only acknowledge a late
+        copy, whose task Celery would otherwise mark as failed.  *broken*: how a connection fails.
+        """
+        told = _told(message)
+        task_id, name = str(told.get("id") or _nameless_id()), str(told.get("task") or "")
+        early: EarlyClaim | None = noted(message, "early")
+        claim = early.claim if early is not None else None
+        try:
+            is_buried = self._buried(
+                task_id, name, error, _envelope(message), claim, is_failure_told=is_failure_told
+            )
+        except ReliableError as exc:
+            events.unprocessable_not_buried(name=name, task_id=task_id, error=exc)
+            again = partial(
+                self._bury, message, error, drop, broken, is_failure_told=is_failure_told
+            )
+            self._waiting.append(again)
+            return
+        if not is_buried:
+            events.delivery_dropped(name=name, task_id=task_id, reply="late")
+            message.ack_log_error(events.logger, broken)
+            return
+        try:
+            drop()
+        except (TypeError, ValueError, AttributeError) as exc:
+            # Celery cannot even say what it drops.
+            events.unprocessable_not_dropped(name=name, task_id=task_id, error=exc)
+            if not message.acknowledged:
+                message.reject()
+
+    def _buried(
+        self,
+        task_id: str,
+        name: str,
+        error: Exception,
+        envelope: Envelope,
+        claim: Claim | None = None,
+        *,
+        is_failure_told: bool = False,
+    ) -> bool:
+        """Put a message among the dead letters, and tell so; False for a late copy, which is none.
+
+        Raises ReliableError when the ledger is away or refuses: then nothing is known.
+        """
+        if not self._is_in_ledger(task_id, name, error, envelope, claim):
+            return False
+        with events.through(self._send):
+            events.task_buried(
+                app=self._reliable.app,
+                name=name,
+                task_id=task_id,
+                reason=Reason.UNPROCESSABLE,
+                attempt=claim.attempt if claim is not None else 0,
+                losses=claim.losses if claim is not None else 0,
+                exception=one_line(error),
+                is_failure_told=is_failure_told,
+            )
+        return True
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        """Send an event over the worker's own connection, as Celery does."""
+        dispatcher = self._consumer.event_dispatcher
+        if dispatcher is not None and dispatcher.enabled:
+            dispatcher.send(kind, **fields)
+
+    def _is_in_ledger(
+        self, task_id: str, name: str, error: Exception, envelope: Envelope, claim: Claim | None
+    ) -> bool:
+        ledger = self._reliable.ledger
+        why: dict[str, Any] = {
+            "exception": one_line(error),
+            "traceback": "",
+            "patience_seconds": _PATIENCE_SECONDS,
+        }
+        if claim is not None:
+            ended = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
+            return isinstance(ended, answers.Buried)
+        stamp = Stamp.of(envelope.headers)
+        bury = partial(
+            ledger.bury_message,
+            task_id,
+            Reason.UNPROCESSABLE,
+            message=envelope.to_text(),
+            name=name,
+            epoch=stamp.epoch,
+            **why,
+        )
+        answer = bury(is_unproved=not stamp.generation)
+        if isinstance(answer, answers.Unrecorded):
+            if ledger.has_ended(
+                task_id, stamp.generation, stamp.epoch, patience_seconds=_PATIENCE_SECONDS
+            ):
+                return False
+            answer = bury(is_unproved=True)
+        return isinstance(answer, answers.Buried)
+
+
+def _told(message: Any) -> dict[str, Any]:
+    """Return what a message tells of its task: by its headers, or by a body of protocol 1."""
+    headers = message.headers
+    if isinstance(headers, dict) and "task" in headers:
+        return headers
+    try:
+        payload = message.payload
+    except Exception:
+        return headers if isinstance(headers, dict) else {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def _envelope(message: Any) -> Envelope:
+    try:
+        return as_sent(message)
+    except Exception as exc:
+        # Whatever it is, an operator is to see it.
+        events.message_kept_as_it_is_shown(error=exc)
+        queue = str((message.delivery_info or {}).get("routing_key") or "")
+        return _kept(repr(message.body).encode("utf-8", "backslashreplace"), {}, queue)
+
+
+def _kept(raw: bytes, headers: dict[str, Any], queue: str) -> Envelope:
+    """Return an envelope for what is no message: as it is, for an operator to see."""
+    return Envelope(raw, "application/octet-stream", "binary", headers, {}, "", queue)

@@ -1,0 +1,76 @@
+"""Import paths that are held outside of the package: in settings, in users' code, in metadata."""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata, resources
+
+import pytest
+from celery import Celery
+from celery.utils.imports import symbol_by_name
+
+import celery_reliable
+from celery_reliable import ReliableTask
+
+#: In settings (`broker_transport`, `task_cls`, a task's `Request`), and in old metadata.
+HELD = [
+    "celery_reliable.transport:Transport",
+    "celery_reliable.transport:SentinelTransport",
+    "celery_reliable.request:ReliableRequest",
+    "celery_reliable.task:ReliableTask",
+    "celery_reliable.cli:reliable",
+    # In results that were pickled.
+    "celery_reliable.unpublished:NotPublished",
+    "celery_reliable.unpublished:PublishUnknown",
+]
+
+
+@pytest.mark.parametrize("path", HELD)
+def test_a_path_that_is_held_elsewhere_leads_to_what_it_names(path: str) -> None:
+    found, name = symbol_by_name(path), path.partition(":")[2]
+    assert getattr(found, "__name__", None) == name or found.name == name
+
+
+def test_the_paths_that_the_package_itself_gives_away_are_of_that_kind() -> None:
+    from celery_reliable.broker import transport_for
+
+    given = {transport_for(scheme) for scheme in ("redis", "rediss", "sentinel")}
+    assert given | {ReliableTask.Request} <= set(HELD)
+
+
+def test_the_command_is_found_by_celery() -> None:
+    (command,) = metadata.entry_points(group="celery.commands", name="reliable")
+    assert command.load() is symbol_by_name("celery_reliable.operations.cli:reliable")
+
+
+def test_the_task_of_the_schedule_has_its_name() -> None:
+    app = Celery("names", broker="memory://", set_as_current=False)
+    app.finalize()
+    assert "celery_reliable.sweep" in app.tasks
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "task_buried",
+        "task_fenced",
+        "task_lost",
+        "task_running_out",
+        "task_skipped",
+        "pass_finished",
+    ],
+)
+def test_signals_are_where_they_were(name: str) -> None:
+    assert hasattr(importlib.import_module("celery_reliable.signals"), name)
+
+
+def test_all_that_is_public_is_there() -> None:
+    assert all(hasattr(celery_reliable, name) for name in celery_reliable.__all__)
+
+
+def test_the_pages_of_the_admin_are_where_projects_override_them() -> None:
+    pages = resources.files("celery_reliable.contrib.django").joinpath(
+        "templates", "admin", "celery_reliable"
+    )
+    names = {page.name for page in pages.iterdir()}
+    assert names == {"confirm.html", "letter.html", "list.html", "page.html"}
