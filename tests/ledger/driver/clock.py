@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import Any
 
+from celery_reliable.app import reliable_of
 from tests.ledger.driver.schedule import Process, Schedule
 
 STRETCH = 1_000_000
@@ -220,7 +221,7 @@ def _places(n_modules: int) -> list[tuple[Any, str, Any, str]]:
             continue
         wanted = real
         # There each process has connections of its own; these may be shared.
-        if module_name.startswith("celery_reliable") and not module_name.endswith(".application"):
+        if module_name.startswith("celery_reliable") and module_name != reliable_of.__module__:
             wanted = real | ours
         for name, value in vars(module).items():
             if id(value) in wanted:
