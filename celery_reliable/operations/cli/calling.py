@@ -1,0 +1,49 @@
+"""What each command needs of its call: the app, and errors told as an operator reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations.tables import printable
+
+__all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
+
+#: A person waits at the terminal: shorter than what tasks allow a Redis that is being restarted.
+PATIENCE_SECONDS = 3.0
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def app_of(ctx: click.Context) -> Celery:
+    """Return the app with its modules imported: in a Django project nothing else sets Django up."""
+    app = ctx.obj.app
+    app.loader.import_default_modules()
+    app.finalize()
+    return app
+
+
+@contextmanager
+def errors_told(ctx: click.Context) -> Iterator[None]:
+    """Turn what an operator can do something about into one paragraph on stderr, exit code 1."""
+    try:
+        yield
+    except ReliableError as exc:
+        raise click.ClickException(printable(str(exc))) from exc
+    except Exception as exc:
+        if not isinstance(exc, _broker_errors(ctx)):
+            raise
+        raise click.ClickException(
+            f"The broker could not be reached: {printable(str(exc))}. Check that it is up and "
+            "that the app's broker_url names it."
+        ) from exc
+
+
+def _broker_errors(ctx: click.Context) -> tuple[type[Exception], ...]:
+    connection = ctx.obj.app.connection_for_read()
+    return (OperationalError, *connection.connection_errors, *connection.channel_errors)
