@@ -22,7 +22,7 @@ from celery_reliable.ledger import (
     connect,
     denied,
     ledger_commands,
-    try_out,
+    self_test,
 )
 from celery_reliable.model import Finding
 from celery_reliable.native_threads import socket_owner
@@ -299,7 +299,7 @@ class Reliable:
             findings += check_rights(f"The ledger's Redis at {ledger.connector.shown}", missing)
             raise_for(findings)
             try:
-                try_out(ledger)
+                self_test(ledger)
             except LedgerRefused as exc:
                 raise ConfigurationError(str(exc)) from exc
             others = {one.project for one in ledger.workers.leases() if not one.is_dead}

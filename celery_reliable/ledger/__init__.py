@@ -8,9 +8,9 @@ from celery_reliable.ledger.connector import Connector, connect, server_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
+from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
-from celery_reliable.ledger.trial import try_out
 
 __all__ = [
     "FOREVER",
@@ -25,6 +25,6 @@ __all__ = [
     "denied",
     "ledger_commands",
     "on_key",
+    "self_test",
     "server_of",
-    "try_out",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery_reliable.ledger.answers import ClaimAnswer, EndedAnswer, TouchAnswer
 from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
-from celery_reliable.ledger.part import Part
 from celery_reliable.ledger.senders import sender_of
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.ledger.workers import ALONE_MS
 from celery_reliable.model import Claim, ClaimRequest
@@ -17,7 +17,7 @@ _ENDED: Transition[EndedAnswer] = Transition("ended", EndedAnswer)
 _TOUCH: Transition[TouchAnswer] = Transition("touch", TouchAnswer)
 
 
-class Attempts(Part):
+class Attempts(TransitionGroup):
     """How a worker comes to run a task, and shows that it does."""
 
     def claim(

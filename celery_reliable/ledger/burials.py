@@ -12,8 +12,8 @@ from celery_reliable.ledger.answers import (
     ReplayAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone
-from celery_reliable.ledger.freeing import freeing
-from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
+from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import A, Transition
 from celery_reliable.model import Claim, DeadLetter, Reason, WorkerLease
 
@@ -30,7 +30,7 @@ _DISCARD: Transition[DiscardAnswer] = Transition(
 _ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
 
-class Burials(Part):
+class Burials(TransitionGroup):
     """What becomes a dead letter, and what becomes of it."""
 
     def bury(
@@ -105,7 +105,7 @@ class Burials(Part):
         patience_seconds: float | None,
     ) -> A:
         worker = claim.worker if claim else ""
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             transition,
@@ -139,7 +139,7 @@ class Burials(Part):
         buried when the budget is spent.  Not counted where the verdict is that it may have died of
         something that it ran: the next death which is clear makes up for this one.
         """
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _BLAME,
@@ -180,7 +180,7 @@ class Burials(Part):
 
     def discard(self, task_id: str, *, buried_ms: int | None = None) -> DiscardAnswer:
         """Remove a dead letter for good; *buried_ms*: only the one that was seen."""
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _DISCARD,

@@ -16,7 +16,7 @@ from celery_reliable import events
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.native_threads import fork_gate
-from celery_reliable.redis_io import Line, is_of_cluster, is_passing, is_undone
+from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undone
 
 __all__ = ["FOREVER", "Caller", "is_forbidden"]
 
@@ -189,7 +189,7 @@ class Caller:
                     ) from exc
                 # Who waits for ever waits for an operator too: a task must not fail because the
                 # server is full.
-                elif not is_passing(exc) and patience != FOREVER:
+                elif not is_transient(exc) and patience != FOREVER:
                     raise LedgerRefused(
                         f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
                         "was changed. It must be a writable master with maxmemory-policy "

@@ -15,7 +15,7 @@ from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedS
 from celery_reliable.compat.redis import keep_connection
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger.address import Address, parsed
-from celery_reliable.ledger.lasting import lasting
+from celery_reliable.ledger.kept_open import kept_open
 from celery_reliable.redis_io import losing
 from celery_reliable.settings import sanitized_url, split_urls
 
@@ -60,7 +60,7 @@ class Connector:
         self, *, reply_timeout_seconds: float = REPLY_TIMEOUT_SECONDS, single: bool = False
     ) -> redis.Redis:
         """Return a new client; nothing is connected yet.  *single*: it keeps one connection of its
-        own, a lasting one, for one thread.
+        own, for one thread.
         """
         pool = self._make_pool(
             socket_timeout=reply_timeout_seconds,
@@ -71,7 +71,7 @@ class Connector:
         )
         client = redis.Redis(connection_pool=pool)
         if single:
-            keep_connection(client, lasting(pool.make_connection()))
+            keep_connection(client, kept_open(pool.make_connection()))
         return client
 
     @classmethod

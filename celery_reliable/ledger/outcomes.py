@@ -14,8 +14,8 @@ from celery_reliable.ledger.answers import (
     SettleAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
-from celery_reliable.ledger.freeing import freeing
-from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Cause, Claim, StoredResult, Verdict
 
@@ -33,7 +33,7 @@ _LOSE: Transition[LoseAnswer] = Transition("lose", LoseAnswer, frees=True)
 _RELEASE: Transition[ReleaseAnswer] = Transition("release", ReleaseAnswer)
 
 
-class Outcomes(Part):
+class Outcomes(TransitionGroup):
     """How an attempt ends, or leaves its id to a canvas."""
 
     def settle(
@@ -49,7 +49,7 @@ class Outcomes(Part):
         server's clock, after a success of what is done once.
         """
         result = result or _NO_RESULT
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _SETTLE,
@@ -145,7 +145,7 @@ class Outcomes(Part):
         charge it the task is queued in any case, and after the second such death it is a suspect,
         which runs in a worker that runs no other one.  *detail*: of the cause, for people.
         """
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _LOSE,

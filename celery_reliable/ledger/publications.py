@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
 from celery_reliable.ledger.answers.tasks import Gone, Withdrawn
-from celery_reliable.ledger.freeing import freeing
-from celery_reliable.ledger.part import STOPPING_LOOK_MS, Part
+from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.senders import remembered_ms, sender_of
+from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim, State, TaskRef
 
@@ -19,7 +19,7 @@ _WITHDRAW: Transition[WithdrawAnswer] = Transition(
 _CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True)
 
 
-class Publications(Part):
+class Publications(TransitionGroup):
     """What becomes of a task before a worker has it."""
 
     def record(
@@ -84,7 +84,7 @@ class Publications(Part):
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
         """Take back a publication whose send raised, and free its object."""
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _WITHDRAW,
@@ -105,7 +105,7 @@ class Publications(Part):
         to be stopped, its record stays, for whoever publishes the id or wants the object.
         *is_revoked*: what runs is noted not to run again.
         """
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self.keys,
             _CANCEL,

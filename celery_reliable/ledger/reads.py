@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import redis
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, Due, Record
 
@@ -17,7 +17,7 @@ __all__ = ["Reads"]
 T = TypeVar("T")
 
 
-class Reads(Part):
+class Reads(TransitionGroup):
     """Records and dead letters as they stand; they may have changed when the answer arrives."""
 
     def server_facts(self) -> dict[str, str]:

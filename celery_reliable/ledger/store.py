@@ -6,7 +6,7 @@ from celery_reliable.ledger.attempts import Attempts
 from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
-from celery_reliable.ledger.dues import Dues
+from celery_reliable.ledger.due_records import DueRecords
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.passes import Passes
@@ -18,7 +18,7 @@ from celery_reliable.ledger.workers import Workers
 __all__ = ["Ledger"]
 
 
-class Ledger(Publications, Attempts, Outcomes, Burials, Dues, Reads):
+class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads):
     """What is known of every task and worker of one namespace; knows no Celery.
 
     Each method is one atomic step on the server and may be repeated.  All raise LedgerUnavailable

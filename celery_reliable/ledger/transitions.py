@@ -24,7 +24,7 @@ class Transition(Generic[A]):
 
     *repeated*: what a call that was sent more than once may answer instead of what the first one
     did, and what it did.  *frees*: it may end a task, with whose object it is then to be called
-    (`freeing`).
+    (`call_freeing_lock`).
     """
 
     def __init__(

@@ -20,8 +20,8 @@ from celery_reliable.ledger.answers import (
 )
 from celery_reliable.ledger.answers.workers import Deregistered
 from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.freeing import freeing
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Claim, WorkerLease
 
@@ -75,7 +75,7 @@ class Workers:
 
     def acknowledge(self, claim: Claim) -> AcknowledgeAnswer:
         """Note that a taken claim has been stopped; of a dead letter the object is freed then."""
-        return freeing(
+        return call_freeing_lock(
             self._caller,
             self._keys,
             _ACKNOWLEDGE,

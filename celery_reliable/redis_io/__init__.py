@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from celery_reliable.redis_io.connection import Line
-from celery_reliable.redis_io.errors import is_of_cluster, is_passing, is_undone, losing
+from celery_reliable.redis_io.errors import is_of_cluster, is_transient, is_undone, losing
 
-__all__ = ["Line", "is_of_cluster", "is_passing", "is_undone", "losing"]
+__all__ = ["Line", "is_of_cluster", "is_transient", "is_undone", "losing"]

@@ -10,7 +10,7 @@ from redis import exceptions as errors
 
 from celery_reliable.compat.notes import note, noted
 
-__all__ = ["is_of_cluster", "is_passing", "is_undone", "losing", "undone"]
+__all__ = ["is_of_cluster", "is_transient", "is_undone", "losing", "undone"]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
 #: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
@@ -32,7 +32,7 @@ _PASSING_REPLY = re.compile(
 )
 
 
-def is_passing(exc: BaseException) -> bool:
+def is_transient(exc: BaseException) -> bool:
     """Whether an error says nothing of what was asked, and may be another one a moment later."""
     return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
 
@@ -67,7 +67,7 @@ def losing(connection_class: Any) -> Any:
                 undone(exc)
                 raise
             except redis.ResponseError as exc:
-                if not is_passing(exc):
+                if not is_transient(exc):
                     raise
                 self.disconnect()
                 # What is refused was not begun.

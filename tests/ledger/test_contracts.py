@@ -65,7 +65,7 @@ def calls() -> dict[str, tuple[int, int]]:
                     ):
                         n_more = 0
                     case ast.Call(
-                        func=ast.Name(id="freeing"),
+                        func=ast.Name(id="call_freeing_lock"),
                         args=[_, _, ast.Name(id=name), ast.List(keys), ast.List(args)],
                     ):
                         # A lock, and the object that it is of.
@@ -155,7 +155,7 @@ def test_every_transition_is_typed_as_what_it_reads() -> None:
         for name, value in vars(module).items():
             if isinstance(value, Transition):
                 (union,) = get_args(hints[name])
-                # The other is heard by `freeing` alone.
+                # The other is heard by `call_freeing_lock` alone.
                 heard = set(value.kinds) - {OtherObject}
                 assert set(get_args(union) or (union,)) == heard, name
                 seen += 1

@@ -18,7 +18,7 @@ from celery_reliable.ledger import (
     denied,
     ledger_commands,
     scripts,
-    try_out,
+    self_test,
 )
 from celery_reliable.ledger.answers.tasks import Settled
 from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
@@ -59,7 +59,7 @@ def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene
     before = narrow.snapshot()
 
     assert missing(narrow.ledger) == []
-    try_out(narrow.ledger)
+    self_test(narrow.ledger)
 
     # redis-py tells its own name with every connection, and does not mind when it may not.
     found = narrow.client.execute_command("ACL", "LOG")
@@ -85,8 +85,8 @@ def test_keys_that_are_missing_are_named(narrow: Scene) -> None:
     narrow.client.execute_command("ACL", "SETUSER", "app", "resetkeys", "~celery*")
 
     assert missing(narrow.ledger) == [f"the key {narrow.ledger.keys.none}"]
-    with pytest.raises(LedgerForbidden, match=re.escape(narrow.ledger.keys.record("trial"))):
-        narrow.publish("trial")
+    with pytest.raises(LedgerForbidden, match=re.escape(narrow.ledger.keys.record("unseen"))):
+        narrow.publish("unseen")
 
 
 def test_without_transactions_nothing_is_tried(narrow: Scene) -> None:
@@ -99,18 +99,18 @@ def test_without_transactions_nothing_is_tried(narrow: Scene) -> None:
 
 
 @pytest.mark.parametrize("command", ["hset", "zadd", "del"])
-def test_a_trial_fails_without_what_a_task_needs(narrow: Scene, command: str) -> None:
+def test_the_self_test_fails_without_what_a_task_needs(narrow: Scene, command: str) -> None:
     narrow.publish()
     narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command}")
 
     with pytest.raises(LedgerForbidden):
-        try_out(narrow.ledger)
+        self_test(narrow.ledger)
 
 
-def test_a_trial_is_not_for_who_is_full(narrow: Scene) -> None:
+def test_a_full_server_passes_the_self_test(narrow: Scene) -> None:
     narrow.client.config_set("maxmemory", "1")
     try:
-        try_out(narrow.ledger)
+        self_test(narrow.ledger)
         with pytest.raises(LedgerRefused, match="OOM"):
             narrow.publish()
     finally:

@@ -330,7 +330,7 @@ class OtherGeneration(Answer):
 @dataclass(frozen=True)
 class OtherObject(Answer):
     """The task has locked another object than was given; nothing was changed.  Nobody hears it but
-    who asks again with that one (`freeing`).
+    who asks again with that one (`call_freeing_lock`).
     """
 
     word = "object"

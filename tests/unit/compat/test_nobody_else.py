@@ -26,7 +26,7 @@ REVIEWED = {
     ("publishing.producers", "pool.limit"): "a property that kombu's pools have for this",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
-    ("ledger.trial", "self.workers._caller"): "two classes of the ledger",
+    ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }
 

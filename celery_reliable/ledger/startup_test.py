@@ -15,7 +15,7 @@ from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import A, Step
 from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
 
-__all__ = ["try_out"]
+__all__ = ["self_test"]
 
 #: What a server's memory refuses passes, and is waited for by whoever meets it.
 _FULL = re.compile(r"\bOOM\b|'maxmemory'")
@@ -48,14 +48,14 @@ class _Written(Ledger):
         self._caller = self.workers._caller = noting
 
 
-def try_out(ledger: Ledger) -> None:
+def self_test(ledger: Ledger) -> None:
     """Record, withdraw, claim and settle a task under a name that nobody has, all in one
     transaction, of which nothing is left and which nobody sees.
 
     Raises LedgerRefused, or LedgerForbidden, for a server that does not do it; not for one that is
     full.  Raises LedgerUnavailable.
     """
-    name = f"trial-{secrets.token_hex(8)}"
+    name = f"self-test-{secrets.token_hex(8)}"
     task, claim = TaskRef(name, "", None, 0), Claim(name, 1, name, name)
     written = _Written(ledger.connector, ledger.namespace)
     written.record(task, epoch=name, state=State.QUEUED, due_in_ms=3_600_000, message="")
@@ -75,7 +75,7 @@ def try_out(ledger: Ledger) -> None:
             return list(pipe.execute())
 
     try:
-        answers = [answer[0].decode() for answer in ledger.ask("trial", run)]
+        answers = [answer[0].decode() for answer in ledger.ask("self test", run)]
     except LedgerRefused as exc:
         if _FULL.search(str(exc.reply)):
             return
@@ -84,5 +84,5 @@ def try_out(ledger: Ledger) -> None:
         raise LedgerRefused(
             f"The ledger's Redis at {ledger.connector.shown} does not keep what it is told: a task "
             f"was to be claimed and settled, and that was answered with {answers[3:5]}.",
-            operation="trial",
+            operation="self test",
         )

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import OutliveAnswer, PostponeAnswer, ResendAnswer
 from celery_reliable.ledger.answers.tasks import Batch, Held
-from celery_reliable.ledger.freeing import freeing
-from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Due
 
-__all__ = ["Dues"]
+__all__ = ["DueRecords"]
 
 _DUE: Transition[Batch] = Transition("due", Batch)
 _RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
@@ -19,7 +19,7 @@ _POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
 _OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer, frees=True)
 
 
-class Dues(Part):
+class DueRecords(TransitionGroup):
     """What becomes of a task at which somebody must look."""
 
     def due(self, limit: int) -> Batch:
@@ -70,7 +70,7 @@ class Dues(Part):
         self, task_id: str, worker: str, *, patience_seconds: float | None = None
     ) -> bool:
         """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
-        answer = freeing(
+        answer = call_freeing_lock(
             self._caller,
             self.keys,
             _OUTLIVE,

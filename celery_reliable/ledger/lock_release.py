@@ -9,10 +9,10 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Argument, Transition
 
-__all__ = ["freeing"]
+__all__ = ["call_freeing_lock"]
 
 
-def freeing(
+def call_freeing_lock(
     caller: Caller,
     keys_of: Keys,
     transition: Transition[A],

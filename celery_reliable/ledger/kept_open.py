@@ -11,10 +11,10 @@ import redis
 
 from celery_reliable.compat.redis import put_aside, turn_into
 
-__all__ = ["LastingConnection", "lasting"]
+__all__ = ["KeptOpenConnection", "kept_open"]
 
 
-class LastingConnection:
+class KeptOpenConnection:
     """Goes before the class of one of redis-py's connections: a socket whose reply does not come in
     time is put aside, and not closed.  The next command goes over a new one.
     """
@@ -45,8 +45,8 @@ class LastingConnection:
             self.left_open.pop(0).close()
 
 
-def lasting(connection: Any) -> Any:
+def kept_open(connection: Any) -> Any:
     """Make a connection of one's own lasting, and return it."""
-    made = turn_into(connection, LastingConnection)
+    made = turn_into(connection, KeptOpenConnection)
     made.left_open = []
     return made
