@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.pages import BadCursor, Page
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, short_view
 
 __all__ = [
+    "BadCursor",
     "CannotReplay",
     "DeadLetters",
+    "Desk",
+    "Filter",
+    "Page",
+    "Subject",
     "full_view",
     "install_control",
     "install_control_everywhere",

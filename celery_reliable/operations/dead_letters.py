@@ -10,7 +10,7 @@ from celery import Celery
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.views import envelope_of
@@ -58,19 +58,27 @@ class DeadLetters:
         app: the Celery app whose settings say where the ledger is.
         patience_seconds: how long to go on asking a Redis that does not answer; with it, the
             connections are this object's own, and `close` ends them.  None: as the app's tasks do.
+        ledger: one that is open already, and that somebody else closes.
     """
 
-    def __init__(self, app: Celery, *, patience_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        *,
+        patience_seconds: float | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
         self.app = app
         self._reliable = reliable_of(app)
-        self._is_own = patience_seconds is not None
-        self._ledger = (
-            self._reliable.ledger
-            if patience_seconds is None
-            else self._reliable.own_ledger(
+        self._is_own = ledger is None and patience_seconds is not None
+        if ledger is not None:
+            self._ledger = ledger
+        elif patience_seconds is None:
+            self._ledger = self._reliable.ledger
+        else:
+            self._ledger = self._reliable.own_ledger(
                 reply_timeout_seconds=5.0, patience_seconds=patience_seconds
             )
-        )
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,49 @@
+"""All that operators see and do, opened once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.operations.dead_letters import DeadLetters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Desk"]
+
+
+class Desk:
+    """The operator's view of one app and one ledger, by connections of its own.
+
+    Every part raises LedgerUnavailable, LedgerRefused and ConfigurationError.  Everything may be
+    repeated.  For one thread.
+
+    Args:
+        app: the Celery app whose settings say where the ledger is.
+        patience_seconds: how long to go on asking a Redis that does not answer.
+    """
+
+    def __init__(self, app: Celery, *, patience_seconds: float = 3.0) -> None:
+        self.app = app
+        self.ledger = reliable_of(app).own_ledger(
+            reply_timeout_seconds=5.0, patience_seconds=patience_seconds
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.ledger.close()
+
+    @cached_property
+    def letters(self) -> DeadLetters:
+        """The dead letters."""
+        return DeadLetters(self.app, ledger=self.ledger)

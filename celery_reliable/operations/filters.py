@@ -1,0 +1,103 @@
+"""Which tasks and dead letters an operator means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+
+__all__ = ["Filter", "Subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a filter looks at, of a task that lives or of a dead letter."""
+
+    task_id: str
+    name: str = ""
+    queue: str = ""
+    #: Why it was buried; empty for a task that lives.
+    reason: str = ""
+    #: Type and text, as a letter has them: "ValueError: no such customer".
+    exception: str = ""
+    #: What its last loss was put down to, for people.
+    cause: str = ""
+    object_id: str = ""
+    #: Those that ran it, or run it.
+    workers: tuple[str, ...] = ()
+    #: When it was buried, or published; the server's ms.
+    at_ms: int = 0
+
+    @property
+    def exception_type(self) -> str:
+        """The exception's type; empty where none was raised."""
+        return self.exception.partition(":")[0].strip()
+
+
+@dataclass(frozen=True)
+class Filter:
+    """All that is given has to fit; a filter of nothing fits everything.
+
+    ``task``, ``queue``, ``exception`` (its type) and ``worker`` may be patterns as the shell has
+    them (``billing.*``).  ``cause`` fits what contains it, in any case of letters; so does
+    ``text``, in the name, the exception and the id.  No part looks into arguments but
+    ``object_id``.  Ages are seconds since the burial, or since the publication of a task that
+    lives.
+    """
+
+    task: str | None = None
+    queue: str | None = None
+    reason: str | None = None
+    exception: str | None = None
+    cause: str | None = None
+    object_id: str | None = None
+    worker: str | None = None
+    older_than_seconds: float | None = None
+    newer_than_seconds: float | None = None
+    text: str | None = None
+
+    def matches(self, subject: Subject, now_ms: int) -> bool:
+        """Whether *subject* fits, at the server's time *now_ms*."""
+        age_seconds = (now_ms - subject.at_ms) / 1000
+        return (
+            _fits(self.task, subject.name, fnmatchcase)
+            and _fits(self.queue, subject.queue, fnmatchcase)
+            and _fits(self.reason, subject.reason, str.__eq__)
+            and _fits(self.exception, subject.exception_type, fnmatchcase)
+            and _fits(self.cause, subject.cause, _contains)
+            and _fits(self.object_id, subject.object_id, str.__eq__)
+            and (
+                self.worker is None or any(fnmatchcase(one, self.worker) for one in subject.workers)
+            )
+            and (self.older_than_seconds is None or age_seconds >= self.older_than_seconds)
+            and (self.newer_than_seconds is None or age_seconds <= self.newer_than_seconds)
+            and (
+                self.text is None
+                or any(
+                    _contains(one, self.text)
+                    for one in (subject.name, subject.exception, subject.task_id)
+                )
+            )
+        )
+
+    @property
+    def given(self) -> dict[str, str | float]:
+        """What is asked for, by its name; empty when everything fits."""
+        return {
+            one.name: value
+            for one in fields(self)
+            if (value := getattr(self, one.name)) is not None
+        }
+
+    @property
+    def needs_message(self) -> bool:
+        """Whether it looks at what only the message tells."""
+        return self.queue is not None or self.object_id is not None
+
+
+def _fits(wanted: str | None, found: str, how: Callable[[str, str], bool]) -> bool:
+    return wanted is None or how(found, wanted)
+
+
+def _contains(found: str, wanted: str) -> bool:
+    return wanted.casefold() in found.casefold()

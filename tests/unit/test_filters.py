@@ -1,0 +1,72 @@
+"""Which tasks and letters a filter means."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from celery_reliable.operations.filters import Filter, Subject
+
+NOW_MS = 1_700_000_100_000
+SUBJECT = Subject(
+    task_id="task-17",
+    name="billing.charge",
+    queue="money",
+    reason="failed",
+    exception="billing.NoCard: customer Öztürk",
+    cause="child_lost: signal 9 (SIGKILL), pid 7",
+    object_id="customer:4",
+    workers=("one@host", "two@host"),
+    at_ms=NOW_MS - 60_000,
+)
+
+
+def test_a_filter_of_nothing_fits_everything() -> None:
+    assert Filter().matches(Subject("anything"), NOW_MS)
+    assert Filter().given == {}
+
+
+@pytest.mark.parametrize(
+    ("fits", "fits_not"),
+    [
+        (Filter(task="billing.*"), Filter(task="billing")),
+        (Filter(task="billing.charge"), Filter(task="Billing.charge")),
+        (Filter(queue="mon*"), Filter(queue="celery")),
+        (Filter(reason="failed"), Filter(reason="fail")),
+        (Filter(exception="billing.NoCard"), Filter(exception="customer*")),
+        (Filter(exception="*.NoCard"), Filter(exception="NoCard")),
+        (Filter(cause="sigkill"), Filter(cause="out of memory")),
+        (Filter(object_id="customer:4"), Filter(object_id="customer:*")),
+        (Filter(worker="two@*"), Filter(worker="three@*")),
+        (Filter(older_than_seconds=60), Filter(older_than_seconds=61)),
+        (Filter(newer_than_seconds=60), Filter(newer_than_seconds=59)),
+        (Filter(text="öztürk"), Filter(text="customer:4")),
+        (Filter(text="ASK-17"), Filter(text="sigkill")),
+        (Filter(text="charge"), Filter(text="money")),
+        (
+            Filter(task="billing.*", worker="one@host", older_than_seconds=1),
+            Filter(task="billing.*", worker="one@host", older_than_seconds=100),
+        ),
+    ],
+)
+def test_what_fits_and_what_does_not(fits: Filter, fits_not: Filter) -> None:
+    assert fits.matches(SUBJECT, NOW_MS)
+    assert not fits_not.matches(SUBJECT, NOW_MS)
+
+
+def test_every_part_is_looked_at_and_told() -> None:
+    """A part that is forgotten in `matches` would replay what nobody meant."""
+    for one in fields(Filter):
+        value: object = "nothing like it"
+        if one.name.endswith("_seconds"):
+            value = 1e9 if one.name.startswith("older") else -1.0
+        filter_ = replace(Filter(), **{one.name: value})
+        assert not filter_.matches(SUBJECT, NOW_MS), one.name
+        assert filter_.given == {one.name: value}
+
+
+def test_what_only_the_message_tells() -> None:
+    assert Filter(queue="money").needs_message
+    assert Filter(object_id="4").needs_message
+    assert not Filter(task="x", text="y").needs_message
