@@ -148,7 +148,7 @@ def test_no_message_is_returned_that_its_task_is_done_with(
 ) -> None:
     client, ledger = redis_server.client(), reliable_of(project.app).ledger
     client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
-    register(ledger, "gone", lease_ms=1, unacked="unacked:gone")
+    register(ledger, "gone", lease_ms=1, room="unacked:gone")
     claims, records = [], []
     for tag in ("buried", "retried", "lost"):
         task_id = project.send("work", 0.01).id
