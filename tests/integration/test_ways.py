@@ -1,0 +1,118 @@
+"""The ways of `docs/architecture.rst`, walked by real processes and compared with the page."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from celery_reliable.recovery import Sweeper
+from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import wait_until_gone
+from tests.support import architecture
+from tests.support.architecture import PACKAGE, Step, Way
+from tests.support.proxy import RedisProxy
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+from tests.support.walking import Entry, entries, following
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("TESTS_APART")), reason="the page has the way with steps that are one"
+)
+
+APP = "tests.integration.project.followed"
+
+HAPPY, KILLED = architecture.ways()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the processes write what they enter."""
+    return tmp_path / "way"
+
+
+@pytest.fixture
+def watched(project: Project, proxy: RedisProxy) -> Project:
+    """The project, all of whose commands go through the proxy."""
+    return project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1), reliable=SOON)
+
+
+def runs(proxy: RedisProxy, way: Way) -> Callable[[], dict[str, int]]:
+    """Count how often each script of a way is sent."""
+    rules = {
+        name: proxy.watch(script=hashlib.sha1(_lua(name)).hexdigest())
+        for step in way.steps
+        for name in step.scripts
+    }
+    return lambda: {name: rule.matched for name, rule in rules.items()}
+
+
+def _lua(name: str) -> bytes:
+    [found] = PACKAGE.glob(f"*/lua/{name}.lua")
+    return found.read_bytes()
+
+
+def assert_walked(steps: Sequence[Step], walked: Sequence[Entry]) -> None:
+    """Each step is entered after those before it, by the process that the page says."""
+    rest = iter(walked)
+    pids: dict[str, set[int]] = defaultdict(set)
+    for step in steps:
+        found = next((entry for entry in rest if step.is_begun_by(entry)), None)
+        assert found is not None, f"{step.name} is not entered, or too early"
+        pids[step.process].add(found.pid)
+    assert {len(pid) for pid in pids.values()} == {1}
+    assert len(set().union(*pids.values())) == len(pids)
+
+
+def modules(walked: Sequence[Entry]) -> set[str]:
+    """The modules that were entered, below the package."""
+    return {entry.module.removeprefix("celery_reliable.") for entry in walked}
+
+
+def test_from_apply_async_to_the_settlement(
+    watched: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, path: Path
+) -> None:
+    start_worker(project=watched, app=APP, concurrency=1, environ={"WAY": str(path)})
+    # The first brings up the child, makes the connections and loads the scripts.
+    with following(path):
+        first = watched.send("add", 1, 2)
+    wait_until_gone(redis_server, first.id)
+    path.write_text("")
+    n_runs = runs(proxy, HAPPY)
+
+    with following(path):
+        sent = watched.send("add", 1, 2)
+
+    wait_until_gone(redis_server, sent.id)
+    walked = entries(path)
+    assert_walked(HAPPY.steps, walked)
+    assert modules(walked) == HAPPY.modules
+    assert set(n_runs().values()) == {1}
+
+
+def test_of_a_killed_one_to_its_second_run(
+    watched: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, path: Path
+) -> None:
+    dead = start_worker("dead", project=watched, concurrency=1)
+    sent = watched.send("gate", "open")
+    watched.effects.run_of(sent.id)
+    sweeper = Sweeper(watched.app)
+    dead.kill_group()
+    n_runs = runs(proxy, KILLED)
+
+    with redis_server.client() as client, following(path):
+        wait_for(lambda: sweeper.run_if_due() and client.llen("celery"), 20, "it is queued again")
+    sweeper.close()
+    watched.effects.open_gate("open")
+    start_worker("second", project=watched, app=APP, concurrency=1, environ={"WAY": str(path)})
+
+    wait_until_gone(redis_server, sent.id)
+    assert [run.attempt for run in watched.effects.runs(sent.id)] == [1, 2]
+    walked = modules(entries(path))
+    assert KILLED.modules <= walked
+    assert walked <= KILLED.modules | HAPPY.modules
+    assert min(n_runs().values()) >= 1
