@@ -6,6 +6,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.connector import Connector, connect, server_of
 from celery_reliable.ledger.locks import ObjectLocks
+from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.startup_test import self_test
@@ -17,9 +18,13 @@ __all__ = [
     "Command",
     "Connector",
     "Found",
+    "Held",
     "Ledger",
+    "Look",
     "ObjectLocks",
+    "Place",
     "Step",
+    "WorkerLook",
     "answers",
     "connect",
     "denied",

@@ -25,6 +25,7 @@ __all__ = [
     "LETTER_FIELDS",
     "RECORD_FIELDS",
     "Found",
+    "history_entry",
     "hmget_all",
     "hstrlen_all",
     "lease",
@@ -177,7 +178,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
     )
 
 
-def _history_entry(told: dict[str, Any]) -> HistoryEntry:
+def history_entry(told: dict[str, Any]) -> HistoryEntry:
     """Return one line of a history; one of a later version may tell more, or less."""
     return HistoryEntry(
         at_ms=int(told.get("at_ms", 0)),
@@ -205,7 +206,7 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         published_ms=int(got.get("published_ms", 0)),
         buried_ms=int(got["buried_ms"]),
         message=got.get("message", ""),
-        history=tuple(_history_entry(entry) for entry in history),
+        history=tuple(history_entry(entry) for entry in history),
         is_owed="owed" in got,
     )
 

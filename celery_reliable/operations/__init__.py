@@ -6,10 +6,15 @@ from celery_reliable.operations.control import install_control, install_control_
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page
 from celery_reliable.operations.queues import purge
+from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, short_view
+from celery_reliable.operations.waits import Wait, Why
+from celery_reliable.operations.walks import Kind
+from celery_reliable.operations.workers import WorkerView
 
 __all__ = [
     "BadCursor",
@@ -17,8 +22,14 @@ __all__ = [
     "DeadLetters",
     "Desk",
     "Filter",
+    "Kind",
+    "ObjectView",
     "Page",
     "Subject",
+    "TaskView",
+    "Wait",
+    "Why",
+    "WorkerView",
     "full_view",
     "install_control",
     "install_control_everywhere",

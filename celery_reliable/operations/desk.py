@@ -9,6 +9,10 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.objects import Objects
+from celery_reliable.operations.tasks import Tasks
+from celery_reliable.operations.workers import Workers
+from celery_reliable.recovery import BrokerView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +36,8 @@ class Desk:
         self.ledger = reliable_of(app).own_ledger(
             reply_timeout_seconds=5.0, patience_seconds=patience_seconds
         )
+        #: Connects when it is asked.
+        self._broker = BrokerView(app)
 
     def __enter__(self) -> Self:
         return self
@@ -41,9 +47,25 @@ class Desk:
 
     def close(self) -> None:
         """Close the connections."""
+        self._broker.close()
         self.ledger.close()
 
     @cached_property
     def letters(self) -> DeadLetters:
         """The dead letters."""
         return DeadLetters(self.app, ledger=self.ledger)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The tasks that live, and any task by its id."""
+        return Tasks(self.app, self.ledger, self._broker)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """The objects that tasks have to themselves."""
+        return Objects(self.ledger)
+
+    @cached_property
+    def workers(self) -> Workers:
+        """The workers that have a lease."""
+        return Workers(self.ledger, self._broker)

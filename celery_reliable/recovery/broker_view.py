@@ -5,6 +5,7 @@ still in its queue.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
@@ -17,10 +18,25 @@ from celery_reliable.broker import Unacked, forget_server, server_seen, transpor
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
 from celery_reliable.message import Envelope, task_id_of
 
-__all__ = ["BrokerView"]
+__all__ = ["BrokerView", "Step"]
 
 #: How many messages at the end that is popped next are looked at for one of ours.
 _LOOKED_AT = 5
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the lists that a queue is on a Redis: that of one priority.
+
+    Attributes:
+        priority: as kombu has it; 0 is popped first.
+        depth: how many messages wait.
+        head: task ids at the end that is popped next, the next one first; "" for a message without.
+    """
+
+    priority: int
+    depth: int
+    head: tuple[str, ...]
 
 
 class BrokerView:
@@ -109,12 +125,51 @@ class BrokerView:
         """
         if envelope.exchange:
             return 0
+        found = self.declared(envelope.routing_key)
+        return 0 if found is None else found[0]
+
+    def declared(self, queue: str) -> tuple[int, int] | None:
+        """Return how many messages wait in a queue, and how many consumers it has, by what the
+        broker answers to a passive declaration; None for a queue that is not there.
+
+        For brokers other than Redis: what those deliver and nobody has acknowledged is not counted.
+        """
         with self._app.connection_for_read() as connection, connection.channel() as channel:
             try:
-                return int(channel.queue_declare(envelope.routing_key, passive=True).message_count)
+                answer = channel.queue_declare(queue, passive=True)
             except (*connection.channel_errors, *connection.connection_errors) as exc:
-                events.queue_not_seen(queue=envelope.routing_key, error=exc)
-                return 0
+                events.queue_not_seen(queue=queue, error=exc)
+                return None
+            return int(answer.message_count), int(answer.consumer_count)
+
+    def reached(self, exchange: str, routing_key: str) -> list[str]:
+        """Return the queues that a message for *exchange* leads to, as far as can be told."""
+        if not exchange or not self.is_redis:
+            return [routing_key]
+        return sorted(queues_reached(self.channel, exchange, routing_key)) or [routing_key]
+
+    def steps(self, queue: str, looked_at: int) -> list[Step]:
+        """Return the lists that a queue is on a Redis, one for each priority, with at most
+        *looked_at* of those that are popped next.
+        """
+        channel = self.channel
+        priorities = [int(priority) for priority in channel.priority_steps]
+        found = []
+        with channel.conn_or_acquire() as client:
+            pipe = client.pipeline(transaction=False)
+            for priority in priorities:
+                key = list_key(channel, queue, priority)
+                # Of the two, kombu's prefixing client knows this one only.
+                pipe.llen(key)
+                for index in range(1, looked_at + 1):
+                    pipe.lindex(channel.global_keyprefix + key, -index)
+            answers = pipe.execute()
+        width = looked_at + 1
+        for number, priority in enumerate(priorities):
+            depth, *items = answers[number * width : (number + 1) * width]
+            head = tuple(_task_id(item) for item in items if item is not None)
+            found.append(Step(priority, int(depth), head))
+        return found
 
     def heads(self, envelope: Envelope) -> list[list[str]]:
         """Return, for each queue the message leads to, the task ids at the end that is popped next,

@@ -1,0 +1,327 @@
+"""What operators look at: live tasks, what holds an object, workers with what they run.
+
+Nothing here decides.  Each look reads so much at most, however many records there are, and uses no
+right that the rest of the package does not need: keys are not searched, but found by the indexes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery_reliable.ledger import rows
+from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.transitions import encoded
+from celery_reliable.model import Claim, HistoryEntry, Record, WorkerLease
+
+__all__ = ["Held", "Look", "Looks", "Numbers", "Place", "WorkerLook"]
+
+#: The last one that was read of an index: its score and its id.
+Place = tuple[int, str]
+
+#: Beside those of a record.
+_MORE_FIELDS = (
+    "object",
+    "waiting_for",
+    "suspect",
+    "alone",
+    "history",
+    "reason",
+    "exception",
+    "buried_ms",
+)
+#: A field that no record has, in the place of one that may be large.
+_NOTHING = "-"
+_LOOK_FIELDS = (*rows.RECORD_FIELDS, *_MORE_FIELDS)
+_LIGHT_FIELDS = tuple(_NOTHING if name == "message" else name for name in _LOOK_FIELDS)
+_WORKER_FIELDS = (
+    *rows.LEASE_FIELDS,
+    "registered_ms",
+    "declared_ms",
+    "lease_ms",
+    "suspect",
+    "suspect_claim",
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A record as an operator looks at it; without its message where many are looked at.
+
+    Attributes:
+        due_ms: when somebody must look at it; None: never, as what runs without a limit.
+        object_key: the object that it notes as locked; empty for none.
+        waiting_for: the object that another task has; empty for none.
+        is_suspect: it ran in a worker that died, and runs beside no other such task.
+        has_to_wait: a worker could not run it, as it had to do with another suspect.
+    """
+
+    record: Record
+    due_ms: int | None
+    object_key: str = ""
+    waiting_for: str = ""
+    is_suspect: bool = False
+    has_to_wait: bool = False
+    history: tuple[HistoryEntry, ...] = ()
+    reason: str = ""
+    exception: str = ""
+    buried_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the lock of an object says.
+
+    Attributes:
+        task_id: who has it, or for whom it is kept.
+        attempt: that took it; 0: it was taken as the task was published.
+        kept_ms: for how long it is kept yet after a success; None: a task holds it.
+    """
+
+    task_id: str
+    attempt: int
+    kept_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class WorkerLook:
+    """A worker with what it runs.  Times are ms of the server's clock; 0: not known."""
+
+    lease: WorkerLease
+    registered_ms: int
+    declared_ms: int
+    lease_ms: int
+    #: The suspect that it runs; empty for none.
+    suspect: str
+    #: Task id -> its claim and the pid of the process.
+    claims: Mapping[str, tuple[Claim, int]]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How many records there are, at a time of the server's."""
+
+    now_ms: int
+    #: At which somebody must look: queued, parked, waiting, owed, and what runs with a limit.
+    due: int
+    dead: int
+
+
+class Looks(Part):
+    """What is looked at; it may have changed when the answer arrives."""
+
+    def look(self, task_id: str) -> tuple[Look | None, int]:
+        """Return the record of *task_id* with its message, None when there is none, and the
+        server's time in ms.  Raises ValueError for one that cannot be read.
+        """
+
+        def read(client: Any) -> tuple[Any, Any, Any]:
+            pipe = client.pipeline(transaction=False)
+            pipe.hmget(encoded(self.keys.record(task_id)), _LOOK_FIELDS)
+            pipe.zscore(self.keys.due, encoded(task_id))
+            pipe.time()
+            row, due_ms, time = pipe.execute()
+            return row, due_ms, time
+
+        row, due_ms, (seconds, micros) = self._caller.read("look", read)
+        return _look(task_id, row, due_ms), int(seconds * 1000 + micros // 1000)
+
+    def look_all(self, task_ids: Sequence[str]) -> list[Look | None]:
+        """Return the records of *task_ids* without their messages, in one round trip; None for
+        those that are gone, or cannot be read.
+        """
+        if not task_ids:
+            return []
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            for task_id in task_ids:
+                pipe.hmget(encoded(self.keys.record(task_id)), _LIGHT_FIELDS)
+                pipe.zscore(self.keys.due, encoded(task_id))
+            return list(pipe.execute())
+
+        found = self._caller.read("look at all", read)
+        return [
+            _readable_look(task_id, row, due_ms)
+            for task_id, row, due_ms in zip(task_ids, found[::2], found[1::2], strict=True)
+        ]
+
+    def due_after(self, place: Place | None, limit: int) -> list[tuple[str, int]]:
+        """Return ids of records at which somebody must look some time, and when in ms, the earliest
+        first, after *place*.
+        """
+        return self._after(self.keys.due, place, limit)
+
+    def dead_after(self, place: Place | None, limit: int) -> list[tuple[str, int]]:
+        """Return ids of dead letters, and when they were buried in ms, the oldest first, after
+        *place*.
+        """
+        return self._after(self.keys.dead, place, limit)
+
+    def sample_due(self, most: int) -> tuple[int, list[str]]:
+        """Return how many records there are at which somebody must look, and the ids of at most
+        *most* of them, evenly from the first to the last.
+        """
+
+        def read(client: Any) -> tuple[int, list[Any]]:
+            total = int(client.zcard(self.keys.due))
+            if total <= most:
+                return total, client.zrange(self.keys.due, 0, -1)[:most]
+            pipe = client.pipeline(transaction=False)
+            for index in range(most):
+                rank = index * (total - 1) // max(most - 1, 1)
+                pipe.zrange(self.keys.due, rank, rank)
+            return total, [one for found in pipe.execute() for one in found]
+
+        total, found = self._caller.read("sample", read)
+        return total, [task_id.decode("utf-8", "replace") for task_id in dict.fromkeys(found)]
+
+    def numbers(self) -> Numbers:
+        """Return how many records there are."""
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            pipe.time()
+            pipe.zcard(self.keys.due)
+            pipe.zcard(self.keys.dead)
+            return list(pipe.execute())
+
+        (seconds, micros), due, dead = self._caller.read("numbers", read)
+        return Numbers(int(seconds * 1000 + micros // 1000), int(due), int(dead))
+
+    def holders(self, object_keys: Sequence[str]) -> list[Held | None]:
+        """Return what the locks of objects say, in one round trip; None for those that are free.
+
+        A holder whose record is gone keeps nobody out, but while something of it is being stopped.
+        """
+        if not object_keys:
+            return []
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            for object_key in object_keys:
+                pipe.get(encoded(self.keys.lock(object_key)))
+                pipe.pttl(encoded(self.keys.lock(object_key)))
+            return list(pipe.execute())
+
+        found = self._caller.read("holders", read)
+        return [_held(value, ttl) for value, ttl in zip(found[::2], found[1::2], strict=True)]
+
+    def worker_looks(self) -> list[WorkerLook]:
+        """Return all registered workers with what they run, dead ones that are not yet forgotten
+        included, by name.
+        """
+
+        def read(client: Any) -> tuple[list[tuple[bytes, float]], list[Any]]:
+            found = client.zrange(self.keys.workers, 0, -1, withscores=True)
+            pipe = client.pipeline(transaction=False)
+            for raw, _ in found:
+                worker = raw.decode()
+                pipe.hmget(self.keys.worker(worker), _WORKER_FIELDS)
+                pipe.hgetall(self.keys.claims(worker))
+            return found, pipe.execute() if found else []
+
+        found, read_rows = self._caller.read("workers", read)
+        looks = [
+            _worker_look(raw.decode(), int(until_ms), row, claims)
+            for (raw, until_ms), row, claims in zip(
+                found, read_rows[::2], read_rows[1::2], strict=True
+            )
+        ]
+        return sorted(looks, key=lambda one: one.lease.worker)
+
+    def _after(self, key: str, place: Place | None, limit: int) -> list[tuple[str, int]]:
+        """Return what is in an index after *place*, which may be gone from it."""
+
+        def read(client: Any) -> Any:
+            start = 0 if place is None else _rank_after(client, key, *place)
+            return client.zrange(key, start, start + limit - 1, withscores=True)
+
+        found = self._caller.read("page", read)
+        return [(name.decode("utf-8", "replace"), int(score)) for name, score in found]
+
+
+def _rank_after(client: Any, key: str, score: int, task_id: str) -> int:
+    """Return the rank of the first that comes after an id of a score.
+
+    Of what has the same score there may be any number: what was published by one call, say.
+    """
+    pipe = client.pipeline(transaction=False)
+    pipe.zcount(key, "-inf", f"({score}")
+    pipe.zcount(key, "-inf", score)
+    low, high = pipe.execute()
+    member = encoded(task_id)
+    while low < high:
+        middle = (low + high) // 2
+        found = client.zrange(key, middle, middle)
+        if found and found[0] <= member:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low)
+
+
+def _look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Look | None:
+    n_fields = len(rows.RECORD_FIELDS)
+    record = rows.record(task_id, row[:n_fields])
+    if record is None:
+        return None
+    got = {
+        name: value.decode("utf-8", "replace")
+        for name, value in zip(_MORE_FIELDS, row[n_fields:], strict=True)
+        if value is not None
+    }
+    return Look(
+        record=record,
+        due_ms=None if due_ms is None else int(due_ms),
+        object_key=got.get("object", ""),
+        waiting_for=got.get("waiting_for", ""),
+        is_suspect=got.get("suspect") == "ran",
+        has_to_wait="alone" in got and record.is_unsent,
+        history=tuple(map(rows.history_entry, json.loads(got.get("history", "[]")))),
+        reason=got.get("reason", ""),
+        exception=got.get("exception", ""),
+        buried_ms=int(got.get("buried_ms", 0)),
+    )
+
+
+def _readable_look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Look | None:
+    try:
+        return _look(task_id, row, due_ms)
+    except ValueError:
+        # A later version wrote it, or somebody else.
+        return None
+
+
+def _held(value: bytes | None, ttl_ms: int) -> Held | None:
+    if value is None:
+        return None
+    attempt, _, task_id = value.decode("utf-8", "replace").partition(":")
+    if attempt == "kept":
+        return Held(task_id, 0, max(0, int(ttl_ms)))
+    return Held(task_id, int(attempt) if attempt.isdecimal() else 0)
+
+
+def _worker_look(
+    worker: str, until_ms: int, row: Sequence[bytes | None], raw_claims: Mapping[bytes, bytes]
+) -> WorkerLook:
+    n_fields = len(rows.LEASE_FIELDS)
+    lease = rows.lease(worker, until_ms, row[:n_fields])
+    registered_ms, declared_ms, lease_ms, suspect, suspect_claim = row[n_fields:]
+    claims = {}
+    for key, value in raw_claims.items():
+        attempt, pid, token = value.decode().split(" ", 2)
+        task_id = key.decode("utf-8", "replace")
+        claims[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
+    # The note stays when the suspect has ended.
+    runs_suspect = suspect is not None and raw_claims.get(suspect) == suspect_claim
+    return WorkerLook(
+        lease=lease,
+        registered_ms=int(registered_ms or 0),
+        declared_ms=int(declared_ms or 0),
+        lease_ms=int(lease_ms or 0),
+        suspect=suspect.decode("utf-8", "replace") if suspect and runs_suspect else "",
+        claims=claims,
+    )

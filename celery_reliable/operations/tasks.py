@@ -1,0 +1,287 @@
+"""Any task that lives: its state, why it waits, and what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from celery import Celery
+
+from celery_reliable.ledger import Held, Ledger, Look
+from celery_reliable.message import Envelope, seconds_until
+from celery_reliable.model import HistoryEntry, Record, State
+from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.objects import since_ms
+from celery_reliable.operations.pages import Page
+from celery_reliable.operations.times import iso
+from celery_reliable.operations.waits import Seen, Why, absent, why
+from celery_reliable.operations.walks import Kind, Walk
+from celery_reliable.operations.whereabouts import Whereabouts
+from celery_reliable.operations.workers import Workers
+from celery_reliable.options import key_of
+from celery_reliable.recovery import MOST_BYTES, BrokerView
+
+__all__ = ["TaskView", "Tasks"]
+
+#: How often a task has waited for its object: a header of its message.
+_WAITS = "reliable_waits"
+#: Pickle is not among them: to look at a message must not run what its sender put into it.
+_READ_FORMATS = ("json", "msgpack", "yaml")
+#: Messages read at a time, and in one page.
+_MESSAGES_AT_ONCE = 100
+_MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """One task.
+
+    Attributes:
+        state: "parked", "queued", "running", "waiting" or "dead", as the ledger's README has them;
+            "absent" for what the ledger does not know.
+        why: why it waits, or what becomes of it.
+        attempts: how many have begun.
+        losses: how many were lost and are counted.
+        cause: of the last loss, for people.
+        queue: that its message is for; empty where it cannot be told.
+        object_key: the object that it has, or had when its lock was last looked at.
+        worker: that runs it.
+        published_ms: when it was published first.
+        history: what happened to it, the oldest first; empty in lists, and while nothing has.
+    """
+
+    task_id: str
+    state: str
+    why: Why
+    name: str = ""
+    attempts: int = 0
+    losses: int = 0
+    cause: str = ""
+    queue: str = ""
+    object_key: str = ""
+    worker: str = ""
+    published_ms: int = 0
+    reason: str = ""
+    exception: str = ""
+    history: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has a record of it."""
+        return self.state != "absent"
+
+    def as_dict(self, *, with_history: bool = True) -> dict[str, Any]:
+        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+        found: dict[str, Any] = {
+            "task_id": self.task_id,
+            "name": self.name,
+            "state": self.state,
+            "why": self.why.as_dict(),
+            "attempts": self.attempts,
+            "losses": self.losses,
+            "cause": self.cause,
+            "queue": self.queue,
+            "object_key": self.object_key,
+            "worker": self.worker,
+            "published_at": iso(self.published_ms),
+            "reason": self.reason,
+            "exception": self.exception,
+        }
+        if with_history:
+            found["history"] = [
+                {
+                    "at": iso(entry.at_ms),
+                    "what": entry.what,
+                    "attempt": entry.attempt,
+                    "cause": entry.cause,
+                    "worker": entry.owner,
+                }
+                for entry in self.history
+            ]
+        return found
+
+
+class Tasks:
+    """The tasks of a ledger's namespace.  Raises what the ledger raises."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
+        self._app = app
+        self._ledger = ledger
+        self._broker = broker
+        self._workers = Workers(ledger, broker)
+
+    def get(self, task_id: str) -> TaskView:
+        """Return one task, whatever became of it: also one that nobody knows.
+
+        Looks at its queue and at what workers were delivered, as far as that is cheap: a message
+        deep in a long queue is only known to be in it.  Raises kombu's errors, too.
+        """
+        look, now_ms = self._ledger.look(task_id)
+        if look is None:
+            return TaskView(task_id, "absent", absent(task_id))
+        seen = self._seen(look, now_ms)
+        again, now_ms = self._ledger.look(task_id)
+        if again is None:
+            return TaskView(task_id, "absent", absent(task_id))
+        if (again.record.state, again.record.token) != (look.record.state, look.record.token):
+            # It went on while its message was looked for.
+            seen = self._seen(again, now_ms)
+        return _view(again, seen, now_ms, history=again.history)
+
+    def page(
+        self,
+        wanted: Filter | None = None,
+        *,
+        kind: Kind | None = None,
+        cursor: str = "",
+        limit: int = 100,
+    ) -> Page[TaskView]:
+        """Return at most *limit* tasks of a *kind* (None: all but dead letters) that fit: those
+        that run, and then the others, those first at which somebody must look first; dead letters
+        the oldest first.
+
+        Where their messages are is not looked at.  Raises BadCursor.
+        """
+        wanted = wanted or Filter()
+        now_ms = self._ledger.numbers().now_ms
+        walk = Walk(self._ledger, kind, cursor)
+        found: list[TaskView] = []
+        last, n_bytes = "", 0
+        for look, place in self._with_messages(self._fitting(walk, wanted, now_ms)):
+            last = place
+            n_bytes += len(look.record.message)
+            view = _view(look, self._told(look, now_ms), now_ms)
+            if wanted.matches(_subject(view), now_ms):
+                found.append(view)
+            if len(found) >= limit or n_bytes > _MOST_BYTES_OF_A_PAGE:
+                break
+        else:
+            last = walk.cursor
+        return Page(tuple(found), last, walk.looked_at)
+
+    def _fitting(self, walk: Walk, wanted: Filter, now_ms: int) -> Iterator[tuple[Look, str]]:
+        """Yield what fits as far as records tell without their messages, with the place behind."""
+        light = replace(wanted, queue=None, object_id=None)
+        for look in walk:
+            view = _view(look, Seen(), now_ms)
+            if light.matches(_subject(view), now_ms):
+                yield look, walk.cursor
+
+    def _with_messages(self, looks: Iterator[tuple[Look, str]]) -> Iterator[tuple[Look, str]]:
+        """Yield the same with their messages, of which few are in memory at a time."""
+        while chunk := list(islice(looks, _MESSAGES_AT_ONCE)):
+            ids = [look.record.task_id for look, _ in chunk]
+            messages = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
+            for (look, place), one in zip(chunk, messages, strict=True):
+                record = one.record if one.is_readable else None
+                yield (look if record is None else replace(look, record=record)), place
+
+    def _told(self, look: Look, now_ms: int) -> Seen:
+        """Return what the message of a task tells."""
+        envelope = _envelope(look.record)
+        if envelope is None:
+            return Seen()
+        waits = envelope.headers.get(_WAITS)
+        return Seen(
+            queue=self._queue(envelope),
+            eta_ms=_eta_ms(envelope, now_ms),
+            waits_for_object=isinstance(waits, int) and waits > 0,
+        )
+
+    def _queue(self, envelope: Envelope) -> str:
+        # Most messages name their queue; only the broker knows where an exchange leads to.
+        return envelope.routing_key or envelope.exchange
+
+    def _seen(self, look: Look, now_ms: int) -> Seen:
+        seen = self._told(look, now_ms)
+        record = look.record
+        if record.state is State.RUNNING:
+            return replace(seen, worker=self._workers.get(record.owner))
+        if record.state not in (State.QUEUED, State.PARKED):
+            return seen
+        if look.waiting_for or seen.waits_for_object:
+            return self._with_holder(look, seen)
+        envelope = _envelope(record)
+        if record.state is State.QUEUED and not record.is_unsent and envelope is not None:
+            return Whereabouts(self._ledger, self._broker).of(envelope, record.task_id, seen)
+        return seen
+
+    def _with_holder(self, look: Look, seen: Seen) -> Seen:
+        key = look.waiting_for or self._object_key(look.record)
+        if not key:
+            return seen
+        (held,) = self._ledger.holders([key])
+        return replace(seen, object_key=key, holder=held, holder_since_ms=self._since_ms(held))
+
+    def _since_ms(self, held: Held | None) -> int:
+        if held is None or held.kept_ms is not None:
+            return 0
+        (look,) = self._ledger.look_all([held.task_id])
+        return since_ms(held, look)
+
+    def _object_key(self, record: Record) -> str:
+        """Return the object that a task is about, if its arguments tell; nothing is run for it but
+        the task's own ``object_id``.
+        """
+        task = self._app.tasks.get(record.name)
+        envelope = _envelope(record)
+        if task is None or envelope is None:
+            return ""
+        try:
+            args, kwargs, _ = envelope.decoded(_READ_FORMATS)
+            return key_of(task, args, kwargs) or ""
+        except Exception:
+            # Whatever decoding raises, or what a callable of the project's does.
+            return ""
+
+
+def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] = ()) -> TaskView:
+    record = look.record
+    return TaskView(
+        task_id=record.task_id,
+        state=record.state.value,
+        why=why(look, seen, now_ms),
+        name=record.name,
+        attempts=record.attempt,
+        losses=record.losses,
+        cause=record.cause,
+        queue=seen.queue,
+        object_key=look.object_key,
+        worker=record.owner,
+        published_ms=record.published_ms,
+        reason=look.reason if record.state is State.DEAD else "",
+        exception=look.exception if record.state is State.DEAD else "",
+        history=tuple(history),
+    )
+
+
+def _subject(view: TaskView) -> Subject:
+    return Subject(
+        task_id=view.task_id,
+        name=view.name,
+        queue=view.queue,
+        reason=view.reason,
+        exception=view.exception,
+        cause=view.cause,
+        object_id=view.object_key,
+        workers=(view.worker,) if view.worker else (),
+        at_ms=view.why.since_ms if view.state == "dead" else view.published_ms,
+    )
+
+
+def _envelope(record: Record) -> Envelope | None:
+    """Return a task's message; None for what nobody can read."""
+    try:
+        return Envelope.from_text(record.message)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _eta_ms(envelope: Envelope, now_ms: int) -> int:
+    try:
+        seconds = seconds_until(envelope.headers.get("eta"))
+    except (ValueError, OverflowError):
+        return 0
+    return now_ms + int(seconds * 1000) if seconds else 0

@@ -1,0 +1,174 @@
+"""The workers that have a lease: whether they live, what they run and hold, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from celery_reliable.ledger import Ledger, Look, WorkerLook
+from celery_reliable.operations.times import iso
+from celery_reliable.recovery import BrokerView
+
+__all__ = ["RunningView", "WorkerView", "Workers"]
+
+#: What one list names of what a worker runs; it is counted all the same.
+_MOST_NAMED = 1000
+
+
+@dataclass(frozen=True)
+class RunningView:
+    """One task that a worker runs."""
+
+    task_id: str
+    name: str
+    attempt: int
+    pid: int
+    #: By the server's clock, in ms; 0: the record does not say.
+    since_ms: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        return {
+            "task_id": self.task_id,
+            "name": self.name,
+            "attempt": self.attempt,
+            "pid": self.pid,
+            "since": iso(self.since_ms),
+        }
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """One worker, as the ledger knows it.
+
+    Attributes:
+        worker: its id: new for every start, and when it comes back from the dead.
+        nodename: its name for people.
+        state: "alive"; "lapsed": its lease has run out, and nobody has declared it dead yet;
+            "dead": it was declared dead, and what it held is being recovered.
+        seconds_left: of its lease; negative: for so long it has not been heard of in time.
+        cause: why it was declared dead: "lapsed" or "connection"; else empty.
+        is_thawed: it was heard of after it had been declared dead.
+        runs: the tasks that it runs, the longest first; what runs of other bases is not known.
+        claims: how many those are.
+        unacked: how many messages it was delivered and has not acknowledged, whether it runs them
+            or not; None: its broker does not tell.
+        suspect: the task among those that may have killed another worker; empty for none.
+        opening: the task whose message, which came back from a dead worker, it opens just now.
+        has_witness: whether its death shows by the end of its connection.
+        no_witness: why not; empty where it has one.
+        facts: what it said of itself at its start: pid, pool, app, broker.
+    """
+
+    worker: str
+    nodename: str
+    state: str
+    seconds_left: float
+    cause: str
+    is_thawed: bool
+    registered_ms: int
+    runs: tuple[RunningView, ...]
+    claims: int
+    unacked: int | None
+    suspect: str
+    opening: str
+    has_witness: bool
+    no_witness: str
+    pid: int
+    pool: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+        return {
+            "worker": self.worker,
+            "nodename": self.nodename,
+            "state": self.state,
+            "seconds_left": self.seconds_left,
+            "cause": self.cause,
+            "thawed": self.is_thawed,
+            "registered_at": iso(self.registered_ms),
+            "claims": self.claims,
+            "runs": [one.as_dict() for one in self.runs],
+            "unacked": self.unacked,
+            "suspect": self.suspect,
+            "opening": self.opening,
+            "witness": self.has_witness,
+            "no_witness": self.no_witness,
+            "pid": self.pid,
+            "pool": self.pool,
+        }
+
+
+class Workers:
+    """The workers of a ledger's namespace.  Raises what the ledger raises."""
+
+    def __init__(self, ledger: Ledger, broker: BrokerView) -> None:
+        self._ledger = ledger
+        self._broker = broker
+
+    def list(self, *, with_broker: bool = True) -> list[WorkerView]:
+        """Return all workers that have a lease or are not yet forgotten, by name.
+
+        *with_broker*: ask the broker, too, what each was delivered.  Raises kombu's errors then.
+        """
+        looks = self._ledger.worker_looks()
+        now_ms = self._ledger.workers.time_ms()
+        ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
+        records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
+        return [
+            _view(look, now_ms, records, self._unacked(look) if with_broker else None)
+            for look in looks
+        ]
+
+    def get(self, worker: str) -> WorkerView | None:
+        """Return one worker, by its id, or None; the broker is not asked."""
+        views = self.list(with_broker=False)
+        return next((one for one in views if one.worker == worker), None)
+
+    def _unacked(self, look: WorkerLook) -> int | None:
+        if not self._broker.is_redis or not look.lease.unacked:
+            return None
+        return len(self._broker.unacked(look.lease.unacked))
+
+
+def _view(
+    look: WorkerLook, now_ms: int, records: dict[str, Look | None], unacked: int | None
+) -> WorkerView:
+    lease = look.lease
+    left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
+    # Lapsed is not yet dead: only the sweeper declares that.
+    state = "dead" if lease.is_dead else "alive" if left_seconds > 0 else "lapsed"
+    runs = []
+    for task_id, (claim, child) in look.claims.items():
+        found = records.get(task_id)
+        # The record may have gone on since.
+        is_his = found is not None and found.record.token == claim.token
+        runs.append(
+            RunningView(
+                task_id,
+                found.record.name if found is not None else "",
+                claim.attempt,
+                child,
+                found.record.claimed_ms if found is not None and is_his else 0,
+            )
+        )
+    facts = lease.facts
+    pid = facts.get("pid")
+    return WorkerView(
+        worker=lease.worker,
+        nodename=str(facts.get("nodename") or lease.worker.rpartition("/")[0] or lease.worker),
+        state=state,
+        seconds_left=left_seconds,
+        cause=lease.cause,
+        is_thawed=lease.is_thawed,
+        registered_ms=look.registered_ms,
+        runs=tuple(sorted(runs, key=lambda one: (one.since_ms or now_ms, one.task_id))),
+        claims=len(look.claims),
+        unacked=unacked,
+        suspect=look.suspect,
+        opening=lease.opening_id or lease.opening,
+        has_witness=lease.has_witness,
+        no_witness=lease.no_witness,
+        pid=pid if isinstance(pid, int) else 0,
+        pool=str(facts.get("pool") or ""),
+    )
