@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.part import Part
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, HistoryEntry, Record, WorkerLease
 
@@ -109,7 +109,7 @@ class Numbers:
     dead: int
 
 
-class Looks(Part):
+class Looks(TransitionGroup):
     """What is looked at; it may have changed when the answer arrives."""
 
     def look(self, task_id: str) -> tuple[Look | None, int]:
