@@ -64,7 +64,7 @@ class Why:
         before: how many messages are popped before its own; None: too many to look.
         depth: how many messages wait in that queue.
         worker: who runs it, has fetched it, or is to stop it.
-        pid: of the process that runs it.
+        pid: of the process that claimed it: it runs it, or is its worker's main process.
         object_key: what it waits for.
         holder: the task that has the object.
         holder_since_ms: since when.
@@ -155,8 +155,11 @@ def why(look: Look, seen: Seen, now_ms: int) -> Why:
 
 def _running(look: Look, seen: Seen, now_ms: int) -> Why:
     record = look.record
+    # A main process may claim for one of its pool's: which one runs it nobody has noted.
+    is_main = seen.worker is not None and seen.worker.pid == record.pid
+    where = "" if is_main else f" in process {record.pid}"
     said = (
-        f"Attempt {record.attempt} runs on {_node(record.owner)} in process {record.pid}, since "
+        f"Attempt {record.attempt} runs on {_node(record.owner)}{where}, since "
         f"{at(record.claimed_ms)} ({_ago(now_ms, record.claimed_ms)})."
     )
     if look.due_ms:

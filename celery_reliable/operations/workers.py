@@ -17,7 +17,9 @@ _MOST_NAMED = 1000
 
 @dataclass(frozen=True)
 class RunningView:
-    """One task that a worker runs."""
+    """One task that a worker runs.  ``pid`` is of the process that claimed it: it runs it, or is
+    the worker's main process.
+    """
 
     task_id: str
     name: str
