@@ -153,6 +153,13 @@ class RunningAttempt:
         """Whether a canvas has its id."""
         return self.canvas is not None
 
+    def fence(self, task: Any, state: str = "taken") -> None:
+        """Close it, as it is no longer current, and tell so; *state* is that of its record."""
+        self.is_closed = True
+        events.task_fenced(
+            task=task, task_id=self.claim.task_id, attempt=self.claim.attempt, state=state
+        )
+
 
 #: The attempt that runs in this thread or greenlet.
 running: ContextVar[RunningAttempt | None] = ContextVar("celery_reliable_running", default=None)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from celery_reliable.attempt.claiming import claim_or_record
+from celery_reliable.attempt.conclusion import bury
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE
 from celery_reliable.attempt.execution import around
 from celery_reliable.attempt.fencing import guarded
 from celery_reliable.attempt.replacement import bequeathing
 
-__all__ = ["DELIVERY", "EARLY", "MESSAGE", "around", "bequeathing", "guarded"]
+__all__ = [
+    "DELIVERY",
+    "EARLY",
+    "MESSAGE",
+    "around",
+    "bequeathing",
+    "bury",
+    "claim_or_record",
+    "guarded",
+]

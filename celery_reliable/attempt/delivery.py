@@ -1,39 +1,68 @@
-"""What the main process tells the process that runs a task, in properties of its message."""
+"""One delivery of a task's message, as the process that runs it is given it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from celery_reliable import clock
-from celery_reliable.context import WorkerProcess
-from celery_reliable.model import Claim
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt.outcomes import instead
+from celery_reliable.compat.tracer import Traced, Tracer
+from celery_reliable.message import Stamp, from_request
+from celery_reliable.model import TaskRef
+from celery_reliable.options import task_ref
 
-__all__ = ["DELIVERY", "EARLY", "MESSAGE", "claimed_early"]
+__all__ = ["DELIVERY", "EARLY", "MESSAGE", "Delivery"]
 
-#: Beside DELIVERY and EARLY.
+# What the main process tells the process that runs the task, in properties of the message: unlike
+# headers, properties are not copied to retries.
+
+#: The token of the delivery's claim, whoever makes that.
+DELIVERY = "reliable_delivery"
+#: The claim that was made as the message was filed, in plain values; None when none was.
+EARLY = "reliable_claim"
+#: The message as it came, as text, where the ledger may not know it.
 MESSAGE = "reliable_message"
 
-#: Where the main process puts what the child needs to know: properties are not copied to retries,
-#: headers are.
-DELIVERY = "reliable_delivery"
-EARLY = "reliable_claim"
 
-#: For so long a claim is taken for current without a look, while nothing speaks against the lease:
-#: a worker that was away for longer may have been declared dead.
-_FRESH_SECONDS = 0.5
+class Delivery:
+    """What Celery gave its tracer to execute."""
 
+    def __init__(
+        self, task: Any, tracer: Tracer, uuid: str, args: Any, kwargs: Any, request: dict[str, Any]
+    ) -> None:
+        self.task = task
+        self.id = uuid
+        self.args = args
+        self.kwargs = kwargs
+        self.request = request
+        self.stamp = Stamp.of(request)
+        self.reliable = reliable_of(task.app)
+        self._tracer = tracer
 
-def claimed_early(
-    worker: WorkerProcess, task_id: str, properties: Mapping[str, Any]
-) -> Claim | None:
-    """Return the claim that was made as the message was filed; None when there is none, or when
-    somebody may have taken it since.
-    """
-    told = properties.get(EARLY)
-    if not told:
-        return None
-    attempt, losses, name, asked_at = told
-    if clock.now() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
-        return None
-    return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The properties of the message."""
+        return self.request.get("properties") or {}
+
+    @property
+    def ref(self) -> TaskRef:
+        """What the ledger is told of the task."""
+        return task_ref(self.task, self.id)
+
+    def message(self) -> str:
+        """Return the message as the ledger keeps it; made anew where nobody has passed it on."""
+        told = self.properties.get(MESSAGE)
+        if told:
+            return str(told)
+        request = {**self.request, "id": self.id, "task": self.task.name}
+        serializer = self.task.serializer or "json"
+        return from_request(request, self.args, self.kwargs, serializer).to_text()
+
+    def trace(self) -> Traced:
+        """Let Celery run the task, and store and publish what follows from that."""
+        return self._tracer(self.id, self.args, self.kwargs, self.request)
+
+    def trace_instead(self, body: Callable[..., Any]) -> Traced:
+        """Let Celery do the same with *body* in place of the task's, and without its hooks."""
+        return instead(self.task, body)(self.id, self.args, self.kwargs, self.request)

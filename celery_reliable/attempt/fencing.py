@@ -10,16 +10,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from celery import current_task
 from celery.exceptions import Ignore, Retry
 
-from celery_reliable import clock, events
+from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.time_limits import interruptible
-from celery_reliable.context import (
-    current_worker,
-    is_current,
-    running,
-)
+from celery_reliable.context import current_worker, is_current, running
 
 __all__ = ["guarded"]
 
@@ -59,13 +56,7 @@ def _raise_if_taken(cause: Exception | None) -> None:
     is_lease_fresh = clock.now() < worker.lease_until
     if attempt.claim.worker == worker.id and is_lease_fresh and attempt.deadline is None:
         return
-    from celery import current_task
-
-    claim = attempt.claim
     if is_current(reliable_of(current_task.app).ledger, attempt):
         return
-    events.task_fenced(
-        task=current_task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
-    )
-    attempt.is_closed = True
-    raise Ignore(f"attempt {claim.attempt} was taken from this worker") from cause
+    attempt.fence(current_task)
+    raise Ignore(f"attempt {attempt.claim.attempt} was taken from this worker") from cause

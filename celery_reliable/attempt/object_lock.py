@@ -10,15 +10,18 @@ from celery_reliable.context import RunningAttempt
 from celery_reliable.ledger import FOREVER
 from celery_reliable.options import is_unique, key_of
 
-__all__ = ["leave", "take"]
+__all__ = ["NOT_OWN", "leave", "take"]
+
+#: What `take` returns when the record is not the attempt's: the server lost it, or it was taken.
+NOT_OWN = ""
 
 
 def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | None:
-    """Take the object of a running attempt; return the id of the task that has it, if another has,
-    and an empty one if the attempt is not its task's any more.
+    """Take the object of a running attempt.  Return None when it has it or needs none, the id of
+    the task that holds it otherwise, or `NOT_OWN`.
 
     Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave` does.
-    Raises ObjectIdError as `key_of`.
+    Raises ObjectIdError when the arguments name no object.
     """
     key = key_of(task, args, kwargs)
     if key is None:

@@ -191,13 +191,7 @@ class PatientBackend:
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
         elif isinstance(answer, answers.Fenced):
-            attempt.is_closed = True
-            events.task_fenced(
-                task=self._task,
-                task_id=attempt.claim.task_id,
-                attempt=attempt.claim.attempt,
-                state=answer.state,
-            )
+            attempt.fence(self._task, answer.state)
         return attempt.is_closed
 
     def mark_as_failure(
@@ -247,10 +241,7 @@ class PatientBackend:
                 prepare()
             if not is_current(reliable_of(self._task.app).ledger, attempt):
                 # Its successor's outcome is the one to store.
-                attempt.is_closed = True
-                events.task_fenced(
-                    task=self._task, task_id=claim.task_id, attempt=claim.attempt, state="taken"
-                )
+                attempt.fence(self._task)
                 return None
 
     def _may_pass(self, exc: BaseException | None) -> bool:

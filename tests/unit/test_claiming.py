@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from celery_reliable import clock
-from celery_reliable.attempt.delivery import DELIVERY, EARLY, claimed_early
+from celery_reliable.attempt.claiming import claimed_early
+from celery_reliable.attempt.delivery import DELIVERY, EARLY
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger.answers import ClaimAnswer
 from celery_reliable.ledger.transitions import Step, Transition

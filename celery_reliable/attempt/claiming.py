@@ -1,0 +1,158 @@
+"""How a delivery becomes an attempt: by a claim.  A delivery that gets none is ended here."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery import states
+from celery.exceptions import Ignore, Reject
+
+from celery_reliable import clock, events
+from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery
+from celery_reliable.attempt.outcomes import ended
+from celery_reliable.attempt.replacement import adopt
+from celery_reliable.compat.tracer import Traced
+from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
+from celery_reliable.exceptions import (
+    LedgerForbidden,
+    LedgerRefused,
+    LedgerUnavailable,
+    ReliableError,
+)
+from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.message import HEIR
+from celery_reliable.model import Claim, ClaimRequest
+
+__all__ = ["begin", "claim_or_record", "claimed_early"]
+
+#: An early claim that is younger counts without a question to the ledger, while the lease surely
+#: holds.  An older one may belong to a worker that was away, and was declared dead.
+_FRESH_SECONDS = 0.5
+
+
+def begin(delivery: Delivery) -> RunningAttempt | Traced:
+    """Claim a delivery's task and return the attempt, or what ends the delivery without one.
+
+    Waits for the worker's lease, and for the ledger as long as it takes.  With FAIL_OPEN it waits
+    for the ledger as long as a lease lasts, and then the task runs without a claim.
+    """
+    try:
+        begun = _claim(delivery)
+    except LedgerUnavailable as exc:
+        return _unprotected(delivery, exc)
+    except LedgerRefused as exc:
+        events.not_claimed(task=delivery.task, task_id=delivery.id, error=exc)
+        if isinstance(exc, LedgerForbidden):
+            # Another worker may be allowed to run it, or this one later.
+            return ended(Reject(f"not claimed: {exc}", requeue=True), states.REJECTED)
+        # If it has a record, the sweeper sends it again.
+        return ended(Ignore(f"not claimed: {exc}"), states.IGNORED)
+    if not isinstance(begun, RunningAttempt):
+        return _without_attempt(delivery, begun)
+    if begun.claim.attempt > delivery.stamp.attempt + 1:
+        _tell_redelivered(delivery, begun.claim)
+    return begun
+
+
+def claim_or_record(
+    ledger: Ledger, request: ClaimRequest, message: Callable[[], str], *, patience_seconds: float
+) -> tuple[answers.ClaimAnswer, bool]:
+    """Claim a task.  One without a record gets it from *message*: then the second value is true.
+
+    Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
+    """
+    answer = ledger.claim(request, patience_seconds=patience_seconds)
+    if not isinstance(answer, answers.Unrecorded):
+        return answer, False
+    return ledger.claim(request, message=message(), patience_seconds=patience_seconds), True
+
+
+def claimed_early(
+    worker: WorkerProcess, task_id: str, properties: Mapping[str, Any]
+) -> Claim | None:
+    """Return the claim that was made as the message was filed; None when there is none, or when
+    somebody may have taken it since.
+    """
+    told = properties.get(EARLY)
+    if not told:
+        return None
+    attempt, losses, name, asked_at = told
+    if clock.now() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
+        return None
+    return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
+
+
+def _claim(delivery: Delivery) -> RunningAttempt | answers.ClaimAnswer:
+    worker, stamp, properties = current_worker(), delivery.stamp, delivery.properties
+    assert worker is not None
+    is_adopted = not stamp.generation
+    early = claimed_early(worker, delivery.id, properties)
+    if early is not None:
+        return RunningAttempt(early, stamp, is_adopted)
+    config, ledger = delivery.reliable.config, delivery.reliable.ledger
+    patience_seconds = config.lease_seconds if config.fail_open else FOREVER
+    token = str(properties.get(DELIVERY) or secrets.token_hex(8))
+    for name in worker.turns_to_claim():
+        request = ClaimRequest(
+            delivery.ref, stamp.epoch, stamp.generation, worker=name, token=token, pid=os.getpid()
+        )
+        answer, was_unrecorded = claim_or_record(
+            ledger, request, delivery.message, patience_seconds=patience_seconds
+        )
+        is_adopted |= was_unrecorded
+        if isinstance(answer, answers.Claimed):
+            return RunningAttempt(request.claim(answer.attempt, answer.losses), stamp, is_adopted)
+        if not isinstance(answer, answers.NoLease):
+            break
+    return answer
+
+
+def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:
+    """Mark the task's request as redelivered, where Celery does, when this publication was begun
+    before and lost.
+
+    A broker marks only what it returned by itself.  And a higher number alone proves nothing: the
+    last member of a canvas goes on with the numbers of the task that it replaced.
+    """
+    info = delivery.request.get("delivery_info") or {}
+    if claim.losses or info.get("redelivered"):
+        delivery.request["delivery_info"] = {**info, "redelivered": True}
+        events.task_recovered(
+            app=delivery.task.app,
+            name=delivery.task.name,
+            task_id=delivery.id,
+            attempt=claim.attempt,
+            losses=claim.losses,
+            worker=claim.worker,
+        )
+
+
+def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
+    """Run without a claim, as FAIL_OPEN says, and end the record when the ledger is back."""
+    events.task_unprotected(task=delivery.task, task_id=delivery.id, error=exc)
+    result = delivery.trace()
+    if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
+        delivery.reliable.ledger.cancel(
+            delivery.id, epoch=delivery.stamp.epoch, patience_seconds=FOREVER
+        )
+    return result
+
+
+def _without_attempt(delivery: Delivery, answer: answers.ClaimAnswer) -> Traced:
+    """End a delivery that may not run.  Its message can be dropped: the record outlives it."""
+    events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
+    heir = delivery.request.get(HEIR)
+    if isinstance(answer, answers.Stale) and not delivery.stamp.epoch and heir:
+        # It is stale only because a worker without the package published it unrecorded.
+        try:
+            if adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), str(heir)):
+                events.publication_adopted(name=delivery.task.name, task_id=delivery.id)
+        except ReliableError as exc:
+            return ended(Reject(f"not recorded: {exc}", requeue=True), states.REJECTED)
+    if isinstance(answer, answers.NoLease):
+        # Not acknowledged: what this worker held belongs to the sweeper now.
+        return ended(Reject("this worker was declared dead", requeue=True), states.REJECTED)
+    return ended(Ignore(f"not run: {answer.word}"), states.IGNORED)

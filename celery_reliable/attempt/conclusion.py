@@ -1,0 +1,171 @@
+"""How an attempt ends: the ledger is told of its outcome, or that it has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import states
+from celery.exceptions import Ignore, Reject
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt.delivery import Delivery
+from celery_reliable.attempt.object_lock import leave
+from celery_reliable.attempt.outcomes import ended
+from celery_reliable.compat.tracer import Traced
+from celery_reliable.context import RunningAttempt
+from celery_reliable.exceptions import LedgerForbidden, one_line
+from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.model import Cause, Claim, Reason
+from celery_reliable.options import keep_ms
+from celery_reliable.results import tell_chord_patiently
+
+__all__ = ["broken_off", "bury", "conclude", "no_outcome", "released"]
+
+#: The pause after an attempt without an outcome is SWEEP_SECONDS, doubled with each loss, and at
+#: most so often: to 32 times as long.
+_MOST_DOUBLINGS = 5
+
+
+def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Traced:
+    """Tell the ledger what Celery has stored, and return *result*."""
+    task, claim = delivery.task, attempt.claim
+    if attempt.is_closed or attempt.is_replaced:
+        leave(task, attempt)
+    if attempt.is_closed:
+        return result
+    if result.info is None:
+        state, retval = states.SUCCESS, result.retval
+    else:
+        state, retval = result.info.state, result.info.retval
+    if claim.attempt > 1 and state in (states.SUCCESS, states.FAILURE):
+        request = {**delivery.request, "id": delivery.id}
+        tell_chord_patiently(task.backend, request, state, retval)
+    answer: answers.ReplaceAnswer | answers.BuryAnswer | answers.SettleAnswer
+    ledger = delivery.reliable.ledger
+    if state == states.IGNORED and attempt.is_replaced:
+        answer = ledger.replace(
+            claim,
+            due_in_ms=delivery.reliable.config.queued_ms,
+            stored=attempt.stored,
+            members=attempt.members,
+            patience_seconds=FOREVER,
+        )
+    elif state == states.REJECTED and getattr(retval, "requeue", False):
+        # A task that sends itself back has no outcome, and must not do so for ever.
+        return no_outcome(delivery, attempt, retval or Reject())
+    elif state in (states.FAILURE, states.REJECTED) and type(task).dead_letter:
+        answer = bury(
+            task,
+            claim,
+            Reason.FAILED if state == states.FAILURE else Reason.REJECTED,
+            retval,
+            traceback=str(getattr(result.retval, "traceback", "") or ""),
+            patience_seconds=FOREVER,
+        )
+    else:
+        keep = keep_ms(task) if result.info is None else 0
+        answer = ledger.settle(claim, keep_ms=keep, patience_seconds=FOREVER)
+    # A canvas that was quicker than the task it replaced has taken the id over already.
+    if isinstance(answer, answers.Fenced | answers.Gone) and not attempt.is_replaced:
+        leave(task, attempt)
+        attempt.fence(task, answer.state if isinstance(answer, answers.Fenced) else "gone")
+    return result
+
+
+def bury(
+    task: Any,
+    claim: Claim,
+    reason: Reason,
+    error: Any,
+    *,
+    traceback: str = "",
+    is_owed: bool = False,
+    patience_seconds: float,
+) -> answers.BuryAnswer:
+    """Make a dead letter of an attempt's task, and tell so; *is_owed*: Celery has not stored the
+    failure, and whoever does that tells it.
+
+    Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
+    """
+    answer = reliable_of(task.app).ledger.bury(
+        claim,
+        reason,
+        exception=one_line(error),
+        traceback=traceback,
+        is_owed=is_owed,
+        patience_seconds=patience_seconds,
+    )
+    if isinstance(answer, answers.Buried) and not is_owed:
+        events.task_buried(
+            app=task.app,
+            name=task.name,
+            task_id=claim.task_id,
+            reason=reason,
+            attempt=claim.attempt,
+            losses=claim.losses,
+            exception=one_line(error),
+            is_failure_told=True,
+        )
+    return answer
+
+
+def released(delivery: Delivery, attempt: RunningAttempt) -> Traced:
+    """End an attempt that was stopped with its worker: it costs the task no loss."""
+    if attempt.is_closed:
+        return ended(Ignore("closed by its own publication"), states.IGNORED)
+    reliable = delivery.reliable
+    reliable.ledger.release(
+        attempt.claim,
+        due_in_ms=reliable.config.sweep_ms,
+        is_unsent=not reliable.is_redis_broker,
+        patience_seconds=reliable.config.lease_seconds,
+    )
+    return ended(Reject("stopped with its worker", requeue=True), states.REJECTED)
+
+
+def no_outcome(delivery: Delivery, attempt: RunningAttempt, exc: BaseException) -> Traced:
+    """End an attempt of which Celery has stored nothing, as a loss; its task runs again later."""
+    leave(delivery.task, attempt)
+    if attempt.is_closed:
+        return ended(Ignore("closed by its own publication"), states.IGNORED)
+    config, claim = delivery.reliable.config, attempt.claim
+    answer = delivery.reliable.ledger.lose(
+        claim,
+        Cause.NO_OUTCOME,
+        max_losses=config.max_losses,
+        # At once it would most likely end the same way.
+        due_in_ms=config.sweep_ms * 2 ** min(claim.losses, _MOST_DOUBLINGS),
+        is_unsent=True,
+        detail=one_line(exc),
+        patience_seconds=FOREVER,
+    )
+    if isinstance(answer, answers.Queued | answers.Spent):
+        events.task_lost(
+            app=delivery.task.app,
+            name=delivery.task.name,
+            task_id=delivery.id,
+            attempt=claim.attempt,
+            losses=answer.losses,
+            cause=Cause.NO_OUTCOME,
+            worker=claim.worker,
+            exception=one_line(exc),
+        )
+    # The message is dropped: a pass sends the task from its record when the pause is over.
+    return ended(Ignore(f"no outcome: {exc!r}"), states.IGNORED)
+
+
+def broken_off(delivery: Delivery, attempt: RunningAttempt, exc: Exception) -> Traced:
+    """End an attempt around whose body something of ours went wrong, as one without an outcome.
+
+    Where the ledger's Redis forbids that, the claim stays, and no process runs it.  As soon as
+    somebody may end it, it is settled when its success is stored, and lost otherwise.
+    """
+    if not isinstance(exc, LedgerForbidden):
+        events.attempt_failed_outside_body(task=delivery.task, task_id=delivery.id, error=exc)
+        try:
+            return no_outcome(delivery, attempt, exc)
+        except LedgerForbidden as forbidden:
+            exc = forbidden
+    events.attempt_left(task=delivery.task, task_id=delivery.id, error=exc)
+    return ended(Reject(f"not concluded: {exc}", requeue=True), states.REJECTED)
