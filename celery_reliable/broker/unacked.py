@@ -6,6 +6,7 @@ sweeper gives back what is in it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -68,20 +69,17 @@ class Unacked:
         self._client = redis.Redis(connection_pool=pool)
         #: For what the main loop asks with every message.
         self._line = Line(pool)
-        self._take = self._client.register_script(_script("take"))
-        self._give_back = self._client.register_script(_script("give_back"))
-        self._put_back = self._client.register_script(_script("put_back"))
-        self._strike_off = self._client.register_script(_script("strike_off"))
+        self._take = _Code(_script("take"))
+        self._give_back = _Code(_script("give_back"))
+        self._put_back = _Code(_script("put_back"))
+        self._strike_off = _Code(_script("strike_off"))
         self._unremoved: set[str] = set()
         self._unfiled: list[tuple[str, Delivery]] = []
         self._lock = threading.Lock()
         self._strangers: set[str] = set()
         #: Tells under which lease the worker takes messages; the worker sets it.
         self.holder: Callable[[], str] = str
-        #: Tells whether nobody can have forgotten the worker under a lease; the worker sets it.
-        self.is_sure: Callable[[str], bool] = bool
         self._namespace = ""
-        self._opened_for: str | None = None
         #: Tells which delivery tags the worker still runs; the worker sets it.
         self.running_tags: Callable[[], set[str]] = set
         #: Tells how many tasks the worker could begin at once; the worker sets it, if it has an
@@ -112,24 +110,22 @@ class Unacked:
         self._lock = threading.Lock()
 
     def open(self, namespace: str) -> None:
-        """Put the unacked hash on the list of the namespace's unacked hashes, before anything is
-        filed; again when something is filed under another lease, or one that may be over: who has
-        been forgotten may be off the list.
-        """
-        holder = self.holder()
-        self._client.sadd(f"{self._prefix}{UNACKED_LIST_PREFIX}{namespace}", self.name)
-        self._namespace, self._opened_for = namespace, holder
+        """Put the unacked hash on the list of the namespace's unacked hashes.
 
-    def _keep_open(self, holder: str) -> None:
-        if self._namespace and not (holder == self._opened_for and self.is_sure(holder)):
-            self.open(self._namespace)
+        Whatever files something puts it there again: whoever was forgotten may be off the list, and
+        the broker may have lost it.
+        """
+        self._namespace = namespace
+        self._client.sadd(self._list_key(namespace), self.name)
+
+    def _list_key(self, namespace: str) -> str:
+        return f"{self._prefix}{UNACKED_LIST_PREFIX}{namespace}"
 
     def strike_off(self, namespace: str) -> None:
         """Strike the unacked hash off the list of the namespace's unacked hashes, if nothing is in
         it.
         """
-        keys = [self._key, f"{self._prefix}{UNACKED_LIST_PREFIX}{namespace}"]
-        self._strike_off(keys=keys, args=[self.name])
+        self._run(self._strike_off, [self._key, self._list_key(namespace)], [self.name])
 
     def note_lost_pop(self, timeout_seconds: float) -> None:
         """Note that a connection was lost whose blocking pop, of at most so long, was not answered:
@@ -166,14 +162,15 @@ class Unacked:
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
         # Without a queue there is no list, and a step of 0 would never end.
         turns = max(len(queues), 1) if in_turn else 1
-        args += [len(queues), turns, len(acknowledged), *map(quoted, queues), *acknowledged]
+        args += [len(queues), turns, len(acknowledged), self.name if self._namespace else ""]
+        args += [*map(quoted, queues), *acknowledged]
         found = []
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += [quoted(popped[1]), popped[2]]
-        keys = [self._key, *(self._prefix + k for k in lists)]
+        listed = self._list_key(self._namespace)
+        keys = [self._key, listed, *(self._prefix + k for k in lists)]
         try:
-            self._keep_open(holder)
             reply = self._taken(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
@@ -204,7 +201,7 @@ class Unacked:
                 # Whoever wants the other can ask for it again, and has the patience.
                 (reply,) = self._line.ask(take)
         if isinstance(reply, redis.exceptions.NoScriptError):
-            (reply,) = self._line.ask(("EVAL", self._take.script, *call))
+            (reply,) = self._line.ask(("EVAL", self._take.text, *call))
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -252,7 +249,7 @@ class Unacked:
                 self._client.hdel(self._key, *tags)
             while unfiled:
                 key, delivery = unfiled[-1]
-                self._put_back(keys=[self._key, key], args=[delivery.tag, delivery.raw])
+                self._run(self._put_back, [self._key, key], [delivery.tag, delivery.raw])
                 unfiled.pop()
         except (redis.RedisError, OSError):
             with self._lock:
@@ -275,11 +272,15 @@ class Unacked:
         if entry.payload is not None:
             priority = priority_of(channel, entry.payload)
         raw = entry.redelivered(returns=returns)
-        moved = self._give_back(
-            keys=[self._key, self._prefix + list_key(channel, entry.queue, priority)],
-            args=[tag, "LPUSH" if is_last else "RPUSH", raw],
-        )
-        return bool(moved)
+        keys = [self._key, self._prefix + list_key(channel, entry.queue, priority)]
+        return bool(self._run(self._give_back, keys, [tag, "LPUSH" if is_last else "RPUSH", raw]))
+
+    def _run(self, code: _Code, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
+        try:
+            return self._client.evalsha(code.sha, len(keys), *keys, *args)
+        except redis.exceptions.NoScriptError:
+            # Not by SCRIPT LOAD: what it goes to next may be another server, or be told to forget.
+            return self._client.eval(code.text, len(keys), *keys, *args)
 
     # -- the whole unacked hash
 
@@ -337,6 +338,14 @@ class Unacked:
         strangers = self.tags() - set(held)
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
+
+
+class _Code:
+    """A script and what a server knows it by."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 @cache

@@ -79,7 +79,6 @@ class ConsumerStep(bootsteps.StartStopStep):
             c.task_consumer.channel.reliable_unacked = step.unacked_name
             unacked = unacked_of(step.unacked_name, c.task_consumer.channel)
             unacked.holder = lambda: step.process.id
-            unacked.is_sure = step.process.surely_holds
             unacked.open(step.reliable.config.namespace)
             unacked.is_leaving = step.is_leaving
             unacked.running_tags = _running_tags

@@ -16,6 +16,7 @@ from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.awkward import add_tasks
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -133,6 +134,7 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     assert client.llen("celery") == 0
 
 
+@promise("plain-tasks-charged")
 def test_a_plain_task_that_takes_its_workers_along_is_stopped(
     project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
 ) -> None:

@@ -308,37 +308,52 @@ def test_the_list_of_unacked_hashes_forgets_empty_ones_alone(shared_redis: redis
     assert not shared_redis.exists("celery-reliable.rooms:ours")
 
 
-def test_an_unacked_hash_is_listed_again_when_its_worker_may_have_been_forgotten(
-    shared_redis: redis.Redis,
-) -> None:
-    unacked, lease, is_sure = unacked_on(shared_redis), "me.0", True
-    unacked.holder, unacked.is_sure = lambda: lease, lambda name: is_sure
+def test_whatever_is_filed_is_in_an_unacked_hash_that_is_listed(shared_redis: redis.Redis) -> None:
+    unacked = unacked_on(shared_redis)
     unacked.open("ours")
+    # Others took the worker for dead, or the broker has lost it.
+    unacked.strike_off("ours")
 
-    def is_listed_after_a_take() -> bool:
-        shared_redis.delete("celery-reliable.rooms:ours")
-        unacked.take(QUEUES, LISTS, 1)
-        return bool(shared_redis.exists("celery-reliable.rooms:ours"))
-
-    # Nobody can have struck it off: then nothing is asked for.
-    assert not is_listed_after_a_take()
-    lease = "me.1"
-    assert is_listed_after_a_take()
-    assert not is_listed_after_a_take()
-    is_sure = False
-    assert is_listed_after_a_take()
+    unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
 
 
-def test_what_was_popped_is_not_forgotten_when_the_list_cannot_be_reached(
-    proxy: RedisProxy,
+def test_what_a_take_files_that_comes_late_is_found(
+    shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
-    unacked = unacked_on(client)
+    unacked = unacked_on(shared_redis)
     unacked.open("ours")
-    proxy.drop_request("SADD")
-    with pytest.raises(redis.ConnectionError):
-        unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+    sent: list[tuple[Any, ...]] = []
+    ask = Line.ask
 
-    unacked.catch_up()
-    assert client.lrange("one", 0, -1) == [message("popped")]
-    client.close()
+    def note(line: Line, *commands: Any) -> list[Any]:
+        sent.extend(commands)
+        return ask(line, *commands)
+
+    monkeypatch.setattr(Line, "ask", note)
+    (delivery,) = unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped"))).deliveries
+    unacked.discard(delivery.tag)
+    unacked.strike_off("ours")
+
+    shared_redis.execute_command(*sent[-1])
+    assert len(unacked) == 1
+    assert shared_redis.smembers("celery-reliable.rooms:ours") == {b"unacked:me"}
+
+
+def test_a_script_that_the_server_forgets_again_and_again_is_run(
+    shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unacked = unacked_on(shared_redis)
+    load = redis.Redis.script_load
+
+    def load_and_lose(client: redis.Redis, script: str) -> Any:
+        # Or the next command goes to another server.
+        sha = load(client, script)
+        shared_redis.script_flush()
+        return sha
+
+    monkeypatch.setattr(redis.Redis, "script_load", load_and_lose)
+    (delivery,) = unacked.take(QUEUES, LISTS, 0, ("one", "one", message("it"))).deliveries
+    shared_redis.script_flush()
+    assert unacked.give_back(Queues(), delivery.tag, is_last=True)
+    assert shared_redis.llen("one") == 1

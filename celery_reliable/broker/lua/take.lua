@@ -1,8 +1,9 @@
 --[[
 take: file what was popped, if anything was, pop and file more, and remove what is acknowledged, in one step.
 
-KEYS[1]    unacked    HASH   tag: "<ms> <queue>\n<message as it was in its queue>"
-KEYS[2..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
+KEYS[1]    unacked HASH   tag: "<ms> <queue>\n<message as it was in its queue>"
+KEYS[2]    listed  SET    names of the unacked hashes in which something may be
+KEYS[3..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
 ARGV[1]    least   how many to pop
 ARGV[2]    most    how many to pop where plenty remain
 ARGV[3]    plenty  how many that is
@@ -11,20 +12,25 @@ ARGV[5]    time    in ms, by the worker's clock
 ARGV[6]    queues  how many
 ARGV[7]    turns   how many lists side by side take turns; 1: each is emptied before the next
 ARGV[8]    acknowledged  how many
-ARGV[9..]  names   of the queues; tags that are acknowledged; then, if something was popped already, the name of its
+ARGV[9]    name    of the unacked hash, on the list of them; "" for none
+ARGV[10..] names   of the queues; tags that are acknowledged; then, if something was popped already, the name of its
            queue and the message
 Returns    {waiting, queue, message, ...}   waiting: how many are left in the lists
 Cost       O(most + acknowledged + lists)
 ]]
 local unacked, prefix, filed, queues = KEYS[1], ARGV[4], ARGV[5] .. ' ', tonumber(ARGV[6])
-local turns, given = tonumber(ARGV[7]), 9 + queues + ARGV[8]
+local turns, given = tonumber(ARGV[7]), 10 + queues + ARGV[8]
 -- What is moved needs no memory, but a full Redis knows that only of scripts that have written.
-redis.call('HDEL', unacked, '', unpack(ARGV, 9 + queues, given - 1))
+redis.call('HDEL', unacked, '', unpack(ARGV, 10 + queues, given - 1))
+if ARGV[9] ~= '' then
+  -- Whoever was forgotten is off the list, and may not have heard of it; this may come late.
+  redis.call('SADD', KEYS[2], ARGV[9])
+end
 if ARGV[given] then
   redis.call('HSET', unacked, prefix .. '0', filed .. ARGV[given] .. '\n' .. ARGV[given + 1])
 end
 local waiting, lengths = 0, {}
-for n = 2, #KEYS do
+for n = 3, #KEYS do
   lengths[n] = redis.call('LLEN', KEYS[n])
   waiting = waiting + lengths[n]
 end
@@ -36,13 +42,13 @@ if redis.call('HEXISTS', unacked, prefix .. '1') == 1 then
   -- Asked again, as the reply was lost: what was taken then is in the unacked hash, and nobody holds it.
   limit = 0
 end
-for first = 2, #KEYS, turns do
+for first = 3, #KEYS, turns do
   local is_empty = false
   while taken < limit and not is_empty do
     is_empty = true
     for n = first, first + turns - 1 do
       if taken < limit and lengths[n] > 0 then
-        local item, queue = redis.call('RPOP', KEYS[n]), ARGV[9 + (n - 2) % queues]
+        local item, queue = redis.call('RPOP', KEYS[n]), ARGV[10 + (n - 3) % queues]
         is_empty, taken, lengths[n] = false, taken + 1, lengths[n] - 1
         redis.call('HSET', unacked, prefix .. taken, filed .. queue .. '\n' .. item)
         reply[#reply + 1] = queue

@@ -71,7 +71,7 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     workers = sweeper.ledger.workers
     unacked = sweeper.broker.unacked("unacked:one")
     # It takes itself for alive all along.
-    unacked.holder, unacked.is_sure = lambda: "one.0", lambda name: True
+    unacked.holder = lambda: "one.0"
     unacked.open(sweeper.config.namespace)
     workers.register("one.0", lease_ms=1, client_id=0, facts={"room": unacked.name})
     wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")

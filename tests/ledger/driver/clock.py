@@ -92,7 +92,15 @@ class ServerClock:
         """Be another server process from now on."""
         self.n_runs += 1
         for ask in self._stage.ask_in.values():
-            ask("SET", RUN_ID, f"run_id:{self.n_runs:040x}")
+            ask("SET", RUN_ID, f"run_id:{self._run_id}")
+
+    @property
+    def _run_id(self) -> str:
+        return f"{self.n_runs:040x}"
+
+    def is_of_now(self, run_id: bytes | None) -> bool:
+        """Whether a run id is that of this process, or none."""
+        return not run_id or run_id.decode() == self._run_id
 
 
 class HostTime:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
+from threading import RLock
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -163,7 +164,7 @@ class _Consumer(Consumer):  # type: ignore[misc]
         self.disable_rate_limits = True
         self.event_dispatcher = None
         self.connection_errors = host.connection.connection_errors
-        self.on_task_request = host.waiting.append
+        self.on_task_request = host.accept
         self.on_task_message = set()
         self.task_consumer = self
         self.channel = host.channel
@@ -181,7 +182,7 @@ class _Consumer(Consumer):  # type: ignore[misc]
 
     def apply_eta_task(self, request: Any) -> None:
         self.controller.prefetch.value -= 1
-        self.controller.waiting.append(request)
+        self.controller.accept(request)
 
 
 class _Prefetch:
@@ -190,10 +191,15 @@ class _Prefetch:
     def __init__(self, value: int, channel: Any) -> None:
         self.value = self.prev = value
         self._channel = channel
+        self._mutex = RLock()
 
     def increment_eventually(self, n: int = 1) -> int:
         self.value += n
         return self.value
+
+    def set(self, value: int) -> None:
+        self.value = value
+        self.update()
 
     def update(self) -> None:
         self.prev = self.value
@@ -333,6 +339,11 @@ class Host:
             pass
         self._connect()
         self.is_ready = True
+
+    def accept(self, request: Any) -> None:
+        """Give the pool what was delivered; what it has no room for waits."""
+        self.waiting.append(request)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         while self.waiting and len(self.jobs) < self.n_slots:

@@ -113,6 +113,11 @@ class Indexes:
         """Whether a worker is dead to the ledger, or forgotten."""
         return bool(self._client.hget(self.keys.worker(worker), "state") != b"alive")
 
+    def run_id_of_generation(self) -> bytes | None:
+        """Return the run of the server that the generation belongs to; None where there is none."""
+        found: bytes | None = self._stage.ask("HGET", self.keys.meta, "run_id")
+        return found
+
     def next_due_ms(self) -> float:
         """Return when somebody must look next; 0 for never."""
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)

@@ -51,8 +51,8 @@ class Observer:
         self.fault: Fault | None = None
         #: How many processes were killed that ran it, by the ids of tasks.
         self._kills: dict[str, int] = defaultdict(int)
-        #: The epochs of the messages by which tasks were last to be buried.
-        self._buried_by: dict[str, str] = {}
+        #: The epochs of the messages by which tasks were to be buried since the last look.
+        self._buried_by: dict[str, set[str]] = defaultdict(set)
         #: Since when tasks wait for their canvas.
         self._waiting_since: dict[str, float] = {}
 
@@ -80,7 +80,9 @@ class Observer:
 
     def began(self, call: Call) -> None:
         call.began_ms, server = self.now_ms, self.world.server
-        call.n_runs, call.forward_ms = server.n_runs, server.forward_ms
+        # What is published before a pass has seen a restart is of the generation of before.
+        is_seen = server.is_of_now(self.indexes.run_id_of_generation())
+        call.n_runs, call.forward_ms = server.n_runs - (not is_seen), server.forward_ms
         call.is_second = call.may_be_second = self._is_alive(call.task_id)
         for other in self.calls.values():
             if other is not call and other.task_id == call.task_id and other.is_under_way:
@@ -120,7 +122,7 @@ class Observer:
         keys = int(words[2])
         task_id, attempt, epoch = (words[3 + keys + n].decode() for n in (0, 1, 9))
         if not attempt:
-            self._buried_by[task_id] = epoch
+            self._buried_by[task_id].add(epoch)
 
     def lost(self) -> None:
         """The server has lost what it knew: nothing is promised of that."""
@@ -219,6 +221,12 @@ class Observer:
 
     def look(self) -> None:
         """After each step."""
+        try:
+            self._look()
+        finally:
+            self._buried_by.clear()
+
+    def _look(self) -> None:
         before, self._sight = self._sight, self.indexes.look()
         sight = self._sight
         for name, state in sight.workers.items():
@@ -294,6 +302,9 @@ class Observer:
         if not self.world.climate.kinds.isdisjoint(_DEADLY):
             return
         calls = [one for one in self.calls.values() if one.task_id == task_id]
+        if any(call.name == "plain" for call in calls):
+            # Nobody knows whether it ran: each death of a worker that held its message is its own.
+            return
         is_guilty = any(
             call.plan in _GUILTY or (call.plan in _LONG and "brief" in call.name) for call in calls
         )
@@ -305,12 +316,18 @@ class Observer:
             calls = [one for one in self.calls.values() if one.task_id == task_id]
             # What has no record of its own is sent again as it was, and its letter discarded.
             is_replayed = any(one.replays and one.name == "plain" for one in calls)
-            if calls and not is_replayed and all(one.closed_ms is not None for one in calls):
+            has_ended = all(one.closed_ms is not None and self._is_known(one) for one in calls)
+            if calls and not is_replayed and has_ended:
                 raise Fault(f"{task_id} is buried, after it had ended")
-        elif was == "queued" and self._buried_by.get(task_id) != record["epoch"]:
+        elif was == "queued" and record["epoch"] not in self._buried_by[task_id]:
             raise Fault(f"{task_id} is buried by a message that is not its own")
 
     # What is promised in the end.
+
+    @property
+    def n_suicides(self) -> int:
+        """How many bodies have killed their process."""
+        return sum(body.is_suicide for body in self.bodies)
 
     def is_at_rest(self) -> bool:
         return not any(body.is_live for body in self.bodies) and not self.what_is_left()

@@ -28,6 +28,8 @@ _WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|SADD|LPUSH|RPUSH)\r\n")
 _END = b"driver-end"
 _HOST = b"127.0.0.1"
 _TIMEOUT_SECONDS = 2.0
+#: TCP gives up what it cannot deliver (Linux: after 15 attempts).
+_LONGEST_ON_ITS_WAY_MS = 925_000
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Late:
     what: str
     #: How often it arrives yet.
     times: int
+    sent_ms: float
 
 
 class Wire:
@@ -93,7 +96,8 @@ class Wire:
             connection.disconnect()
             if fate >= self.lost_commands and _WRITES.search(data):
                 times = 2 if schedule.choice.random() < 0.2 else 1
-                self.late.append(Late(data, int(connection.db or 0), what, times))
+                sent = Late(data, int(connection.db or 0), what, times, schedule.now_ms)
+                self.late.append(sent)
             raise redis.ConnectionError("driver: the command is lost")
         send(connection, [data], False)
         if fate < self.lost_commands + self.delays + self.lost_replies:
@@ -110,9 +114,15 @@ class Wire:
             listed = self._stage.ask("CLIENT", "LIST")
             self._closed = {address for address in self._closed if address in listed}
 
+    def give_up_late(self) -> None:
+        """Let nothing arrive any more that has been on its way for too long."""
+        oldest_ms = self.schedule.now_ms - _LONGEST_ON_ITS_WAY_MS
+        self.late = [late for late in self.late if late.sent_ms > oldest_ms]
+
     def deliver_late(self, late: Late) -> None:
         """Let a command arrive that nobody waits for any more."""
         self.has_written = True
+        self._trace("late", late.data)
         late.times -= 1
         if late.times <= 0:
             self.late.remove(late)

@@ -31,7 +31,8 @@ from tests.ledger.driver.people import People
 from tests.ledger.driver.schedule import Process, Schedule
 from tests.ledger.driver.wire import Wire, shown
 
-#: How long a world may take to come to rest: so often it is looked whether it has.
+#: How long a world may take to come to rest, after the last death that a body caused: so often it
+#: is looked whether it has.
 _LOOKS = 80
 _LOOK_SECONDS = 5.0
 _LAST_STEPS = 60
@@ -167,16 +168,20 @@ class World:
     def pass_time(self, ms: float) -> None:
         """Let time pass for all."""
         self.schedule.now_ms += ms
+        self.wire.give_up_late()
         self.server.show()
 
     def _come_to_rest(self) -> None:
-        for n in range(_LOOKS):
-            before_ms = self.schedule.now_ms
+        n = n_deaths = 0
+        while n < _LOOKS:
+            before_ms, n = self.schedule.now_ms, n + 1
             while self.schedule.now_ms - before_ms < _LOOK_SECONDS * 1000:
                 self.move()
             if self.observer.is_at_rest():
                 return
             self._skip_waiting()
+            if n_deaths != (n_deaths := self.observer.n_suicides):
+                n = 0
             if n == _LOOKS // 2 and "waiting" in self.observer.indexes.sight.states.values():
                 # A canvas whose members were purged is waited for for so long.
                 self.note("a day goes by")
