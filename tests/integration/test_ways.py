@@ -112,7 +112,7 @@ def test_of_a_killed_one_to_its_second_run(
 
     wait_until_gone(redis_server, sent.id)
     assert [run.attempt for run in watched.effects.runs(sent.id)] == [1, 2]
-    walked = modules(entries(path))
-    assert KILLED.modules <= walked
-    assert walked <= KILLED.modules | HAPPY.modules
+    walked = entries(path)
+    assert_walked(KILLED.steps, walked)
+    assert KILLED.modules <= modules(walked) <= KILLED.modules | HAPPY.modules
     assert min(n_runs().values()) >= 1
