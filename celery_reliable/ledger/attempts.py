@@ -1,4 +1,4 @@
-"""The transitions by which attempts begin, and go on."""
+"""Transitions that begin an attempt, and those that let it go on."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TOUCH: Transition[TouchAnswer] = Transition("touch", TouchAnswer)
 
 
 class Attempts(TransitionGroup):
-    """How a worker comes to run a task, and shows that it does."""
+    """How a worker begins an attempt, and asks for more time for it."""
 
     def claim(
         self, request: ClaimRequest, *, message: str = "", patience_seconds: float | None = None
     ) -> ClaimAnswer:
-        """Begin an attempt, or hear why not.
+        """Begin an attempt, or return why not.
 
-        Without *message*, as it was delivered, the answer is Unrecorded when there is no record and
-        nothing proves that the task has ended.
+        *message*: the message as it was delivered.  Without it the answer is Unrecorded if there is
+        no record and nothing proves that the task has ended; the caller asks again with it.
         """
         answer = self._caller.run(self.claim_step(request, message=message), patience_seconds)
         is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
@@ -44,7 +44,7 @@ class Attempts(TransitionGroup):
         *,
         patience_seconds: float | None = None,
     ) -> bool:
-        """Whether the task of a message of *generation* and *epoch* is proved to have ended."""
+        """Whether a message's generation and epoch prove that its task has ended."""
         sender, number = sender_of(epoch)
         answer = self._caller.call(
             _ENDED,
@@ -59,7 +59,7 @@ class Attempts(TransitionGroup):
         return isinstance(answer, Ended)
 
     def claim_step(self, request: ClaimRequest, *, message: str = "") -> Step[ClaimAnswer]:
-        """Return the same, for somebody to send who sends something to this server anyway."""
+        """Return the call of `claim` unsent, for a caller that sends it beside another command."""
         task, worker = request.task, request.worker
         return Step(
             _CLAIM,
@@ -88,7 +88,7 @@ class Attempts(TransitionGroup):
     def touch(
         self, claim: Claim, *, time_to_run_ms: int, patience_seconds: float | None = None
     ) -> TouchAnswer:
-        """Start the attempt's time to run anew."""
+        """Give the attempt another *time_to_run_ms* from now on."""
         return self._caller.call(
             _TOUCH,
             [self.keys.record(claim.task_id), self.keys.due],

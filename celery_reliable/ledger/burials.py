@@ -1,4 +1,4 @@
-"""The transitions to and from the dead letters."""
+"""Transitions that make dead letters, and those that replay, read or discard them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
 
 class Burials(TransitionGroup):
-    """What becomes a dead letter, and what becomes of it."""
+    """How a task becomes a dead letter, and what is done with one."""
 
     def bury(
         self,
@@ -43,8 +43,9 @@ class Burials(TransitionGroup):
         is_owed: bool = False,
         patience_seconds: float | None = None,
     ) -> BuryAnswer:
-        """End an attempt as a dead letter, and free its object.  *is_owed*: Celery has still to be
-        told.
+        """End an attempt as a dead letter, and free its object.
+
+        *is_owed*: Celery has not been told of the failure yet; the sweeper sees to it.
         """
         return self._bury(
             _BURY,
@@ -70,10 +71,10 @@ class Burials(TransitionGroup):
         is_unproved: bool = True,
         patience_seconds: float | None = None,
     ) -> BuryMessageAnswer:
-        """Dead-letter a message that no attempt was made of, unless it is a late copy.
+        """Make a dead letter of a message that no worker can run, unless it is a late copy.
 
-        *epoch*: its own.  *is_unproved*: a record that is missing does not prove that its task has
-        ended; without it the answer is Unrecorded then, and `Ledger.has_ended` tells.
+        *epoch*: that of the message.  *is_unproved*: a missing record does not prove that the task
+        has ended.  Without it the answer is then Unrecorded, and `has_ended` tells.
         """
         return self._bury(
             _BURY_MESSAGE,
@@ -135,9 +136,10 @@ class Burials(TransitionGroup):
         max_losses: int,
         due_in_ms: int,
     ) -> BlameAnswer:
-        """Count a loss of the task whose message a dead worker was opening: still queued, or
-        buried when the budget is spent.  Not counted where the verdict is that it may have died of
-        something that it ran: the next death which is clear makes up for this one.
+        """Count a loss of the task whose message a dead worker was opening.
+
+        The task stays queued, or is buried after *max_losses*.  The loss is only noted if the
+        worker may have died of something that it ran; the next death that is clear counts for both.
         """
         return call_freeing_lock(
             self._caller,
@@ -161,8 +163,9 @@ class Burials(TransitionGroup):
         )
 
     def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
-        """Note that *reader* is about to read a dead letter's message, or *is_over*: has done so
-        and lives.  Sealed: somebody died of that.
+        """Note that *reader* is about to read a dead letter's message.
+
+        *is_over*: it has read it, and lives.  The answer is Sealed if an earlier reader died of it.
         """
         return self._caller.call(
             _READ,
@@ -171,7 +174,7 @@ class Burials(TransitionGroup):
         )
 
     def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> ReplayAnswer:
-        """Return a dead letter to queued, with *message*, its counters at zero."""
+        """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero."""
         return self._caller.call(
             _REPLAY,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
@@ -179,7 +182,7 @@ class Burials(TransitionGroup):
         )
 
     def discard(self, task_id: str, *, buried_ms: int | None = None) -> DiscardAnswer:
-        """Remove a dead letter for good; *buried_ms*: only the one that was seen."""
+        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time."""
         return call_freeing_lock(
             self._caller,
             self.keys,
@@ -189,7 +192,7 @@ class Burials(TransitionGroup):
         )
 
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
-        """Note that what a burial owed Celery has been paid."""
+        """Note that Celery has been told of the burial."""
         return self._caller.call(
             _ANNOUNCE, [self.keys.record(task_id), self.keys.due], [task_id, buried_ms]
         )

@@ -1,4 +1,4 @@
-"""One call of a script, with the patience and the error handling that all of them share."""
+"""Calls of scripts: how often they are repeated, and which errors they raise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["FOREVER", "Caller", "is_forbidden"]
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Argument]]
 
-#: For callers that would rather wait for the ledger than go on without it.
+#: The patience of callers that cannot go on without the ledger.
 FOREVER = float("inf")
 
 #: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
@@ -36,11 +36,11 @@ _WARN_EVERY_SECONDS = 10.0
 
 
 class Caller:
-    """Runs scripts and reads on one client and turns redis errors into ours, once, here."""
+    """Runs scripts and reads on one client.  Turns redis-py's errors into the package's."""
 
     def __init__(self, client: redis.Redis, shown: str, patience_seconds: float) -> None:
         self.client = client
-        #: Those that nobody of this process uses just now; None where all is one connection.
+        #: Connections that no thread uses now; None if the client has one connection of its own.
         self._lines: deque[Line] | None = deque() if client.connection is None else None
         self.shown = shown
         self.patience_seconds = patience_seconds
@@ -54,10 +54,11 @@ class Caller:
     ) -> A:
         """Run the script of *transition* and return its answer.
 
-        A lost connection or reply is repeated for *patience_seconds* (every script may be), then
-        LedgerUnavailable is raised.  An answer that is an error raises LedgerRefused, or
-        LedgerForbidden for want of a right; who waits FOREVER waits for a server that is full,
-        and for a right only as long as others wait for a server.
+        When a connection or a reply is lost, the call is repeated for *patience_seconds* (by
+        default those of the Caller), then LedgerUnavailable is raised.  Every script may be
+        repeated.  When the server answers with an error, LedgerRefused is raised, or
+        LedgerForbidden if the user lacks a right.  FOREVER also waits for a server that is full;
+        it does not wait longer than the default for a right.
         """
         return self.run(Step(transition, keys, args), patience_seconds)
 
@@ -67,8 +68,10 @@ class Caller:
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> A:
-        """Send a step, and return its answer as `call` does.  *undone_patience_seconds*: for as
-        long as no server has taken it, instead.
+        """Send a step and return its answer, as `call` does.
+
+        While it is certain that no server has taken it, it is repeated for
+        *undone_patience_seconds* instead.
         """
         raw, is_repeated = self._patiently(
             step.code.name,
@@ -82,15 +85,15 @@ class Caller:
     def call_all(self, transition: Transition[A], calls: Sequence[Call]) -> None:
         """Run a script with the keys and arguments of each of *calls*, in two round trips.
 
-        Each is a step of its own, so some may be executed when this raises; errors as in `call`.
-        For scripts whose answers nobody needs.
+        The answers are thrown away.  Each call is a step of its own, so some may have been executed
+        when this raises.  Raises what `call` raises.
         """
         if not calls:
             return
         first, *others = (Step(transition, keys, args) for keys, args in calls)
 
         def run() -> None:
-            # From then on the server knows the script; in a pipeline it could not be told.
+            # It loads the script: within a pipeline it is too late for that.
             self._sent(first)
             pipe = self.client.pipeline(transaction=False)
             for step in others:
@@ -98,7 +101,7 @@ class Caller:
             answers = pipe.execute(raise_on_error=False)
             for step, answer in zip(others, answers, strict=True):
                 if isinstance(answer, errors.NoScriptError):
-                    # Somebody had it forget them meanwhile.
+                    # Somebody has flushed the scripts meanwhile.
                     self._sent(step)
                 elif isinstance(answer, Exception):
                     raise answer
@@ -106,7 +109,7 @@ class Caller:
         self._patiently(transition.name, run, None, first)
 
     def close(self) -> None:
-        """Close the connections; they are made anew when something is asked."""
+        """Close the connections.  They are opened again when something is asked."""
         while self._lines:
             self._lines.pop().close()
         if self._lines is None:
@@ -139,7 +142,7 @@ class Caller:
         return reply
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
-        """Return what *run* reads with the client; errors as in `call`."""
+        """Return what *run* reads with the client.  Raises what `call` raises."""
         return self._patiently(what, lambda: run(self.client), patience_seconds)[0]
 
     def _patiently(
@@ -151,19 +154,19 @@ class Caller:
         undone_patience_seconds: float | None = None,
     ) -> tuple[T, bool]:
         patience = self.patience_seconds if patience_seconds is None else patience_seconds
-        # For as long as no server has taken it.
+        # The patience while it is certain that no server has taken it.
         short = patience if undone_patience_seconds is None else undone_patience_seconds
         is_nothing_done = True
         started = warned = time.monotonic()
         wait = _FIRST_WAIT_SECONDS
         is_repeated = False
-        # Between two steps nobody holds a lock.
+        # Another thread may be waiting to fork.  It can now: this one holds no lock.
         fork_gate.let_fork()
         while True:
             try:
                 return run(), is_repeated
             except errors.DataError as exc:
-                # Not the server's word: what was to be sent is nothing that can be.
+                # redis-py raised it: the arguments cannot be sent.
                 raise LedgerRefused(
                     f"{operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
                     "Nothing was changed.",
@@ -187,7 +190,7 @@ class Caller:
                         operation=operation,
                         reply=str(exc),
                     ) from exc
-                # Who waits for ever waits for an operator too: a task must not fail because the
+                # FOREVER waits until an operator has helped: a task must not fail because the
                 # server is full.
                 elif not is_transient(exc) and patience != FOREVER:
                     raise LedgerRefused(
@@ -222,8 +225,8 @@ class Caller:
 
 
 def is_forbidden(exc: BaseException) -> bool:
-    """Whether an error says that the server's user may not do this, or is not who he says."""
-    # redis-py counts the second among the connection errors; a wrong password stays wrong.
+    """Whether an error says that the user lacks a right, or has a wrong password."""
+    # redis-py counts a wrong password among the connection errors, but it does not pass.
     if isinstance(exc, (errors.NoPermissionError, errors.AuthenticationError)):
         return True
     return isinstance(exc, errors.ResponseError) and bool(_FORBIDDEN_REPLY.search(str(exc)))
@@ -234,5 +237,5 @@ def _with_keys(step: Step[Any] | None) -> str:
 
 
 def _said(exc: BaseException) -> str:
-    """What an error says, without redis-py's account of every Sentinel's client that it tried."""
+    """Return an error's text without the list of Sentinels that redis-py appends."""
     return str(exc).partition(" : ")[0].rstrip(".")

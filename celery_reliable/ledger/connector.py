@@ -21,7 +21,7 @@ from celery_reliable.settings import sanitized_url, split_urls
 
 __all__ = ["Connector", "connect", "server_of"]
 
-#: Redis answers a script in well under a millisecond; this is for a server that is not there.
+#: Redis answers a script in well under a millisecond.  Only a server that is away takes so long.
 CONNECT_TIMEOUT_SECONDS = 2.0
 REPLY_TIMEOUT_SECONDS = 5.0
 
@@ -29,9 +29,8 @@ REPLY_TIMEOUT_SECONDS = 5.0
 class Connector:
     """Makes clients for one Redis, each with its own connections.
 
-    redis-py's own retries are switched off in all of them: a command that is repeated behind our
-    back could not be told from one that is sent once, and the ledger's answers depend on the
-    difference.
+    They do not retry by themselves, as redis-py would: the ledger has to know whether a command
+    was sent once or more often, as its answers depend on that.
     """
 
     def __init__(
@@ -44,10 +43,10 @@ class Connector:
         has_sentinel: bool = False,
     ) -> None:
         self._make_pool = make_pool
-        #: Whether Sentinels say which server it is.
+        #: Whether it asks Sentinels for the server.
         self.has_sentinel = has_sentinel
         given = arguments or {}
-        #: What tells the server, and who we are to it; None where that may change.
+        #: Server, user and password, to be compared; None if they may change.
         self.server = server_of(given)
         #: The number of the database.
         self.db = int(given.get("db") or 0)

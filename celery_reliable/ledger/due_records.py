@@ -1,4 +1,4 @@
-"""The transitions of the sweeper: records at which somebody must look."""
+"""Transitions of the sweeper on records that are due: their task may be lost, late or stuck."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer, frees
 
 
 class DueRecords(TransitionGroup):
-    """What becomes of a task at which somebody must look."""
+    """What the sweeper does with records that are due."""
 
     def due(self, limit: int) -> Batch:
-        """Return the server's time and at most *limit* records at which somebody must look, the
-        oldest first.
-        """
+        """Return the server's time and at most *limit* records that are due, the oldest first."""
         return self._caller.call(_DUE, [self.keys.due], [limit])
 
     def resend(self, due: Due, *, due_in_ms: int, stored: str = "") -> ResendAnswer:
-        """Take the right to send an overdue task again, with its message; held while a worker that
-        lives is to stop an attempt of it.  *stored*: the result that is there, which does not prove
-        that it has ended.
+        """Take the right to send an overdue task again.  The answer has its message.
+
+        It is due again in *due_in_ms*.  The answer is Held while a living worker has to stop an
+        attempt of it.  *stored*: names a result that is there but does not prove that this task has
+        ended.
         """
         answer = self._resend(due, due_in_ms, stored)
         if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
@@ -46,7 +46,7 @@ class DueRecords(TransitionGroup):
         )
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:
-        """Look again later; *is_unsent*: the resend that gave this time was not sent."""
+        """Let a record be due in *due_in_ms*.  *is_unsent*: the resend before could not be sent."""
         return self._caller.call(
             _POSTPONE,
             [self.keys.record(due.task_id), self.keys.due],
@@ -54,7 +54,7 @@ class DueRecords(TransitionGroup):
         )
 
     def postpone_all(self, later: Sequence[tuple[Due, int]]) -> None:
-        """Look again later at many records, at each after its own time in ms."""
+        """Let each of many records be due again after its own time, in ms."""
         self._caller.call_all(
             _POSTPONE,
             [
@@ -69,7 +69,7 @@ class DueRecords(TransitionGroup):
     def is_outlived(
         self, task_id: str, worker: str, *, patience_seconds: float | None = None
     ) -> bool:
-        """Whether what *worker* was to stop of a task is over: it is dead or forgotten."""
+        """Whether *worker*, which had to stop an attempt of the task, is dead or forgotten."""
         answer = call_freeing_lock(
             self._caller,
             self.keys,

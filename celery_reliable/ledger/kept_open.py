@@ -1,6 +1,7 @@
-"""A connection whose end the server is not to see while a reply is only late.
+"""A connection that stays open when a reply is late.
 
-To the witness the end of a worker's connection is its death.
+redis-py closes a connection after a timeout.  The server would see a heartbeat's connection end,
+and the sweeper would take that for the end of the worker.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ __all__ = ["KeptOpenConnection", "kept_open"]
 
 
 class KeptOpenConnection:
-    """Goes before the class of one of redis-py's connections: a socket whose reply does not come in
-    time is put aside, and not closed.  The next command goes over a new one.
+    """Mixed into a class of redis-py's connections.
+
+    When a reply does not come in time, the socket is put aside and not closed.  The next command
+    goes over a new one.
     """
 
-    #: What was put aside, the oldest first; whoever has the connection closes it.
+    #: Sockets that were put aside, the oldest first.  The owner of the connection closes them.
     left_open: list[Any]
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
@@ -35,18 +38,18 @@ class KeptOpenConnection:
         except redis.ResponseError:
             raise
         except BaseException:
-            # A reply that nobody has read would be taken for the next one.
+            # The unread reply would be taken for that of the next command.
             self.disconnect()  # type: ignore[attr-defined]
             raise
 
     def close_left_open(self, most: int = 0) -> None:
-        """Close what was put aside, but the *most* latest."""
+        """Close the sockets that were put aside, except the *most* latest."""
         while len(self.left_open) > most:
             self.left_open.pop(0).close()
 
 
 def kept_open(connection: Any) -> Any:
-    """Make a connection of one's own lasting, and return it."""
+    """Give a connection that is in no pool the behaviour of `KeptOpenConnection`; return it."""
     made = turn_into(connection, KeptOpenConnection)
     made.left_open = []
     return made

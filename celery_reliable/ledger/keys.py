@@ -1,4 +1,4 @@
-"""One function per key.  All keys of one task share a hash slot (DESIGN 13): ``{namespace:p}``."""
+"""The names of the ledger's keys.  All share one hash slot, by ``{namespace:0}``."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class Keys:
 
     @property
     def none(self) -> str:
-        """Never there: stands where a script has no use for a key.  The empty string would be a key
-        of no pattern, which a user of some patterns may not name.
+        """A key that never exists, for a script that needs none in that place.
+
+        An empty name would fit no key pattern of a user with few rights.
         """
         return f"{self._prefix}none"
 
@@ -70,7 +71,5 @@ class Keys:
         return f"{self._prefix}lock:{object_key}"
 
     def sent(self, sender: str) -> str:
-        """STRING with a TTL: the epoch of what a sender has published last, and how that was
-        answered unless it was recorded.
-        """
+        """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""
         return f"{self._prefix}sent:{sender}"

@@ -1,4 +1,4 @@
-"""Scripts that end a task free its object with it: how the key of that lock reaches them."""
+"""Calls of scripts that end a task and free its object: how they get the key of the lock."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def call_freeing_lock(
     object_key: str = "",
     patience_seconds: float | None = None,
 ) -> A:
-    """Run the script of *transition* as `Caller.call` does, with the lock of the task's object as
-    its last key, and the object as its last argument.
+    """Run a script with the lock of the task's object as its last key.  Raises as `Caller.call`.
 
-    Only the task's record says for sure which object that is, and no script makes a key of what it
-    reads.  So one that would have to free another than was given changes nothing and answers
-    OtherObject, and is asked again with that one.  *object_key*: what the caller knows.  Who runs
-    the task knows it, so only who ends the task of another asks twice.
+    Only the record knows for certain which object the task has locked, and a script may not make
+    a key of what it reads.  So the caller gives the key.  If it is not the right one, the script
+    changes nothing and answers OtherObject, and this function calls it again with the right one.
+
+    *object_key*: the object as far as the caller knows it.  The process that runs the task knows
+    it, so only others need two calls.
     """
     while True:
         lock = keys_of.lock(object_key) if object_key else keys_of.none

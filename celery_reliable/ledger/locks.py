@@ -1,6 +1,4 @@
-"""The lock of one object: SETNX, keyed by task and object id, held by a record and not by a
-clock.
-"""
+"""The locks of objects.  A lock is held by a task's record: it does not expire."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from celery_reliable.model import Claim
 
 __all__ = ["ObjectLocks"]
 
-#: How long a call waits for a task to end whose outcome is being stored: for its hooks, usually.
+#: How long a call waits for a task whose outcome is being stored.  Usually its hooks still run.
 _CONCLUDING_SECONDS = 2.0
 _CONCLUDING_POLL_SECONDS = 0.01
 
@@ -35,12 +33,11 @@ _UNLOCK: Transition[UnlockAnswer] = Transition("unlock", UnlockAnswer, repeated=
 
 
 class ObjectLocks:
-    """Takes and gives back object locks on the ledger's Redis; what ends a task frees its lock.
+    """Takes and frees the locks of objects.  The script that ends a task frees its lock too.
 
-    Promises that two tasks never hold one object at once as long as the ledger's promise about
-    attempts holds.  A lock that outlives the record that holds it keeps nobody out, so it needs no
-    expiry: both are on one server, and cannot be lost independently.  One that is kept after a
-    success outlives its record on purpose, and only expires.
+    Two tasks never hold one object at once.  A lock whose record is gone keeps nobody out: both are
+    on one server, which cannot lose one without the other.  So a lock needs no expiry.  The
+    exception is a lock that is kept after a success: it outlives the record, and expires.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -55,17 +52,16 @@ class ObjectLocks:
     def take(
         self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
     ) -> str | None:
-        """Take the lock of *object_key* for *claim*, or for a publication, which is attempt 0.
+        """Take the lock of *object_key* for *claim*.  A publication is a claim with attempt 0.
 
-        Returns None when it is ours, else the id of the task that holds it: one whose record is
-        running, queued, parked or waiting, one for which it is kept, or one of which a worker is
-        still to stop an attempt.  A holder whose record is gone or dead is taken over, by
-        comparing.  What a publication is told of cannot be withdrawn any more.
+        Returns None if the caller may go on, or else the id of the task that has the object: its
+        record lives, the object is kept for it, or a worker has still to stop an attempt of it.  A
+        holder whose record is gone or dead loses the lock.  A publication whose id was returned to
+        a unique call cannot be withdrawn any more.
 
-        An attempt that is not the current one of its own id is told an empty one: its own may be
-        that of a former task, for which the object is kept.  A publication gets
-        None without the lock where its record is gone, and where only what is being stopped has
-        the object: it is sent in any case, and its attempt comes back to it.
+        Returns an empty id for an attempt that is not the current one of its task.  A publication
+        gets None without the lock in two cases: its record is gone, or the holder is only being
+        stopped.  It is sent then, and its attempt asks for the lock again.
         """
         seen = holder = ""
         deadline = time.monotonic() + _CONCLUDING_SECONDS
@@ -95,17 +91,18 @@ class ObjectLocks:
                     return holder if claim.attempt else None
                 case LockedBy():
                     before, seen, holder = seen, answer.value, answer.task_id
-            # The second time its record was looked at too.
+            # Only the second call has compared the holder's record.
             is_his = (
                 seen == before if claim.attempt else self._rely(holder, deadline, patience_seconds)
             )
             if is_his:
                 return holder
-            # It may have ended meanwhile: then it may be another's turn.
+            # The holder may have ended meanwhile, so the lock may be another's by now.
 
     def _rely(self, holder: str, deadline: float, patience_seconds: float | None) -> bool:
-        """Whether a call is to be answered with *holder*.  One whose outcome is being stored is
-        waited for until *deadline*.
+        """Whether a unique call is to be answered with *holder*.
+
+        Waits until *deadline* (monotonic) for a holder whose outcome is being stored.
         """
         while True:
             waited = time.monotonic() >= deadline
@@ -120,8 +117,9 @@ class ObjectLocks:
             time.sleep(_CONCLUDING_POLL_SECONDS)
 
     def free(self, object_key: str, claim: Claim, *, patience_seconds: float | None = None) -> bool:
-        """Give an object back as the attempt's body is over, and its record goes on; False when
-        *claim* does not hold it.
+        """Free an object whose attempt is over, but whose task goes on.
+
+        Returns False if *claim* does not hold it.
         """
         answer = self._caller.call(
             _UNLOCK,

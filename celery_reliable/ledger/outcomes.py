@@ -1,4 +1,4 @@
-"""The transitions by which attempts end, but for their burials."""
+"""Transitions that end an attempt.  Those that end it as a dead letter are in `burials`."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ class Outcomes(TransitionGroup):
         keep_ms: int = 0,
         patience_seconds: float | None = None,
     ) -> SettleAnswer:
-        """Report that the attempt has an outcome: which Celery has stored, or *result*, which is
-        stored in the same step, as the object is freed; or kept locked for *keep_ms* by the
-        server's clock, after a success of what is done once.
+        """End an attempt that has an outcome.  Its record is removed, and its object is freed.
+
+        *result* is stored in the same step; None when Celery has stored the outcome already.  With
+        *keep_ms* (milliseconds of the server's clock) the object is not freed but stays locked for
+        so long: the task succeeded, and is to be done once.
         """
         result = result or _NO_RESULT
         return call_freeing_lock(
@@ -75,8 +77,10 @@ class Outcomes(TransitionGroup):
         )
 
     def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
-        """Note that the outcome of an attempt, whose object calls are answered with, is about to be
-        stored.
+        """Note that the outcome of a unique task's attempt is about to be stored.
+
+        From then on a call of that task waits until the attempt has ended: its caller may have
+        seen the outcome already.
         """
         return self._caller.call(
             _CONCLUDE,
@@ -88,8 +92,9 @@ class Outcomes(TransitionGroup):
     def bequeath(
         self, claim: Claim, *, heir: str, patience_seconds: float | None = None
     ) -> BequeathAnswer:
-        """Let the last member of a canvas that is about to be published take the id over: what is
-        published as *heir*.
+        """Let a canvas that is about to be published take over the attempt's id.
+
+        *heir* names the canvas: only a publication that carries it may use the id.
         """
         return self._caller.call(
             _BEQUEATH,
@@ -107,8 +112,10 @@ class Outcomes(TransitionGroup):
         members: Sequence[str] = (),
         patience_seconds: float | None = None,
     ) -> ReplaceAnswer:
-        """Keep the record waiting for its own id, which a canvas will publish last.  *stored*: the
-        result that is there of a task that had the id before.  *members*: ids of the canvas.
+        """End an attempt that became a canvas.  The record waits until the canvas publishes its id.
+
+        *due_in_ms*: when somebody looks at the record at the latest.  *stored*: names the result
+        that an earlier task of the same id has left, or is empty.  *members*: the canvas's ids.
         """
         return self._caller.call(
             _REPLACE,
@@ -138,12 +145,13 @@ class Outcomes(TransitionGroup):
         detail: str = "",
         patience_seconds: float | None = None,
     ) -> LoseAnswer:
-        """Count a loss: back to queued, or buried, and the object freed, when the budget is spent.
+        """Count a loss: the task is queued again, or after *max_losses* buried and its lock freed.
 
-        *due_ms*: only if that is still when it is due.  *is_unsent*: no message of it comes back to
-        its queue.  *verdict*: on its worker's death, with which it was lost; where that does not
-        charge it the task is queued in any case, and after the second such death it is a suspect,
-        which runs in a worker that runs no other one.  *detail*: of the cause, for people.
+        *due_in_ms*: when somebody looks at the queued record.  *is_taken*: the worker may still run
+        the attempt, and has to stop it.  *due_ms*: nothing is done unless the record is due at this
+        time.  *is_unsent*: no message of the task comes back to its queue.  *verdict*: what the
+        death of its worker was put down to; if not to this task, it is queued in any case, and is a
+        suspect from its second such death on.  *detail*: more about the cause, for people.
         """
         return call_freeing_lock(
             self._caller,
@@ -182,8 +190,10 @@ class Outcomes(TransitionGroup):
         is_unsent: bool = False,
         patience_seconds: float | None = None,
     ) -> ReleaseAnswer:
-        """End an attempt whose worker is stopped on purpose; no loss is counted.  *is_unsent*: no
-        message of it comes back to its queue.
+        """Queue again a task whose worker is stopped on purpose.  No loss is counted.
+
+        *due_in_ms*: when somebody looks at the record.  *is_unsent*: no message of the task comes
+        back to its queue.
         """
         return self._caller.call(
             _RELEASE,
@@ -194,8 +204,9 @@ class Outcomes(TransitionGroup):
 
 
 def _as_death(verdict: Verdict | None) -> str:
-    """Return what the script wants to know of the worker's death; empty for none that concerns what
-    it ran.
+    """Return how the script counts a worker's death: "2" if a suspect was found, "1" if not.
+
+    Empty when the death has nothing to do with what the worker ran.
     """
     if verdict is None or verdict.is_opening:
         return ""

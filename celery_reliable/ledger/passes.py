@@ -1,4 +1,4 @@
-"""The transitions of passes, and what they hand to each other."""
+"""Transitions of the sweeper's passes, and what one pass leaves for the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK_AHEAD: Transition[Asked] = Transition("look_ahead", Asked)
 
 
 class Passes:
-    """Who sweeps, and what the next pass has to know.  Raises what `Ledger` raises."""
+    """Who runs a pass, and what the next one has to know.  Raises what `Ledger` raises."""
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
@@ -43,8 +43,11 @@ class Passes:
         lease_ms: int,
         expected_ms: int | str = "",
     ) -> BeginPassAnswer:
-        """Start a pass, unless one runs or has just finished; *expected_ms* is what the server's
-        time should be.
+        """Start a pass, unless one runs, or finished less than *interval_ms* ago.
+
+        *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
+        passes means that the server or all sweepers were away: then leases of *lease_ms* get time
+        to be renewed.  *expected_ms*: the server's time as the sweeper reckons it, or empty.
         """
         return self._caller.call(
             _BEGIN_PASS,
@@ -54,8 +57,10 @@ class Passes:
         )
 
     def recognize(self, broker: str) -> RecognizeAnswer:
-        """Note which server the queues are on; ask for a look ahead when it is another one, or was
-        emptied since somebody noted it.
+        """Note which server the queues are on.
+
+        If it is another one than before, or was emptied, the next pass looks at queued records
+        before they are due.
         """
         return self._caller.call(_RECOGNIZE, [self._keys.meta], [broker])
 
@@ -67,8 +72,10 @@ class Passes:
         *,
         ended_ms: int | str = "",
     ) -> EndPassAnswer:
-        """Note that a pass finished, at *ended_ms* as the sweeper reckons; *ahead_count*: and has
-        looked ahead as it was asked when it began.
+        """Note that a pass finished, and keep its *report*.
+
+        *ended_ms*: the server's time as the sweeper reckons it, or empty.  *ahead_count*: the
+        number of the request to look ahead that this pass has met, or empty.
         """
         return self._caller.call(
             _END_PASS,
@@ -77,12 +84,13 @@ class Passes:
         )
 
     def set_back(self, limit: int) -> SetBackAnswer:
-        """Set back a batch of what is due by a clock that has stepped back since."""
+        """After the server's clock stepped back, set back when *limit* records are due."""
         return self._caller.call(_SET_BACK, [self._keys.due, self._keys.meta], [limit])
 
     def look_ahead(self, *, ago_ms: int) -> Asked:
-        """Ask for a look at what is queued before it is due, as messages may have been lost since
-        *ago_ms* before now.
+        """Ask the next pass to look at queued records before they are due.
+
+        Messages may have been lost since *ago_ms* milliseconds ago.
         """
         return self._caller.call(_LOOK_AHEAD, [self._keys.meta], [ago_ms])
 

@@ -1,4 +1,4 @@
-"""The transitions of whoever publishes tasks, or takes them back."""
+"""Transitions that publish a task, and those that take a publication back."""
 
 from __future__ import annotations
 
@@ -38,14 +38,19 @@ class Publications(TransitionGroup):
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
-        """Note a publication before its message is sent; *claim* is the running attempt that
-        publishes its own id (*is_unrun*: before its body, so that its number is free again),
-        *queue* the list on this server to send it to in the same step.  *is_used*: a task that had
-        the id before may have left a result.  *heir*: of which replacement's canvas it is a member.
+        """Record a publication before its message is sent.
 
-        An *epoch* of `senders` is known again also when the call comes late, and proves after a
-        restart of the server that the publication was recorded; tell them of the answer.
-        *undone_patience_seconds*: for as long as no server has taken it, instead.
+        *epoch*: its name, from `senders`, which must be told once it is answered.  By it a late
+        copy of this call is known, and after a restart of the server it proves that the publication
+        was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it.
+
+        *claim*: the running attempt that publishes its own id; *is_unrun*: its body has not begun,
+        so the next attempt gets the same number.  *queue*: a list on this server, to which the
+        message is pushed in the same step.  *is_used*: an earlier task of the same id may have left
+        a result.  *heir*: names the canvas that the task is a member of, if that took over an id.
+
+        Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
+        nothing was recorded.
         """
         sender, number = sender_of(epoch)
         step = Step(
@@ -83,7 +88,7 @@ class Publications(TransitionGroup):
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
     ) -> WithdrawAnswer:
-        """Take back a publication whose send raised, and free its object."""
+        """Take back a publication whose message could not be sent, and free its object."""
         return call_freeing_lock(
             self._caller,
             self.keys,
@@ -101,9 +106,10 @@ class Publications(TransitionGroup):
         is_revoked: bool = False,
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
-        """Call off a task that nobody runs, and free its object.  While an attempt of it is still
-        to be stopped, its record stays, for whoever publishes the id or wants the object.
-        *is_revoked*: what runs is noted not to run again.
+        """Call off a task that nobody runs, and free its object.
+
+        If a worker has still to stop an attempt of it, the record and the lock stay until it has.
+        *is_revoked*: a task that runs is marked, so that it does not run again.
         """
         return call_freeing_lock(
             self._caller,

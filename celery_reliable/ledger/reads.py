@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Reads(TransitionGroup):
-    """Records and dead letters as they stand; they may have changed when the answer arrives."""
+    """Reads of records and dead letters, which may have changed when the answer arrives."""
 
     def server_facts(self) -> dict[str, str]:
-        """Return INFO and the CONFIG values that the guard looks at; what is hidden is missing."""
+        """Return INFO and the CONFIG values that are checked; some servers hide a few."""
         return self._caller.read("server facts", rows.server_facts)
 
     def ask(self, what: str, run: Callable[[Any], T]) -> T:
-        """Return what *run* asks with a client, of which *what* is the name in errors."""
+        """Return what *run* asks with a client.  Errors call it *what*."""
         return self._caller.read(what, run)
 
     def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
@@ -42,9 +42,7 @@ class Reads(TransitionGroup):
     def find_each(
         self, task_ids: Sequence[str], *, patience_seconds: float | None = None
     ) -> list[rows.Found]:
-        """Return the same, each to be read by itself: one that cannot be read keeps nobody from
-        the others.
-        """
+        """Return the same unparsed: one that cannot be read does not hide the others."""
         if not task_ids:
             return []
         keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
@@ -56,8 +54,9 @@ class Reads(TransitionGroup):
         return [rows.Found(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
 
     def find_in_groups(self, task_ids: Sequence[str], *, most_bytes: int) -> Iterator[rows.Found]:
-        """Yield the same, found in groups whose messages have at most *most_bytes* together, unless
-        one alone has more.
+        """Yield the same, read in groups.
+
+        The messages of a group have at most *most_bytes* together, unless one alone has more.
         """
         if not task_ids:
             return
@@ -76,7 +75,7 @@ class Reads(TransitionGroup):
         yield from self.find_each(group)
 
     def due_between(self, first_ms: int, last_ms: int, *, limit: int) -> list[Due]:
-        """Return records by the time at which somebody must look, if it is in between."""
+        """Return at most *limit* records that are due between two times in ms, both included."""
         found = self._caller.read(
             "due between",
             lambda client: client.zrangebyscore(
@@ -86,7 +85,7 @@ class Reads(TransitionGroup):
         return [Due(name.decode(), f"{score:.0f}") for name, score in found]
 
     def all_due(self, *, start: int, limit: int) -> list[Due]:
-        """Return records by the time at which somebody must look, past or future."""
+        """Return at most *limit* records by the time at which they are due, past or future."""
         found = self._caller.read(
             "all due",
             lambda client: client.zrange(self.keys.due, start, start + limit - 1, withscores=True),

@@ -1,7 +1,7 @@
-"""What a user of Redis may not do, found out without doing it.
+"""Finds out which commands the user of a Redis may not run, without running them.
 
-In a transaction the server looks at a user's rights as each command is queued; discarded, it
-executes none of them.
+The commands are queued in a transaction: the server checks the rights of each as it is queued.
+Then the transaction is discarded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Command", "denied", "ledger_commands", "on_key"]
 #: The name of a command and its arguments.
 Command = tuple[str, ...]
 
-#: What follows the key, so that the server does not miss an argument; any will do.
+#: Arguments after the key.  Their values do not matter, but the server counts them.
 _AFTER_KEY: dict[str, Command] = {
     "BRPOP": ("1",),
     "EXPIRE": ("1",),
@@ -47,11 +47,11 @@ _AFTER_KEY: dict[str, Command] = {
     "ZREVRANGEBYSCORE": ("0", "0"),
     "ZSCORE": ("member",),
 }
-#: What scripts do without asking whether they may, and on the ledger's own keys.
+#: Finds the commands that scripts run on the ledger's own keys.
 _IN_SCRIPT = re.compile(r"redis\.call\('(\w+)', KEYS")
-#: What is read besides.
+#: Commands that Python runs to read.
 _READS = ("HGETALL", "HMGET", "ZCARD", "ZRANGE")
-#: On keys of others.
+#: Commands that scripts run on keys of the broker and of the results.
 _ELSEWHERE = ("LPUSH", "PUBLISH")
 
 
@@ -61,7 +61,7 @@ def on_key(key: str, *names_: str) -> list[Command]:
 
 
 def ledger_commands(key: str) -> list[Command]:
-    """Return all that the ledger asks of a server, on *key* in the place of its own."""
+    """Return all commands that the ledger runs, with *key* in place of its own keys."""
     found = {name for one in names() for name in _IN_SCRIPT.findall(script(one).text)}
     return [
         ("EVALSHA", "0" * 40, "1", key),
@@ -73,8 +73,9 @@ def ledger_commands(key: str) -> list[Command]:
 
 
 def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str]:
-    """Return those of *commands* that the server would not let this client's user run, as far as
-    it matters: "HSCAN", or "the key x"; each once.  Of a server that is not there nothing is known.
+    """Return what the client's user may not do of *commands*, such as "HSCAN" or "the key x".
+
+    Empty also if the server does not answer.
     """
     line = Line(client.connection_pool)
     asked = list(dict.fromkeys(commands))

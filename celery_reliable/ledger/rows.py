@@ -1,4 +1,4 @@
-"""Rows as Redis gives them, turned into records."""
+"""Turns what Redis returns for a hash into a record, a dead letter or a lease."""
 
 from __future__ import annotations
 
@@ -94,15 +94,16 @@ LEASE_FIELDS = (
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of one task, not yet read."""
+    """The fields of one task's record, not parsed yet."""
 
     task_id: str
     row: Sequence[bytes | None]
 
     @property
     def record(self) -> Record | None:
-        """The record; None for what is gone.  Raises ValueError for what cannot be read: it was
-        written by a later version, or by somebody else.
+        """The record; None if there is none.
+
+        Raises ValueError if it cannot be parsed: a later version or somebody else wrote it.
         """
         return record(self.task_id, self.row)
 
@@ -145,7 +146,7 @@ def _texts(row: Sequence[bytes | None], fields: tuple[str, ...]) -> dict[str, st
 
 
 def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
-    """Return the record in a row; None for a row of nothing."""
+    """Return the record in a row; None if the row is empty."""
     got = _texts(row, RECORD_FIELDS)
     if "state" not in got:
         return None
@@ -179,7 +180,7 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
 
 
 def history_entry(told: dict[str, Any]) -> HistoryEntry:
-    """Return one line of a history; one of a later version may tell more, or less."""
+    """Return one entry of a history.  A later version may have written other fields."""
     return HistoryEntry(
         at_ms=int(told.get("at_ms", 0)),
         what=str(told.get("what", "")),
@@ -190,7 +191,7 @@ def history_entry(told: dict[str, Any]) -> HistoryEntry:
 
 
 def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
-    """Return the dead letter in a row; None for a record that is none."""
+    """Return the dead letter in a row; None if the record is no dead letter."""
     got = _texts(row, LETTER_FIELDS)
     if got.get("state") != State.DEAD.value:
         return None

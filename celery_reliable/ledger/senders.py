@@ -1,7 +1,7 @@
-"""Who publishes: each sender counts what it publishes, and does one after the other.
+"""Senders: the names under which a process publishes.
 
-So the number of the last one that the ledger has of a sender tells of all before it that they were
-recorded, whatever became of the server since.
+A sender numbers its publications, and begins one only after the one before was answered.  So if the
+ledger knows a sender's number 7, it has recorded numbers 1 to 7, whatever it has lost since.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["Senders", "remembered_ms", "sender_of"]
 
 _EPOCH = re.compile(r"[0-9]+-[0-9a-f]{8}-([0-9a-f]{16})-([0-9]{1,15})")
 
-#: How long a sender is known after its last publication, for each that it made; so many are at the
-#: most known for so long that processes which publish little leave little.
+#: The ledger remembers a sender for one hour for each publication, for a day at the most.  So a
+#: process that publishes little leaves its key for a short time only.
 _REMEMBERED_MS = 3_600_000
 _LONGEST_REMEMBERED_MS = 24 * _REMEMBERED_MS
 
@@ -26,14 +26,13 @@ class Senders:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        #: Those that nobody uses just now, and how many publications of theirs were answered.
+        #: Senders that no thread uses now, with the number of their last publication.
         self._idle: deque[tuple[str, int]] = deque()
 
     def new_epoch(self, attempt: int) -> str:
-        """Return the name of one publication: the attempt that makes it (0: none), a nonce, its
-        sender and its number among the sender's.
+        """Return the name of a publication: attempt (0 for none), nonce, sender and number.
 
-        The nonce tells apart what two copies of one process publish: of a machine that was cloned.
+        The nonce differs between two copies of one process, which a cloned machine has.
         """
         if self._pid != os.getpid():
             self._pid, self._idle = os.getpid(), deque()
@@ -44,9 +43,9 @@ class Senders:
         return f"{attempt}-{secrets.token_hex(4)}-{name}-{count + 1}"
 
     def answered(self, epoch: str) -> None:
-        """Let a sender go on: the ledger has answered its last publication.
+        """Let a sender be used again, now that the ledger has answered its publication.
 
-        One that was not answered is never used again, as its last may still arrive.
+        A sender whose publication was not answered is never used again: the call may arrive late.
         """
         name, number = sender_of(epoch)
         if name:
@@ -54,13 +53,11 @@ class Senders:
 
 
 def sender_of(epoch: str) -> tuple[str, str]:
-    """Return the sender that an epoch names, and its number there; both empty when it names
-    none.
-    """
+    """Return the sender and the number in an epoch; both are empty if it has none."""
     found = _EPOCH.fullmatch(epoch)
     return (found[1], found[2]) if found else ("", "")
 
 
 def remembered_ms(number: str) -> int | str:
-    """Return for how long a sender is to be known that has come to *number*; empty without one."""
+    """Return for how many ms a sender with this *number* is remembered; empty without a number."""
     return min(int(number) * _REMEMBERED_MS, _LONGEST_REMEMBERED_MS) if number else ""

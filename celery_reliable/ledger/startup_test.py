@@ -1,4 +1,4 @@
-"""A task's whole life tried on a server, as a worker starts: better told then than at its end."""
+"""Tries a task's whole life on the server when a worker starts, before a real task can fail."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
 
 __all__ = ["self_test"]
 
-#: What a server's memory refuses passes, and is waited for by whoever meets it.
+#: A full server is no reason not to start: it may have room again, and callers wait for that.
 _FULL = re.compile(r"\bOOM\b|'maxmemory'")
 
 
 class _Noting(Caller):
-    """Notes what it is to send."""
+    """Keeps the steps instead of sending them."""
 
     steps: list[Step[Any]]
 
@@ -33,13 +33,13 @@ class _Noting(Caller):
         undone_patience_seconds: float | None = None,
     ) -> A:
         self.steps.append(step)
-        # Nobody looks at it.
+        # The answer is never looked at.
         answer: Any = Gone()
         return answer  # type: ignore[no-any-return]
 
 
 class _Written(Ledger):
-    """A ledger whose steps are noted, and not taken."""
+    """A ledger that keeps its steps and does not take them."""
 
     def __init__(self, connector: Connector, namespace: str) -> None:
         super().__init__(connector, namespace)
@@ -49,11 +49,11 @@ class _Written(Ledger):
 
 
 def self_test(ledger: Ledger) -> None:
-    """Record, withdraw, claim and settle a task under a name that nobody has, all in one
-    transaction, of which nothing is left and which nobody sees.
+    """Record, withdraw, claim and settle a task with a name that nobody else has.
 
-    Raises LedgerRefused, or LedgerForbidden, for a server that does not do it; not for one that is
-    full.  Raises LedgerUnavailable.
+    All of it is one transaction: nobody sees it, and it leaves nothing.  Raises LedgerRefused or
+    LedgerForbidden if the server does not let it, and LedgerUnavailable if it does not answer.  A
+    full server raises nothing.
     """
     name = f"self-test-{secrets.token_hex(8)}"
     task, claim = TaskRef(name, "", None, 0), Claim(name, 1, name, name)
@@ -70,7 +70,7 @@ def self_test(ledger: Ledger) -> None:
     def run(client: Any) -> list[Any]:
         with client.pipeline(transaction=True) as pipe:
             for step in written.steps:
-                # By its text: what the server does not know yet could not be told in between.
+                # EVALSHA would need each script to be loaded before.
                 pipe.eval(step.code.text, *step.call[1:])
             return list(pipe.execute())
 

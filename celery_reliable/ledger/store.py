@@ -22,9 +22,8 @@ __all__ = ["Ledger"]
 class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks):
     """What is known of every task and worker of one namespace; knows no Celery.
 
-    Each method is one atomic step on the server and may be repeated.  All raise LedgerUnavailable
-    and LedgerRefused. The ledger promises nothing beyond its Redis: a task is as durable as that
-    server.
+    Each method is one atomic step on the server, and may be repeated.  All raise LedgerUnavailable
+    and LedgerRefused.  A task is as durable as the Redis that has the ledger, and not more.
     """
 
     def __init__(
@@ -43,9 +42,9 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks
         self._caller = Caller(client, connector.shown, patience_seconds)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
-        #: The generation of the last record; learned from the first refusal.
+        #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"
-        #: Who of this process publishes.
+        #: The names under which this process publishes.
         self.senders = Senders()
 
     def close(self) -> None:

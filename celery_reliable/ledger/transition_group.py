@@ -1,4 +1,4 @@
-"""What the parts of a ledger have in common."""
+"""The base of the classes that make up the ledger."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from celery_reliable.ledger.keys import Keys
 
 __all__ = ["STOPPING_LOOK_MS", "TransitionGroup"]
 
-#: When to look whether what was called off has been stopped: usually its worker says so before.
+#: When the sweeper looks whether a called-off attempt was stopped; usually its worker has told.
 STOPPING_LOOK_MS = 10_000
 
 
 class TransitionGroup:
-    """Some of a ledger's transitions: one method for each, named after its script."""
+    """Some of the ledger's transitions.  A method is named after its script."""
 
     connector: Connector
     keys: Keys

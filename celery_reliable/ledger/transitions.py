@@ -20,11 +20,11 @@ Argument = str | int | float | bytes
 
 
 class Transition(Generic[A]):
-    """One script, of which *answers* is the union of what it can answer.
+    """One script, and the union of its *answers*.
 
-    *repeated*: what a call that was sent more than once may answer instead of what the first one
-    did, and what it did.  *frees*: it may end a task, with whose object it is then to be called
-    (`call_freeing_lock`).
+    *repeated*: a pair.  If a call was sent more than once and the script answers the first, an
+    earlier copy of the call has done the second.  *frees*: the script may end a task and free its
+    object, so it is called by `call_freeing_lock`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Transition(Generic[A]):
 
 
 class Step(Generic[A]):
-    """One call of a script, which somebody else may send who sends something to the same server."""
+    """One call of a script.  It may be sent beside other commands, by whoever sends those."""
 
     def __init__(
         self, transition: Transition[A], keys: Sequence[str], args: Sequence[Argument]
@@ -67,7 +67,7 @@ class Step(Generic[A]):
         values = (encoded(value) if isinstance(value, str) else value for value in (*keys, *args))
         #: The arguments of EVALSHA.
         self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
-        #: None until it is heard, and when it was an error: then nothing is known.
+        #: None until the reply has come, and if that was an error.
         self.answer: A | None = None
 
     @property
@@ -76,16 +76,16 @@ class Step(Generic[A]):
         return [key.decode("utf-8", "replace") for key in self.call[2 : 2 + self.call[1]]]
 
     def hear(self, raw: Any) -> None:
-        """Take the server's reply, or the error that it is."""
+        """Take the server's reply, which may be an error."""
         if not isinstance(raw, Exception):
             self.answer = self.transition.read(raw)
 
 
 def encoded(text: str) -> bytes:
-    """Return *text* as it is sent.
+    """Return *text* as it is sent to the server.
 
-    Not every text can be encoded: `os.fsdecode` makes halves of characters of a file's name, and
-    JSON can hold them too. A task must not be lost for the sake of one.
+    `os.fsdecode` and JSON can make texts with lone surrogates, which UTF-8 cannot encode.  They are
+    escaped, so that such a task is not lost.
     """
     return text.encode("utf-8", "backslashreplace")
 
@@ -98,7 +98,7 @@ def _number(value: Any) -> int | None:
     return None if value == b"" else int(value)
 
 
-#: How a value is read that a field of this type takes.
+#: How the server's value becomes one of a field of this type.
 _READ: dict[str, Callable[[Any], Any]] = {
     "int": int,
     "int | None": _number,
@@ -108,7 +108,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def _reader(kind: type[Answer]) -> Callable[[Sequence[Any]], Any]:
-    """Return what makes an answer of the reply that the server gives."""
+    """Return a function that makes an answer of *kind* from a reply of the server."""
     if kind is Batch:
         return _batch
     if issubclass(kind, Beat):

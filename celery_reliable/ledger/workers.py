@@ -1,4 +1,4 @@
-"""The transitions of workers: leases, deaths, claims held."""
+"""Transitions of workers: their leases, their deaths and what they hold."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from celery_reliable.model import Claim, WorkerLease
 
 __all__ = ["Workers"]
 
-#: How long a process that was away can still hear what was taken from it.
+#: For so long a worker that was away is told which claims were taken from it.
 TAKEN_MS = 60 * 60 * 1000
-#: When what may not run in its worker now is sent again, at first; doubled four times at most.
+#: When a task is sent again that its worker may not run now; doubled up to four times.
 ALONE_MS = 1000
-#: What kills its worker as it begins has done so in this time.
+#: A task that kills its worker at once has done so after this time.
 _BEGUN_MS = 500
 
 _REGISTER: Transition[RegisterAnswer] = Transition("register", RegisterAnswer)
@@ -46,18 +46,18 @@ _DEREGISTER: Transition[DeregisterAnswer] = Transition("deregister", DeregisterA
 
 
 class Workers:
-    """Leases, and what those hold who have them.  Raises what `Ledger` raises."""
+    """Leases of workers, and what each worker holds.  Raises what `Ledger` raises."""
 
     def __init__(self, caller: Caller, keys: Keys) -> None:
         self._caller = caller
         self._keys = keys
-        #: What the worker of this process says of itself is numbered: a copy may come late.
+        #: Numbers what this process tells of its worker, so that a late copy of a call is known.
         self._numbers = count(1)
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
     ) -> RegisterAnswer:
-        """Take the lease of a new worker process."""
+        """Give a new worker a lease of *lease_ms*."""
         return self._caller.call(
             _REGISTER,
             [self._keys.worker(worker), self._keys.workers],
@@ -65,7 +65,7 @@ class Workers:
         )
 
     def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> HeartbeatAnswer:
-        """Renew the lease and hear what was taken.  Sent once: the next beat is the repetition."""
+        """Renew the lease, and return which claims were taken.  It is sent once."""
         return self._caller.call(
             _HEARTBEAT,
             [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
@@ -74,7 +74,10 @@ class Workers:
         )
 
     def acknowledge(self, claim: Claim) -> AcknowledgeAnswer:
-        """Note that a taken claim has been stopped; of a dead letter the object is freed then."""
+        """Note that the worker has stopped a claim that was taken from it.
+
+        If the task is a dead letter, its object is freed now.
+        """
         return call_freeing_lock(
             self._caller,
             self._keys,
@@ -96,9 +99,11 @@ class Workers:
         lease_ms: int = 0,
         expected_ms: int | str = "",
     ) -> DeclareAnswer:
-        """Declare one worker dead, if it is still as it was seen in *lease* and the server's time
-        is about *expected_ms*, and decide which claim is charged with that; *lease_ms* is how long
-        leases are.
+        """Declare a worker dead, and decide which of its claims is charged with that.
+
+        Nothing is done if the worker was heard of since *lease* was read, or if the server's time
+        is not about *expected_ms*.  *witness_ms*: for how long its connection must be gone, 0 if
+        connections are not looked at.  *lease_ms*: how long a lease is.
         """
         return self._caller.call(
             _DECLARE,
@@ -129,8 +134,9 @@ class Workers:
         max_losses: int,
         patience_seconds: float,
     ) -> OpenAnswer:
-        """Note that *worker* is about to open a message that came back from a dead one, or hear
-        that it is not to.
+        """Note that *worker* is about to open a message that came back from a dead worker.
+
+        The answer says if it must not.  Waits *patience_seconds* for the server.
         """
         return self._caller.call(
             _OPEN,
@@ -163,7 +169,7 @@ class Workers:
         return isinstance(answer, Deregistered)
 
     def leases(self) -> list[WorkerLease]:
-        """Return all registered workers, dead ones that are not yet forgotten included."""
+        """Return the lease of each worker, also of dead ones that hold something."""
 
         def read(client: Any) -> tuple[list[tuple[bytes, float]], list[list[bytes | None]]]:
             found = client.zrange(self._keys.workers, 0, -1, withscores=True)
@@ -209,7 +215,7 @@ class Workers:
 
     @property
     def connection(self) -> Any:
-        """The one connection of a client that was made with one."""
+        """The connection of a client that was made with `single`."""
         return kept_connection(self._caller.client)
 
     def client_id(self, connection: Any, known_socket: Any, known_id: int) -> tuple[int, Any]:
@@ -235,6 +241,6 @@ class Workers:
         return found, socket_of(connection)
 
     def time_ms(self) -> int:
-        """Return the server's time."""
+        """Return the server's time in ms."""
         seconds, micros = self._caller.read("time", lambda client: client.time())
         return int(seconds * 1000 + micros // 1000)

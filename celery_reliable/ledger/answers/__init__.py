@@ -1,5 +1,4 @@
-"""What the ledger answers: one small type for each reply, and for each transition the ones that it
-can give.
+"""What the ledger answers: a small type for each reply, and a union of them for each transition.
 
 A reply's name on the wire is the `word` of its type: the type's own name, or one that says more
 where scripts give one word with different values.

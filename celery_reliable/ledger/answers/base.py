@@ -15,10 +15,10 @@ __all__ = ["Answer"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What all answers have in common; equal to another with the same values."""
+    """The base of all answers.  Two with the same values are equal."""
 
-    #: The call was sent more than once, and an earlier one may have been executed: none of the
-    #: values, and nothing that makes two answers differ.
+    #: The call was sent more than once, and an earlier copy may have been executed.  This is no
+    #: field, so answers that differ only in it are equal.
     is_repeated = False
     #: Its name on the wire and in logs.
     word: ClassVar[str] = ""
@@ -28,7 +28,7 @@ class Answer:
             cls.word = re.sub(r"(?<=.)([A-Z])", r"_\1", cls.__name__).lower()
 
     def repeated(self) -> Self:
-        """Return the same of a call that was sent more than once."""
+        """Return the same answer, marked as that of a call that was sent more than once."""
         again = copy(self)
         object.__setattr__(again, "is_repeated", True)
         return again

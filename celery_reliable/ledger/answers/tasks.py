@@ -64,7 +64,7 @@ __all__ = [
 
 @final
 class Announced(Answer):
-    """What the burial owed Celery has been paid."""
+    """It is noted that Celery was told of the burial."""
 
 
 @final
@@ -97,7 +97,7 @@ class Claimed(Answer):
 
 @final
 class Concluding(Answer):
-    """The outcome of the attempt may be known already."""
+    """The outcome of the attempt is being stored, so somebody may have seen it."""
 
 
 @final
@@ -112,7 +112,7 @@ class Locked(Answer):
 
 @final
 class Opened(Answer):
-    """It is noted that the message was opened, and that its reader lives."""
+    """It is noted that the worker has opened the message, and lives."""
 
 
 @final
@@ -127,13 +127,13 @@ class Outlived(Answer):
 
 @final
 class Postponed(Answer):
-    """Somebody looks again later."""
+    """The record is due again later."""
 
 
 @final
 @dataclass(frozen=True)
 class Queued(Answer):
-    """The loss is counted, or not, as the losses say; the task waits for its next attempt."""
+    """The task waits for its next attempt; `losses` are those counted so far."""
 
     losses: int
 
@@ -159,9 +159,9 @@ class Send(Answer):
     """The message is to be sent by who asked, and by nobody else."""
 
     message: str
-    #: When somebody must look again, as it is to be compared.
+    #: When the record is due again, as `postpone` compares it.
     due_ms: str
-    #: It came back from a worker that died.
+    #: The task came back from a worker that died.
     is_suspect: bool
 
 
@@ -173,7 +173,7 @@ class Settled(Answer):
 @final
 @dataclass(frozen=True)
 class Spent(Answer):
-    """The loss was one too many: the task is a dead letter, and Celery has to be told."""
+    """There were too many losses: the task is a dead letter, and Celery has to be told."""
 
     word = "buried"
     losses: int
@@ -186,12 +186,12 @@ class Touched(Answer):
 
 @final
 class Unlocked(Answer):
-    """The object is anybody's."""
+    """The object is free."""
 
 
 @final
 class Waiting(Answer):
-    """The record waits for its own id, which a canvas will publish last."""
+    """The record waits until the canvas publishes its id."""
 
 
 @final
@@ -206,14 +206,15 @@ class Absent(Answer):
 
 @final
 class Alone(Answer):
-    """The task may have killed a worker, and this one has to do with another such task; it is sent
-    again from its record.
+    """The task may have killed a worker, and this worker has another such task already.
+
+    It is sent again from its record.
     """
 
 
 @final
 class Changed(Answer):
-    """It is not any more as it was seen."""
+    """Something has changed since it was read, so nothing was done."""
 
 
 @final
@@ -228,13 +229,13 @@ class Elsewhere(Answer):
 
 @final
 class Ended(Answer):
-    """It is over: the task, the pass, or what there was to do."""
+    """The task or the pass is over, or there is nothing left to do."""
 
 
 @final
 @dataclass(frozen=True)
 class Exists(Answer):
-    """The id is that of a task which lives."""
+    """The id is in use: its task is in that state."""
 
     state: str
 
@@ -242,7 +243,7 @@ class Exists(Answer):
 @final
 @dataclass(frozen=True)
 class Fenced(Answer):
-    """The attempt is not the current one of its task, which is in that state."""
+    """The attempt is not the current one; its task is in that state."""
 
     state: str
 
@@ -255,7 +256,7 @@ class Gone(Answer):
 @final
 @dataclass(frozen=True)
 class Held(Answer):
-    """The task is that worker's: it runs it, or has still to stop an attempt of it."""
+    """A worker, the *owner*, runs the task, or has still to stop an attempt of it."""
 
     owner: str
 
@@ -272,7 +273,7 @@ class KeptFor(Answer):
 @final
 @dataclass(frozen=True)
 class LockedBy(Answer):
-    """The object is another's: "<attempt>:<id>"."""
+    """Another task has the object; `value` is "<attempt>:<id>"."""
 
     word = "held"
     value: str
@@ -285,7 +286,7 @@ class LockedBy(Answer):
 
 @final
 class NoLease(Answer):
-    """The worker is not alive, as far as the ledger knows."""
+    """The worker has no lease: it was declared dead, or never registered."""
 
 
 @final
@@ -329,8 +330,9 @@ class OtherGeneration(Answer):
 @final
 @dataclass(frozen=True)
 class OtherObject(Answer):
-    """The task has locked another object than was given; nothing was changed.  Nobody hears it but
-    who asks again with that one (`call_freeing_lock`).
+    """The task has locked another object than the caller gave.  Nothing was changed.
+
+    Only `call_freeing_lock` sees it, and calls again.
     """
 
     word = "object"
@@ -339,7 +341,7 @@ class OtherObject(Answer):
 
 @final
 class Parked(Answer):
-    """The task is to be sent later: this message is a copy."""
+    """The task is to be sent later, so this message is a late copy."""
 
 
 @final
@@ -352,12 +354,12 @@ class Running(Answer):
 
 @final
 class Sealed(Answer):
-    """Somebody died as he read the dead letter's message."""
+    """A process died as it read the dead letter's message."""
 
 
 @final
 class Stale(Answer):
-    """The task goes on with another message, or not at all."""
+    """The message is not the task's current one, or the task was called off."""
 
 
 @final
@@ -370,9 +372,7 @@ class Stopping(Answer):
 
 @final
 class Unknown(Answer):
-    """The sender's publication before this one is not known: it has to begin anew, under another
-    name.
-    """
+    """The sender's publication before this one is not known.  It has to use another sender."""
 
 
 @final
@@ -383,7 +383,7 @@ class Unrecorded(Answer):
 @final
 @dataclass(frozen=True)
 class Batch(Answer):
-    """Records at which somebody must look, the oldest first."""
+    """Records that are due, the oldest first."""
 
     word = "due"
     now_ms: int

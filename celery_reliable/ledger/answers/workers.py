@@ -40,7 +40,7 @@ class Acknowledged(Answer):
 
 @final
 class Alive(Answer):
-    """The worker was heard of, or may well be alive."""
+    """The worker has renewed its lease meanwhile, or its lease still runs."""
 
 
 @final
@@ -51,7 +51,7 @@ class Already(Answer):
 @final
 @dataclass(frozen=True)
 class Asked(Answer):
-    """Passes are asked to look ahead, at what may have been lost since then."""
+    """The next pass will look at queued records whose message may be lost since then."""
 
     since_ms: int
 
@@ -59,15 +59,15 @@ class Asked(Answer):
 @final
 @dataclass(frozen=True)
 class Begun(Answer):
-    """A pass has begun; None for what there is not.  Times in ms of the server's clock."""
+    """A pass has begun.  Times are in ms of the server's clock; None where there is none."""
 
-    #: No lease counts as lapsed before.
+    #: Until then no lease counts as lapsed.
     grace_ms: int
-    #: Since when messages may have been lost, and how often that was said.
+    #: Since when messages may have been lost, and the number of that request.
     ahead_ms: int | None
     ahead_count: int | None
     now_ms: int
-    #: By how much what is due has to be set back.
+    #: By how much the times of due records have to be set back.
     behind_ms: int | None
     #: When the clock last stepped forward, and by how much.
     stepped_ms: int | None
@@ -81,7 +81,7 @@ class Busy(Answer):
 
 @final
 class Declared(Answer):
-    """The worker is dead from now on; passes look ahead, at what it may have popped."""
+    """The worker is dead from now on.  Passes look for messages that it may have popped."""
 
 
 @final
@@ -97,7 +97,7 @@ class Deregistered(Answer):
 @final
 @dataclass(frozen=True)
 class Grace(Answer):
-    """Nobody is declared dead before that time of the server's."""
+    """Nobody is declared dead until then, in ms of the server's clock."""
 
     until_ms: int
 
@@ -118,13 +118,13 @@ class NotDue(Answer):
 
 @final
 class Overtaken(Answer):
-    """The pass took so long that another may have begun."""
+    """The pass has expired, and another may have begun."""
 
 
 @final
 @dataclass(frozen=True)
 class Refused(Answer):
-    """The worker has still so many claims, or a message."""
+    """The worker still holds so many claims, or a message."""
 
     claims: int
 
@@ -137,7 +137,7 @@ class Registered(Answer):
 @final
 @dataclass(frozen=True)
 class SetBack(Answer):
-    """So many records are due by the clock as it is now; there may be more."""
+    """The times of so many records were set back; there may be more."""
 
     count: int
 

@@ -13,7 +13,7 @@ local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms')
 if found[1] ~= 'dead' or found[2] ~= ARGV[2] then
   return {'changed'}
 end
--- "stopped" was noted by workers of an older version, for somebody to free the object.
+-- Workers of an older version noted "stopped": somebody else had to free the object then.
 redis.call('HDEL', KEYS[1], 'owed', 'stopped')
 redis.call('ZREM', KEYS[2], ARGV[1])
 return {'announced'}

@@ -23,32 +23,33 @@ local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
   'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms')
--- None of the future, as in record.
+-- A generation that lies in the future is a fault of a clock or of a message, and is ignored.
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)
 local grace_ms = tonumber(meta[4] or 0)
 local info = redis.pcall('INFO', 'server')
 local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 local is_other_server = meta[2] ~= false and run_id ~= meta[2]
--- By more than two hosts' clocks differ in how fast they are.
+-- The clock has stepped back.  A smaller difference may come from two hosts' clocks, which differ in speed.
 local is_back = passed_ms - now_ms > tonumber(ARGV[3])
 if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server and not is_back then
   return {'not_due', passed_ms + ARGV[2] - now_ms, now_ms}
 end
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
-  -- It cannot last longer than when it began, but by a clock that was ahead then.
+  -- A pass never has more time left than at its beginning, unless the clock has stepped back since.
   if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[3]) then
     return {'busy'}
   end
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 end
 if is_other_server or not generation then
-  -- Of the time: whoever comes back with the same old data twice would count to the same number twice.
+  -- The generation is a time.  A count would come to the same number again on a server that returns twice
+  -- to the same old data.
   redis.call('HSET', KEYS[2], 'generation', string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1)),
     'run_id', run_id)
 end
 if is_back then
-  -- What was noted by the clock that was ahead is due that much too late.
+  -- Times that were noted before the step are too late by so much.
   meta[7] = string.format('%.0f', (meta[7] or 0) + passed_ms - now_ms)
   redis.call('HSET', KEYS[2], 'behind_ms', meta[7], 'behind_from_ms', now_ms)
 end

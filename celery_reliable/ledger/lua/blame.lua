@@ -36,7 +36,7 @@ if found[7] == ARGV[3] then
   if found[1] == 'dead' then return {'buried', tonumber(found[3])} end
   if found[1] == 'queued' then return {'queued', tonumber(found[3])} end
 end
--- What was revoked is called off, and no dead letter.
+-- A revoked task is called off; it does not become a dead letter.
 if found[1] ~= 'queued' or found[2] ~= ARGV[2] or found[9] then
   return {'fenced', found[1]}
 end

@@ -44,7 +44,7 @@ if not found[4] then
   end
   return {'cancelled'}
 end
--- What of it still runs keeps its number, its object and the next of its id waiting.
+-- An attempt still runs.  Its number and its object stay its own, and the next task of this id waits for it.
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
 redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',

@@ -49,14 +49,14 @@ if worker[1] ~= 'alive' then
 end
 if not state or called_off then
   local latest_ms = now_ms + 86400000
-  -- What claims to be of the future proves nothing, and is not counted on from.
+  -- A generation that lies in the future proves nothing, and the next one is not counted on from it.
   if ARGV[3] ~= '' and tonumber(ARGV[3]) <= latest_ms then
     local info = redis.pcall('INFO', 'server')
     local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
     local meta = redis.call('HMGET', KEYS[3], 'generation', 'run_id')
     local generation = meta[1] and tonumber(meta[1]) <= latest_ms and meta[1]
     if not generation or run_id == '' or run_id ~= meta[2] then
-      -- Of the time, as in begin_pass.
+      -- The generation is a time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV[3]) + 1))
       redis.call('HSET', KEYS[3], 'generation', generation, 'run_id', run_id)
     end
@@ -84,7 +84,7 @@ if not state or called_off then
   end
 elseif found[2] ~= ARGV[2] or state == 'waiting'
     or (found[11] and string.find(found[11], ' ' .. ARGV[5] .. ' ', 1, true)) then
-  -- The last is a call that comes late: nobody would run what it claimed.
+  -- The last condition is a late copy of a call: nobody would run what it claims.
   return {'stale'}
 elseif state == 'parked' then
   return {'parked'}
@@ -102,7 +102,7 @@ elseif found[8] == 'ran' and ARGV[11] ~= '' then
       return {'alone'}
     end
     local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
-    -- Not all at the same time, as one of them can begin.
+    -- At random, so that not all suspects come back at the same time: only one of them can begin.
     local wait_ms = math.floor(ARGV[11] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
     redis.call('HDEL', KEYS[1], 'resends')
     redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[5])
@@ -111,7 +111,8 @@ elseif found[8] == 'ran' and ARGV[11] ~= '' then
   end
 end
 local attempt = tonumber(found[3] or 0) + 1
--- First, as a full Redis takes what comes after something was removed: or nobody could empty it.
+-- The removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
+-- could work a full Redis off.
 redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored')
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)

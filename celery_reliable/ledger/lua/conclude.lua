@@ -15,6 +15,6 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[1] or found[3] ~= ARGV[2] then
   return {'fenced', found[1]}
 end
--- Of this very claim: nobody has to take it back.
+-- The note names the claim, so nobody has to remove it when another attempt begins.
 redis.call('HSET', KEYS[1], 'concluding', ARGV[2])
 return {'concluding'}

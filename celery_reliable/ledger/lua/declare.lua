@@ -37,7 +37,7 @@ end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 local lease_ms = tonumber(found[7] or ARGV[6])
 local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms')
--- A clock that stepped since tells nothing; the next pass begins with what that means.
+-- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
 if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
@@ -47,7 +47,7 @@ if ARGV[2] == 'connection' then
   if run_id == '' or run_id ~= found[4] then
     return {'alive'}
   end
-  -- It is seen twice without an interruption in between, and not by a clock that was ahead.
+  -- The connection must be missing at two looks, without an interruption or a step of the clock in between.
   local missing_ms = tonumber(found[5] or 0)
   if found[6] ~= found[2] or missing_ms > now_ms or missing_ms < tonumber(meta[2] or 0) then
     redis.call('HSET', KEYS[1], 'missing_ms', now_ms, 'missing_renewals', found[2])
@@ -57,7 +57,7 @@ if ARGV[2] == 'connection' then
     return {'suspected'}
   end
 else
-  -- No renewal reaches so far, but one by a clock that was ahead.
+  -- A lease that ends later than two leases from now was written before the clock stepped back.
   if until_ms > now_ms and until_ms <= now_ms + 2 * lease_ms then
     return {'alive'}
   end
@@ -78,7 +78,7 @@ elseif claims == 1 then
 end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'cause', ARGV[2], 'declared_ms', now_ms, 'verdict', verdict,
   'charged', charged)
--- It was last heard a lease before its lease ends, and may have popped a while before that.
+-- The worker was last heard one lease before its lease ends.  It may have popped a message one lease before that.
 local since_ms = math.min(until_ms, now_ms) - 2 * lease_ms
 redis.call('HSET', KEYS[3], 'ahead_ms',
   math.min(since_ms, tonumber(redis.call('HGET', KEYS[3], 'ahead_ms') or since_ms)))

@@ -36,7 +36,7 @@ if not found[3] then
   end
   return {'discarded'}
 end
--- As in cancel.
+-- An attempt still runs, as in cancel.
 local time = redis.call('TIME')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
 redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',

@@ -12,7 +12,7 @@ Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
--- A clock that stepped while the pass ran is found out by the next.
+-- By the time that the sweeper reckons, the next pass notices a step of the clock during this one.
 redis.call('HSET', KEYS[2], 'passed_ms', ARGV[4] ~= '' and ARGV[4] or now_ms, 'report', ARGV[2])
 if ARGV[3] ~= '' and redis.call('HGET', KEYS[2], 'ahead_count') == ARGV[3] then
   redis.call('HDEL', KEYS[2], 'ahead_ms', 'ahead_count')

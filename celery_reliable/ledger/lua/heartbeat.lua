@@ -22,7 +22,7 @@ if state and is_late then
   reply[1] = state == 'alive' and 'renewed' or 'declared_dead'
 elseif state == 'alive' then
   local info = redis.pcall('INFO', 'server')
-  -- First, as in claim: who empties a full Redis must not lose his lease.
+  -- The removal comes first, as in claim: a worker must not lose its lease because Redis is full.
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')

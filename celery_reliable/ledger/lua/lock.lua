@@ -37,7 +37,7 @@ end
 if value and value ~= mine and not is_over then
   local attempt, id = string.match(value, '^(%w+):(.*)$')
   if attempt == 'kept' then
-    -- An id that is published anew is not the one that succeeded.
+    -- The same id, published again, is another task than the one that succeeded.
     if id ~= ARGV[1] or not record[4] then
       return {'kept', id}
     end

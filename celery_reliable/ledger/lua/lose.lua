@@ -70,7 +70,7 @@ local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
   attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
 while #history > 20 do table.remove(history, 1) end
--- First, as in claim.
+-- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'losses', losses, 'ended', ARGV[2], 'cause', cause,
@@ -88,7 +88,7 @@ if is_death then
     spared = spared + 1
   end
   redis.call('HSET', KEYS[1], 'spared', spared)
-  -- Where no loss is allowed, the next death has to name the guilty.
+  -- If no loss is allowed, one such death is enough: the next one must show which task is to blame.
   if ARGV[11] == '2' or spared + losses >= math.min(2, max_losses + 1) then
     redis.call('HSET', KEYS[1], 'suspect', 'ran')
   end

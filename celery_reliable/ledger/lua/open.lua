@@ -44,7 +44,7 @@ if runs_suspect or runs_spared then
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
     if found[4] ~= ARGV[3] then
       local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
-      -- As in claim.
+      -- At random, as in claim.
       local wait_ms = math.floor(ARGV[5] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
       redis.call('HDEL', KEYS[1], 'resends')
       redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[3], 'suspect', found[3] or 'opened')
@@ -53,7 +53,7 @@ if runs_suspect or runs_spared then
     return {'alone'}
   end
   if has_just_begun then
-    -- It has no record to be sent from: it is opened as if it were the first time.
+    -- Without a record it could not be sent again, so it is opened now.
     return {'opening'}
   end
 end

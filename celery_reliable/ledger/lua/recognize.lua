@@ -16,7 +16,7 @@ redis.call('HSET', KEYS[1], 'broker', ARGV[1])
 if not before then
   return {'known'}
 end
--- Whatever was in a queue, since whenever.
+-- Any queued message may be lost, however old it is.
 redis.call('HSET', KEYS[1], 'ahead_ms', 0)
 redis.call('HINCRBY', KEYS[1], 'ahead_count', 1)
 return {'asked', 0}

@@ -93,8 +93,8 @@ if ARGV[8] ~= '' then
   redis.call('HDEL', KEYS[4], ARGV[1])
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored')
 elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == '1') then
-  -- The claim stays with its worker until the attempt ends: its key is not known here.  Nor is its object, which is
-  -- not to be freed by whoever has the id from now on.
+  -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
+  -- the object: whoever has the id from now on must not free it.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
 elseif state == 'dead' then
   local history = cjson.decode(found[6] or '[]')
@@ -108,7 +108,7 @@ elseif state == 'dead' then
 elseif called_off then
   redis.call('HDEL', KEYS[1], 'called_off')
 elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
-  -- Without an heir it was left behind by a worker of an older version.
+  -- A worker of an older version left a record without an heir.
   redis.call('HDEL', KEYS[1], 'heir', 'stored', 'members')
 elseif state then
   if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state, 'PX', ARGV[11]) end
@@ -117,7 +117,7 @@ end
 local when = 'published_ms'
 if state then
   redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by')
-  -- A task that goes on was published when it was published first.
+  -- A retry or a replacement does not change when the task was published.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[6],

@@ -25,7 +25,7 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
--- First, as in claim.
+-- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms,

@@ -28,7 +28,7 @@ if found[1] ~= 'dead' then
 end
 local generation = redis.call('HGET', KEYS[4], 'generation')
 if not generation or tonumber(generation) > now_ms + 86400000 then
-  -- As in record: not from 1, or messages of before would pass for today's.
+  -- As in record: beginning at 1, old messages would look like new ones.
   generation = string.format('%.0f', now_ms)
   local info = redis.pcall('INFO', 'server')
   redis.call('HSET', KEYS[4], 'generation', generation,

@@ -17,7 +17,7 @@ local found = redis.call('ZRANGEBYSCORE', KEYS[1], meta[2], '+inf', 'WITHSCORES'
 for n = 1, #found, 2 do
   redis.call('ZADD', KEYS[1], found[n + 1] - meta[1], found[n])
 end
--- What was set back is before the last of this batch now, so that nothing is set back twice.
+-- Records that were set back are no longer in the range that is read, so none is set back twice.
 if #found < 2 * ARGV[1] then
   redis.call('HDEL', KEYS[2], 'behind_ms', 'behind_from_ms')
   return {'ended'}

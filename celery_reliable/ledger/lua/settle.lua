@@ -36,7 +36,7 @@ if found[4] and found[4] ~= ARGV[10] then
 end
 if ARGV[4] ~= '' then
   if #ARGV[4] <= 700 then
-    -- It takes no more than the record that goes: as in claim.
+    -- A removal comes first, as in claim.  It removes nothing: the result takes no more room than the record.
     redis.call('HDEL', KEYS[1], '')
   end
   if ARGV[7] ~= '' and redis.pcall('SELECT', ARGV[7])['err'] then
