@@ -206,6 +206,11 @@ class Record:
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
 
+    @property
+    def claim(self) -> Claim:
+        """The claim by which it is running; means nothing in another state."""
+        return Claim(self.task_id, self.attempt, self.owner, self.token, self.losses)
+
 
 @dataclass(frozen=True)
 class Due:

@@ -11,7 +11,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import RETURNS, Envelope
-from celery_reliable.model import Cause, Claim, Due, Record, State, SweepReport, WorkerLease
+from celery_reliable.model import Cause, Due, Record, State, SweepReport, WorkerLease
 from celery_reliable.publishing import resend
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses
@@ -116,8 +116,9 @@ class Overdue:
         elif record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
             self._later.append((due, left_ms))
         elif record.state is State.RUNNING:
-            claim = Claim(due.task_id, record.attempt, record.owner, record.token, record.losses)
-            self.losses.lose(claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms)
+            self.losses.lose(
+                record.claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms
+            )
         elif record.state is State.DEAD:
             self.losses.announce(due.task_id, due.due_ms)
         elif record.is_called_off:

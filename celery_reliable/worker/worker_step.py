@@ -36,11 +36,11 @@ from celery_reliable.model import Claim
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.own_claim import is_ending
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.plain_tasks import LOOKING_POOLS
 from celery_reliable.worker.plain_tasks import install as install_handover
 from celery_reliable.worker.pool_stop import PostponedStop
-from celery_reliable.worker.request import is_ending
 from celery_reliable.worker.rights import missing_rights
 from celery_reliable.worker.startup import when_there
 from celery_reliable.worker.unprocessable import Unprocessable

@@ -1,0 +1,148 @@
+"""The claim of one delivery, which the main process ends as the delivery's own process cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt import bury
+from celery_reliable.context import current_worker
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import answers
+from celery_reliable.message import Stamp
+from celery_reliable.model import Reason, Record, State
+from celery_reliable.options import is_unique
+from celery_reliable.worker.children import is_running_child
+
+__all__ = [
+    "PATIENCE_SECONDS",
+    "conclude",
+    "end_failed",
+    "end_revoked",
+    "end_stopped",
+    "ending",
+    "is_ending",
+    "own_record",
+]
+
+#: The main process serves all children, so it waits for the ledger no longer than this.  What it
+#: could not tell is found by the look at claims that no process runs.
+PATIENCE_SECONDS = 1.0
+
+#: The tokens of attempts that are over and whose end is being told.
+_ending: set[str] = set()
+
+
+@contextmanager
+def ending(token: str) -> Iterator[None]:
+    """Let `is_ending` be true of a claim's token."""
+    _ending.add(token)
+    try:
+        yield
+    finally:
+        _ending.discard(token)
+
+
+def is_ending(token: str) -> bool:
+    """Whether the main process is about to end an attempt; Celery has forgotten its request."""
+    return token in _ending
+
+
+def own_record(request: Any) -> Record | None:
+    """Return the record of a delivery's task if it is running by this very delivery.
+
+    Raises LedgerUnavailable and LedgerRefused, as all that follows where nothing else is said.
+    """
+    worker = current_worker()
+    ledger = reliable_of(request.app).ledger
+    record = ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
+    if worker is None or record is None or record.state is not State.RUNNING:
+        return None
+    is_own = record.token == request.reliable_token
+    return record if is_own and record.owner.rpartition(".")[0] == worker.base else None
+
+
+def conclude(request: Any) -> None:
+    """Let no call of a unique task be answered with a failure that is about to be stored.  Errors
+    of the ledger are ignored.
+    """
+    if not is_unique(request.task):
+        return
+    with suppress(LedgerUnavailable, LedgerRefused):
+        record = own_record(request)
+        if record is not None:
+            ledger = reliable_of(request.app).ledger
+            ledger.conclude(record.claim, patience_seconds=PATIENCE_SECONDS)
+
+
+def end_stopped(request: Any) -> None:
+    """Settle what was revoked, or release what is to run again, now that its process is gone.
+    Errors of the ledger are only logged.
+    """
+    reliable = reliable_of(request.app)
+    with _logged(request):
+        record = own_record(request)
+        if record is None:
+            return
+        if request.is_revoked:
+            reliable.ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+            return
+        reliable.ledger.release(
+            record.claim,
+            due_in_ms=reliable.config.sweep_ms,
+            is_unsent=request.reliable_is_let_go,
+            patience_seconds=PATIENCE_SECONDS,
+        )
+
+
+def end_failed(request: Any, reason: Reason, exc: Exception, *, is_owed: bool) -> None:
+    """End an attempt of which the main process has stored the failure, or owes that (*is_owed*).
+    Errors of the ledger are only logged.
+    """
+    with _logged(request):
+        record = own_record(request)
+        if record is None:
+            return
+        # What is owed can only be told from a dead letter.
+        if type(request.task).dead_letter or is_owed:
+            bury(
+                request.task,
+                record.claim,
+                reason,
+                exc,
+                is_owed=is_owed,
+                patience_seconds=PATIENCE_SECONDS,
+            )
+        else:
+            ledger = reliable_of(request.app).ledger
+            ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+
+
+def end_revoked(request: Any, *, expired: bool) -> None:
+    """End the record of a task that was revoked, or whose publication has *expired*.
+
+    A signal does not end an attempt at once, and a task may take its time or not mind it at all.
+    Until its process is gone, or it has ended by itself, claim and lock are its own.
+    """
+    ledger = reliable_of(request.app).ledger
+    answer = ledger.cancel(
+        request.id,
+        # A revocation means the id, whichever publication of it; an expiry means this one.
+        epoch=Stamp.of(request.request_dict).epoch if expired else "",
+        patience_seconds=PATIENCE_SECONDS,
+    )
+    if isinstance(answer, answers.Running) and not is_running_child(request.worker_pid):
+        record = own_record(request)
+        if record is not None:
+            ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+
+
+@contextmanager
+def _logged(request: Any) -> Iterator[None]:
+    try:
+        yield
+    except (LedgerUnavailable, LedgerRefused) as error:
+        events.end_not_recorded(name=request.name, task_id=request.id, error=error)
