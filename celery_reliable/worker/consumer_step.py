@@ -19,14 +19,13 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.notes import noted
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.long_deliveries import LongDeliveries
 from celery_reliable.worker.openings import Openings
-from celery_reliable.worker.worker_step import _NOTED, WorkerStep
+from celery_reliable.worker.worker_step import WorkerStep, step_of
 
 __all__ = ["ConsumerStep"]
 
@@ -56,12 +55,13 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def include_if(self, c: Any) -> bool:
         """Whether the worker has our parts."""
-        return noted(c.controller, _NOTED) is not None
+        return step_of(c.controller) is not None
 
     def start(self, c: Any) -> None:
         """Begin to show that the loop turns, to look for dead children, and at the unacked hash."""
         command_by(c, "revoke", _revoke)
-        step: WorkerStep = noted(c.controller, _NOTED)
+        step = step_of(c.controller)
+        assert step is not None
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
@@ -88,9 +88,9 @@ class ConsumerStep(bootsteps.StartStopStep):
                 unacked.after_delivery = partial(raise_prefetch_count, c)
                 if step.reliable.is_delivered_from_ledger:
                     # What was given up with a connection is not forgotten with it.
-                    step.early_claims = step.early_claims or EarlyClaims(c, step.process)
-                    unacked.early = step.early_claims
-            unacked.before_leaving = step.release_claims
+                    step.claims.early = step.claims.early or EarlyClaims(c, step.process)
+                    unacked.early = step.claims.early
+            unacked.before_leaving = step.claims.release
             unacked.on_unreadable = step.unprocessable.bury_unreadable
             unacked.opening, unacked.opened = partial(_opening, step.openings), step.openings.end
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
@@ -101,7 +101,9 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def stop(self, c: Any) -> None:
         """Note that the connection is lost; Celery itself cancels the timers of the old one."""
-        noted(c.controller, _NOTED).is_connecting = True
+        step = step_of(c.controller)
+        assert step is not None
+        step.is_connecting = True
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()

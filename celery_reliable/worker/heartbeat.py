@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from typing import Any, Protocol
 
@@ -13,7 +11,6 @@ from celery.worker import state
 from celery_reliable import clock, events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Unacked
-from celery_reliable.compat.redis import socket_of
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -21,24 +18,20 @@ from celery_reliable.exceptions import (
     LedgerUnavailable,
 )
 from celery_reliable.ledger import answers
-from celery_reliable.model import Claim
-from celery_reliable.native_threads import (
-    NativeThread,
-    is_patched,
-    native_lock,
-    wait_readable,
-)
+from celery_reliable.native_threads import NativeThread, is_patched
+from celery_reliable.worker.lease_connection import LeaseConnection
+from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.witness import why_no_witness
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "Host"]
 
-_RETRY_SECONDS = 0.2
-_REGISTER_SECONDS = 1.0
-_WARN_EVERY_SECONDS = 10.0
-#: A reply is awaited for so small a part of the lease.
-_REPLIES_IN_A_LEASE = 5
-_DEAD_RETRY_SECONDS = 0.5
+#: The pauses after a beat that failed, before another try to register, and after a beat that found
+#: the worker declared dead.
+_RETRY_SECONDS, _REGISTER_SECONDS, _DEAD_RETRY_SECONDS = 0.2, 1.0, 0.5
+#: The next beat comes so soon while a taken claim is being stopped: its successor may wait to hear
+#: that it has been.
 _STOPPING_SECONDS = 0.5
+_WARN_EVERY_SECONDS = 10.0
 
 
 class Host(Protocol):
@@ -47,6 +40,7 @@ class Host(Protocol):
     app: Celery
     reliable: Reliable
     process: WorkerProcess
+    claims: RunningClaims
     #: Whether its shutdown has begun.
     is_leaving: bool
 
@@ -61,15 +55,6 @@ class Host(Protocol):
     def facts(self) -> dict[str, Any]:
         """What others may want to know of the worker."""
 
-    def runs(self, claim: Claim) -> bool:
-        """Whether the worker knows of somebody who runs the claim."""
-
-    def has_given_up(self, claim: Claim) -> bool:
-        """Whether nobody can have begun by a claim."""
-
-    def stop_taken(self, claim: Claim) -> bool:
-        """Stop a claim that was taken from the worker; True when nobody runs it any more."""
-
 
 class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
@@ -78,41 +63,16 @@ class Heartbeat(NativeThread):
     looks like a death.
     """
 
-    def __init__(self, step: Host) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__("celery-reliable-heartbeat")
-        self._step = step
-        self._process = step.process
-        self._config = step.reliable.config
-        # A reply that takes longer than a quarter of the lease is as good as none.
-        self._ledger = step.reliable.own_ledger(
-            reply_timeout_seconds=self._config.lease_seconds / _REPLIES_IN_A_LEASE,
-            patience_seconds=0,
-            single=True,
-        )
-        self._connection: Any = self._ledger.workers.connection
-        self._known_socket: socket.socket | None = None
-        self._client_id = 0
+        self._host = host
+        self._process = host.process
+        self._config = host.reliable.config
+        self.connection = LeaseConnection(host.reliable)
+        self._workers = self.connection.ledger.workers
         self._warned_at = 0.0
+        #: Why the end of the connection would prove nothing; empty when it proves a death.
         self._no_witness = ""
-        self._waker, self._woken = socket.socketpair()
-        self._fork_lock = native_lock()
-        # The witness sees a death by this connection's end; a child that inherited it would keep it
-        # open.
-        os.register_at_fork(
-            before=self._fork_lock.acquire,
-            after_in_parent=self._fork_lock.release,
-            after_in_child=self._close_in_child,
-        )
-
-    def _close_in_child(self) -> None:
-        left_open = self._connection.left_open
-        for sock in (socket_of(self._connection), *left_open, self._waker, self._woken):
-            if sock is not None:
-                try:
-                    os.close(sock.detach())
-                except OSError:
-                    continue
-        self._fork_lock.release()
 
     def register(self) -> None:
         """Take the lease, before the thread starts; waits for a ledger that is away or full.
@@ -122,7 +82,7 @@ class Heartbeat(NativeThread):
         """
         while True:
             try:
-                self._no_witness = why_no_witness(self._step.reliable)
+                self._no_witness = why_no_witness(self._host.reliable)
                 self._register()
                 break
             except LedgerForbidden:
@@ -141,32 +101,7 @@ class Heartbeat(NativeThread):
         if is_patched():
             # A patched socket belongs to the thread that connected it.
             self._process.doubt()
-            self._connection.disconnect()
-
-    def _may_warn(self) -> bool:
-        """Whether to say that something failed: once in a while as long as it does."""
-        now = time.monotonic()
-        if now - self._warned_at < _WARN_EVERY_SECONDS:
-            return False
-        self._warned_at = now
-        return True
-
-    def _tell_not_renewed(self, exc: Exception) -> None:
-        if self._may_warn():
-            events.lease_not_renewed(worker=self._process.id, error=exc)
-
-    def _register(self) -> None:
-        sent_at = clock.now()
-        with self._fork_lock:
-            self._look_at_connection()
-        self._ledger.workers.register(
-            self._process.id,
-            lease_ms=self._config.lease_ms,
-            client_id=self._witnessed_id(),
-            facts={**self._step.facts(), "no_witness": self._no_witness},
-        )
-        self._process.renewed(sent_at + self._config.lease_seconds)
-        events.worker_registered(worker=self._process.id)
+            self.connection.disconnect()
 
     def run(self) -> None:
         """Renew until told to stop."""
@@ -175,104 +110,97 @@ class Heartbeat(NativeThread):
         finally:
             self._process.doubt()
             # By its own thread, like all that is done with the connection.
-            self._ledger.close()
+            self.connection.close()
+
+    def stop(self) -> None:
+        """End the thread, which closes the connection."""
+        self.ask_to_stop()
+        self.connection.wake()
+        self.join(self._config.heartbeat_seconds)
+
+    def _register(self) -> None:
+        sent_at = clock.now()
+        self._workers.register(
+            self._process.id,
+            lease_ms=self._config.lease_ms,
+            client_id=self._witnessed_id(),
+            facts={**self._host.facts(), "no_witness": self._no_witness},
+        )
+        self._process.renewed(sent_at + self._config.lease_seconds)
+        events.worker_registered(worker=self._process.id)
 
     def _run(self) -> None:
         # The witness is to know a new connection before it misses the old one.
-        wait = self._config.heartbeat_seconds if socket_of(self._connection) is not None else 0.0
+        wait = self._config.heartbeat_seconds if self.connection.is_open else 0.0
         while True:
-            is_cut = self._wait(wait)
+            is_cut = self.connection.wait(wait)
             if self.stop_asked():
                 break
             try:
                 if is_cut:
                     # From now on the witness may take this worker for dead.
                     self._process.doubt()
-                    self._connection.disconnect()
+                    self.connection.disconnect()
                 wait = self._beat()
-            except LedgerUnavailable as exc:
-                # The server closed the connection, or its reply is late: then the connection stays
-                # open until the server knows the next one, or the lease is over.
-                self._process.doubt()
-                with self._fork_lock:
-                    self._connection.close_left_open(_REPLIES_IN_A_LEASE)
-                self._tell_not_renewed(exc)
-                wait = _RETRY_SECONDS
-            except LedgerRefused as exc:
-                self._tell_not_renewed(exc)
+            except (LedgerUnavailable, LedgerRefused) as exc:
+                if isinstance(exc, LedgerUnavailable):
+                    # The server closed the connection, or its reply is late: then the socket stays
+                    # open until the server knows the next one, or the lease is over.
+                    self._process.doubt()
+                    self.connection.close_late(is_replaced=False)
+                if self._may_warn():
+                    events.lease_not_renewed(worker=self._process.id, error=exc)
                 wait = _RETRY_SECONDS
             except Exception as exc:
-                # This thread is the worker's life; whatever goes wrong in one beat, the next is
+                # The worker lives by this thread: whatever goes wrong in one beat, the next is
                 # tried.
                 events.heartbeat_failed(worker=self._process.id, error=exc)
                 wait = self._config.heartbeat_seconds / 2
 
-    def stop(self) -> None:
-        """End the thread, which closes the connection."""
-        self.ask_to_stop()
-        try:
-            self._waker.send(b"x")
-        except OSError:
-            # It has ended already.
-            pass
-        self.join(self._config.heartbeat_seconds)
-
-    def _wait(self, seconds: float) -> bool:
-        """Wait for the next beat; True at once when the connection was cut."""
-        sock = socket_of(self._connection)
-        readers = [self._woken] if sock is None else [self._woken, sock]
-        try:
-            return sock in wait_readable(readers, seconds)
-        except (OSError, ValueError):
-            return True
-
     def _beat(self) -> float:
+        """Renew the lease; return the seconds until the next beat."""
         config, process = self._config, self._process
-        if self._step.is_stalled:
+        if self._host.is_stalled:
             events.main_loop_stalled(worker=process.id)
             return config.heartbeat_seconds
         sent_at = clock.now()
-        with self._fork_lock:
-            self._look_at_connection()
-        beat = self._ledger.workers.heartbeat(
+        beat = self._workers.heartbeat(
             process.id, lease_ms=config.lease_ms, client_id=self._witnessed_id()
         )
         is_stopping = False
         for claim in beat.claims(process.id):
-            is_stopping |= not self._stop_taken(claim)
+            if self._host.claims.stop(claim):
+                self._workers.acknowledge(claim)
+            else:
+                is_stopping = True
         if isinstance(beat, answers.Renewed):
             self._warned_at = 0.0
-            with self._fork_lock:
-                self._connection.close_left_open()
-            if socket_of(self._connection) is not self._known_socket:
-                # It was cut meanwhile, and the server was told of the connection before: to the
-                # witness this worker is gone until the next beat.
+            self.connection.close_late(is_replaced=True)
+            if self.connection.is_another:
+                # It was cut meanwhile, and the server was told of the one before: to the witness
+                # this worker is gone until the next beat.
                 process.doubt()
                 return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
-            # A successor may wait to hear that what was taken has been stopped.
             return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds
         process.lost()
         if isinstance(beat, answers.Forgotten):
-            # The sweeper has finished with what this worker held; it goes on as a stranger to all
-            # that.
+            # The sweeper has finished with what this worker held, which goes on as another one.
             process.reborn()
             self._register()
             return config.heartbeat_seconds
         events.worker_was_declared_dead(worker=process.id)
         return _DEAD_RETRY_SECONDS
 
-    def _stop_taken(self, claim: Claim) -> bool:
-        if not self._step.stop_taken(claim):
-            return False
-        self._ledger.workers.acknowledge(claim)
-        return True
-
-    def _look_at_connection(self) -> None:
-        """Connect if necessary, and learn the connection's id at the server."""
-        self._client_id, self._known_socket = self._ledger.workers.client_id(
-            self._connection, self._known_socket, self._client_id
-        )
-
     def _witnessed_id(self) -> int:
-        return 0 if self._no_witness else self._client_id
+        """Return the id of the connection, for the server to watch; 0 when nobody can."""
+        client_id = self.connection.identify()
+        return 0 if self._no_witness else client_id
+
+    def _may_warn(self) -> bool:
+        """Whether to say that something failed: once in a while as long as it does."""
+        now = time.monotonic()
+        if now - self._warned_at < _WARN_EVERY_SECONDS:
+            return False
+        self._warned_at = now
+        return True

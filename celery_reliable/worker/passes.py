@@ -23,9 +23,9 @@ class Passes(NativeThread):
     # They publish, store and call receivers, as tasks do.
     shares_locks = True
 
-    def __init__(self, step: Host) -> None:
+    def __init__(self, host: Host) -> None:
         super().__init__("celery-reliable-passes")
-        self._step = step
+        self._host = host
         self._sweeper: Sweeper | None = None
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
@@ -42,10 +42,10 @@ class Passes(NativeThread):
 
     def _sweep(self) -> float:
         """Run what is due, and return the seconds after which to ask again."""
-        wait = self._step.reliable.config.sweep_seconds
+        wait = self._host.reliable.config.sweep_seconds
         try:
             if self._sweeper is None:
-                self._sweeper = Sweeper(self._step.app)
+                self._sweeper = Sweeper(self._host.app)
             self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
@@ -63,7 +63,7 @@ class Passes(NativeThread):
 
     def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
         """Have passes look at what the worker may have popped on a connection that was lost."""
-        unacked = self._step.unacked
+        unacked = self._host.unacked
         at = unacked.lost_pop_at if unacked is not None else None
         if unacked is None or at is None or time.monotonic() < at:
             return
@@ -78,21 +78,21 @@ class Passes(NativeThread):
 
         One that leaves stops its tasks and releases them by itself.
         """
-        if self._step.is_leaving:
+        if self._host.is_leaving:
             return
         now = time.monotonic()
-        claims = sweeper.ledger.workers.claims(self._step.process.id)
+        claims = sweeper.ledger.workers.claims(self._host.process.id)
         gone = {
             (claim.task_id, claim.attempt)
             for claim, pid in claims.values()
-            if not (_is_alive(pid) and self._step.runs(claim))
+            if not (_is_alive(pid) and self._host.claims.runs(claim))
         }
         self._orphans = {key: self._orphans.get(key, now) for key in gone}
         # Two looks may follow each other at once, as whoever runs the next pass decides.
-        apart = self._step.reliable.config.sweep_seconds / 2
+        apart = self._host.reliable.config.sweep_seconds / 2
         for task_id, attempt in [k for k, since in self._orphans.items() if now - since >= apart]:
             claim, _ = claims[task_id]
-            if self._step.has_given_up(claim):
+            if self._host.claims.has_given_up(claim):
                 sweeper.ledger.release(claim, due_in_ms=0)
             else:
                 sweeper.losses.lose_orphan(claim)

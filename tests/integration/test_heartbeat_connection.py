@@ -46,7 +46,7 @@ class Alive:
             unacked=None,
             is_stalled=False,
             facts=dict,
-            stop_taken=lambda claim: True,
+            claims=SimpleNamespace(stop=lambda claim: True),
         )
         self.heartbeat = Heartbeat(host)
         self.sweeper = Sweeper(near.app)
@@ -131,7 +131,7 @@ def test_who_loses_his_connection_connects_anew_in_time(
             drop(script=script("heartbeat").sha).wait()
         assert alive.pass_for(1.5) is None
     # Nothing that was put aside stays open.
-    assert alive.heartbeat._connection.left_open == []
+    assert alive.heartbeat.connection._connection.left_open == []
 
 
 @pytest.mark.parametrize("what", ["away", "full", "one connection is cut", "silent"])

@@ -28,8 +28,10 @@ class Scene:
             process=SimpleNamespace(id="one/1.0"),
             reliable=SimpleNamespace(config=SimpleNamespace(sweep_seconds=SWEEP_SECONDS)),
             is_leaving=False,
-            runs=lambda claim: False,
-            has_given_up=lambda claim: False,
+            claims=SimpleNamespace(
+                runs=lambda claim: False,
+                has_given_up=lambda claim: False,
+            ),
         )
         workers = SimpleNamespace(claims=lambda worker: {"id": (self.claim, os.getpid())})
         self.sweeper: Any = SimpleNamespace(
@@ -60,9 +62,9 @@ def test_it_is_lost_when_it_is_seen_again_after_a_while(scene: Scene) -> None:
 
 def test_one_that_runs_in_between_is_new_again(scene: Scene) -> None:
     scene.look(0)
-    scene.host.runs = lambda claim: True
+    scene.host.claims.runs = lambda claim: True
     scene.look(SWEEP_SECONDS)
-    scene.host.runs = lambda claim: False
+    scene.host.claims.runs = lambda claim: False
     scene.look(SWEEP_SECONDS)
     assert not scene.lost
 
@@ -75,7 +77,7 @@ def test_a_worker_that_leaves_releases_what_it_stops_by_itself(scene: Scene) -> 
 
 
 def test_one_by_which_nobody_began_is_no_loss(scene: Scene) -> None:
-    scene.host.has_given_up = lambda claim: True
+    scene.host.claims.has_given_up = lambda claim: True
     scene.look(0)
     scene.look(SWEEP_SECONDS)
     assert (scene.lost, scene.released) == ([], [scene.claim])

@@ -17,12 +17,12 @@ from celery.worker import state
 from celery.worker.consumer import Consumer
 
 from celery_reliable.broker import unacked
-from celery_reliable.broker.unacked import UNACKED_PREFIX
 from celery_reliable.broker.worker_transport import transport_for
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.passes import Passes
+from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.worker_step import WorkerStep
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
@@ -104,13 +104,19 @@ class _Step(WorkerStep):
     """The package's own, without Celery's worker."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
         super().__init__(host)
         host.identity = host.main.worker = self.process
         self.pool_name = host.pool_name
+        self.claims = _Claims(host, self)
 
-    def _choose_transport(self) -> None:
-        self.unacked_name = f"{UNACKED_PREFIX}{self.process.base}"
+
+class _Claims(RunningClaims):
+    """The package's own, which looks into the driver's pool."""
+
+    def __init__(self, host: Host, step: WorkerStep) -> None:
+        super().__init__(step.reliable, step.process)
+        self.run_in(None, host.pool_name)
+        self._host = host
 
     def runs(self, claim: Any) -> bool:
         return super().runs(claim) or claim.task_id in self._host.jobs_by_id()
@@ -121,7 +127,7 @@ class _Passes(Passes):
 
     def __init__(self, step: _Step, host: Host) -> None:
         super().__init__(step)
-        self._host = host
+        self._driven = host
         self._is_asked = False
 
     def ask_to_stop(self) -> None:
@@ -130,8 +136,8 @@ class _Passes(Passes):
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         if wait_seconds:
             # At rest one of them is enough, and takes less of the real time.
-            is_idle = self._host.world.is_resting and not self._host.is_first
-            self._host.schedule.sleep(wait_seconds * 4 if is_idle else wait_seconds)
+            is_idle = self._driven.world.is_resting and not self._driven.is_first
+            self._driven.schedule.sleep(wait_seconds * 4 if is_idle else wait_seconds)
         return self._is_asked
 
 
@@ -445,15 +451,15 @@ class Host:
         """Let the server see the end of the connection that its witness looks at."""
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
-            step.heartbeat._connection.disconnect()
+            step.heartbeat.connection.disconnect()
 
     def close(self) -> None:
         """Close what a process would have taken with it."""
         unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
-            step.heartbeat._ledger.close()
-            step.heartbeat._waker.close()
-            step.heartbeat._woken.close()
+            step.heartbeat.connection.close()
+            step.heartbeat.connection._waker.close()
+            step.heartbeat.connection._woken.close()
         if self.channel is not None and self.channel._pool is not None:
             self.channel._pool.disconnect()

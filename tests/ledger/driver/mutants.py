@@ -280,12 +280,10 @@ MUTANTS = {
             "worker/heartbeat.py": (
                 (
                     (
-                        "                self._process.doubt()\n"
-                        "                with self._fork_lock:\n"
-                        "                    self._connection.close_left_open"
-                        "(_REPLIES_IN_A_LEASE)\n"
+                        "                    self._process.doubt()\n"
+                        "                    self.connection.close_late(is_replaced=False)\n"
                     ),
-                    "                self._connection.disconnect()\n",
+                    "                    self.connection.disconnect()\n",
                 ),
             ),
         },

@@ -12,11 +12,10 @@ import redis
 from celery.app.trace import build_tracer
 from redis.connection import AbstractConnection
 
-import celery_reliable.worker.heartbeat
-import celery_reliable.worker.passes
-import celery_reliable.worker.worker_step
+from celery_reliable.broker import UNACKED_PREFIX
 from celery_reliable.ledger import caller
 from celery_reliable.native_threads import wait_readable
+from celery_reliable.worker import lease_connection, passes, worker_step
 from tests.ledger.driver import clock
 
 __all__ = ["IN_ITS_PLACE", "hush", "patches", "trace_tasks"]
@@ -61,14 +60,18 @@ def patches(world: Any) -> Iterator[Any]:
             schedule.sleep(min(left / 1000, 1.0))
 
     gate = _Gate()
-    yield mock.patch.object(celery_reliable.worker.heartbeat, "wait_readable", waited)
-    for module in (celery_reliable.worker.passes, caller):
+    yield mock.patch.object(lease_connection, "wait_readable", waited)
+    for module in (passes, caller):
         if hasattr(module, "fork_gate"):
             yield mock.patch.object(module, "fork_gate", gate)
     # What a worker asks the server before it starts.
-    for name in ("when_there", "missing_rights", "raise_for", "_check_start_method"):
-        if hasattr(celery_reliable.worker.worker_step, name):
-            yield mock.patch.object(celery_reliable.worker.worker_step, name, return_value=[])
+    yield mock.patch.object(worker_step, "check_start")
+    # One app is that of all workers.
+    yield mock.patch.object(worker_step, "consume_apart", _with_own_hash)
+
+
+def _with_own_hash(_: Any, process: Any) -> tuple[str, list[Any]]:
+    return f"{UNACKED_PREFIX}{process.base}", []
 
 
 def hush() -> None:

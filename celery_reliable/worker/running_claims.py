@@ -1,0 +1,92 @@
+"""The claims of one worker: whether somebody runs them, and how they are stopped or given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.app import Reliable
+from celery_reliable.compat.pool import task_ids_of
+from celery_reliable.context import WorkerProcess
+from celery_reliable.ledger import answers
+from celery_reliable.model import Claim
+from celery_reliable.worker.early_claims import EarlyClaims
+from celery_reliable.worker.own_claim import is_ending
+
+__all__ = ["RunningClaims"]
+
+
+class RunningClaims:
+    """Looks for whoever runs a claim: in Celery's requests and in the pool."""
+
+    def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
+        self._reliable = reliable
+        self._process = process
+        self._pool: Any = None
+        self._is_prefork = False
+        #: Those that the consumer makes; None while it makes none.
+        self.early: EarlyClaims | None = None
+
+    def run_in(self, pool: Any, name: str) -> None:
+        """Note the worker's pool, and what kind it is."""
+        self._pool, self._is_prefork = pool, name == "prefork"
+
+    def runs(self, claim: Claim) -> bool:
+        """Whether a request or a job of the pool stands behind a claim."""
+        early = self.early
+        if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
+            return True
+        # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
+        for request in [*state.requests.values(), *state.active_requests]:
+            if getattr(request, "reliable_token", None) == claim.token:
+                return True
+        # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
+        return claim.task_id in task_ids_of(self._pool)
+
+    def has_given_up(self, claim: Claim) -> bool:
+        """Whether nobody can have begun by a claim, as its message could not be filed."""
+        return self.early is not None and self.early.is_given_up(claim.token)
+
+    def stop(self, claim: Claim) -> bool:
+        """Stop a claim that was taken from this worker, and let nothing of it be stored; True when
+        nobody runs it any more.
+
+        Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
+        """
+        for request in list(state.active_requests):
+            if getattr(request, "reliable_token", None) != claim.token:
+                continue
+            if request.reliable_is_taken:
+                break
+            request.reliable_is_taken = True
+            pid = request.worker_pid
+            if pid and pid != os.getpid() and self._is_prefork:
+                events.taken_claim_stopped(task_id=claim.task_id, attempt=claim.attempt, pid=pid)
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    # It had ended.
+                    pass
+        return not self.runs(claim)
+
+    def release(self) -> None:
+        """Give back what children claimed that were stopped with the worker: that costs the tasks
+        no loss.  Raises LedgerUnavailable and LedgerRefused.
+        """
+        ledger = self._reliable.ledger
+        for claim, _ in ledger.workers.claims(self._process.id).values():
+            # A thread cannot be stopped: its task runs to its end, and settles by itself.
+            if not self._is_prefork and self.runs(claim):
+                continue
+            released = ledger.release(
+                claim,
+                due_in_ms=self._reliable.config.sweep_ms,
+                # Its message may have been acknowledged, as it ran for long.
+                is_unsent=not self._reliable.is_redis_broker,
+            )
+            if isinstance(released, answers.Released):
+                events.attempt_released(task_id=claim.task_id, attempt=claim.attempt)
