@@ -1,5 +1,5 @@
-"""Who this process is to the ledger: the worker it belongs to, and the attempt it runs right now,
-with whether that still counts.
+"""Who this process is to the ledger: the worker that it belongs to, and the attempt that it runs
+right now.
 """
 
 from __future__ import annotations
@@ -94,8 +94,10 @@ class WorkerProcess:
         return is_here and has_lease and clock.now() < until and name == self.id
 
     def turns_to_claim(self) -> Iterator[str]:
-        """Yield the worker's id to claim under, and again until its main process should have
-        registered anew: for whoever is told that it has no lease.
+        """Yield the worker's id to claim under.
+
+        A caller whose claim finds no lease goes on: the id, by then perhaps a new one, is yielded
+        every tenth of a second, for at most 30 seconds.
         """
         deadline = time.monotonic() + _LEASE_PATIENCE_SECONDS
         yield self.id
@@ -118,7 +120,7 @@ class WorkerProcess:
         self._write(incarnation, False, until)
 
     def reborn(self) -> None:
-        """Become a stranger to the claims of the identity that was declared dead."""
+        """Take a new id, to which no claim of the one that was declared dead belongs."""
         self._write(self._read()[0] + 1, False, 0.0)
 
 
@@ -129,9 +131,11 @@ class RunningAttempt:
     claim: Claim
     #: What its message carried.
     stamp: Stamp = field(default_factory=Stamp)
-    #: Nothing proves of its message that its task has ended: delivered again, it would begin anew.
+    #: Its message was not recorded when it was published.  Once the record is gone, nothing proves
+    #: that the task has ended: the message, if it came again, would run again.
     is_adopted: bool = False
-    #: The attempt published its own id (retry, replace): it is closed, there is nothing to settle.
+    #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
+    #: or is no longer current.
     is_closed: bool = False
     #: Its body has not begun: it publishes itself again, to wait for its object.
     is_waiting: bool = False
@@ -182,8 +186,8 @@ def set_current_worker(worker: WorkerProcess | None) -> None:
 def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
     """Whether an attempt has no record since the server lost it, and not because the task ended.
 
-    That is what a claim without the message answers.  It cannot be told of a message that carries
-    no generation: then False.  Waits for the ledger as long as it takes.
+    Asks by a claim that does not carry the message.  Without a generation in the message that
+    proves nothing: then False.  Waits for the ledger as long as it takes.
     """
     worker, claim, stamp = current_worker(), attempt.claim, attempt.stamp
     if worker is None or not stamp.generation:
@@ -209,7 +213,7 @@ def is_forgotten(ledger: Ledger, attempt: RunningAttempt) -> bool:
 def is_current(ledger: Ledger, attempt: RunningAttempt) -> bool:
     """Ask the ledger whether the attempt is the current one; waits for it as long as it takes.
 
-    So is one whose record the server has lost: nobody else would store its outcome.
+    An attempt whose record the server has lost counts: nobody else would store its outcome.
     """
     claim = attempt.claim
     record = ledger.find(claim.task_id, patience_seconds=FOREVER)

@@ -39,7 +39,8 @@ __all__ = [
     "wait_readable",
 ]
 
-#: Who takes longer between two steps waits for a server.  The main loop stands still meanwhile.
+#: A fork waits no longer for a thread, as the main loop stands still meanwhile.  A thread that
+#: takes longer between two steps is waiting for a server.
 _LONGEST_WAIT_FOR_FORK_SECONDS = 2.0
 
 #: Native threads and greenlets can write to the log.
@@ -91,9 +92,9 @@ class ForkGate:
     for each pool, and a user's receivers and backends may have any.
 
     A thread works inside ``with gate:`` and calls `let_fork` where it holds nothing.  A fork waits
-    for that, at most _LONGEST_WAIT_FOR_FORK_SECONDS: who takes longer waits for a server, and holds
-    no such lock then, as far as is known; other forks do not wait for that again.  One thread at a
-    time.
+    for that at most 2 seconds.  A thread that takes longer is waiting for a server, and is not
+    known to hold such a lock then; later forks do not wait for the same step again.  Only one
+    thread at a time is inside.
     """
 
     def __init__(self) -> None:
@@ -104,9 +105,10 @@ class ForkGate:
             )
 
     def _renew(self) -> None:
-        #: Held by the thread that works, and by who forks.
+        #: Held by the thread that works, and by a thread that forks.
         self._passing = native_lock()
-        #: Held by who forks: a thread that begins again at once would always be the first.
+        #: Held by a thread that forks.  Without it a thread that leaves the gate and enters it
+        #: again at once would always come first.
         self._forking = native_lock()
         self._is_wanted = False
         self._is_shut = False
@@ -115,7 +117,7 @@ class ForkGate:
         self._inside = 0
 
     def __enter__(self) -> None:
-        # Whoever forks goes first.
+        # A fork that waits goes first.
         self._forking.acquire()
         self._forking.release()
         self._passing.acquire()
@@ -152,7 +154,7 @@ class ForkGate:
 
 
 class NativeThread:
-    """A daemon thread.  Subclasses say in `run` what it does; ``stop_asked`` is theirs to heed."""
+    """A daemon thread.  Subclasses say in `run` what it does, and end that when `stop_asked`."""
 
     #: Whether it takes locks that tasks take, too: Celery's, kombu's, those of receivers.  Then it
     #: is a greenlet among greenlets.
@@ -162,8 +164,8 @@ class NativeThread:
         self.name = name
         self._is_started = False
         self._is_apart = is_patched() and not self.shares_locks
-        # Held until then: between a native thread and greenlets a native lock is the one thing that
-        # both can wait for.
+        # Both are held until the thread is asked to stop, or has ended.  A native lock is the one
+        # thing that a native thread and greenlets can both wait for.
         new_lock = native_lock if self._is_apart else threading.Lock
         self._stop = new_lock()
         self._stop.acquire()
@@ -192,7 +194,9 @@ class NativeThread:
             return
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
-        """Whether to stop; waits so long for it.  For the thread itself alone."""
+        """Wait so long to be asked to stop; return whether that was asked.  Only for the thread
+        itself.
+        """
         if not self._stop.acquire(True, wait_seconds):
             return False
         self._stop.release()
@@ -215,7 +219,7 @@ class NativeThread:
 
 
 class _Within:
-    """What the greenlets of one thread take first."""
+    """The lock that greenlets of one thread take before the lock that all threads share."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -226,8 +230,8 @@ class _Within:
 class SharedLock:
     """A reentrant lock for the greenlets of several native threads.
 
-    Greenlets wait for those of their own thread as ever; who waits for another thread holds up all
-    greenlets of his own.
+    Greenlets of one thread wait for each other as ever.  A greenlet that waits for another thread
+    holds up all greenlets of its own.
     """
 
     def __init__(self) -> None:
@@ -261,7 +265,7 @@ class SharedLock:
         self.release()
 
     def _at_fork_reinit(self) -> None:
-        # As logging asks its locks in a child.
+        # Logging calls this of its locks in a forked child.
         self._renew()
 
 
@@ -275,7 +279,7 @@ def _share_locks_of_logging() -> None:
 
 def _patched_by() -> str | None:
     """Return the library that has replaced Python's threads, if one has."""
-    # Asked without an import: who has not loaded them has not been patched.
+    # Looked up and not imported: a library that is not loaded has replaced nothing.
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
         return "gevent"
@@ -295,5 +299,5 @@ def _original(name: str, module: str = "_thread") -> Any:
     return getattr(sys.modules[module], name)
 
 
-#: That of this process, for all its threads.
+#: The gate of this process, for all its threads.
 fork_gate = ForkGate()

@@ -33,7 +33,7 @@ def guarded(body: Any) -> Any:
             with interruptible():
                 result = function(*args, **kwargs)
         except Retry:
-            # It has published itself; that was compared with the ledger.
+            # The retry is published, which the ledger allowed to the current attempt only.
             raise
         except Exception as exc:
             _raise_if_taken(exc)
@@ -50,9 +50,9 @@ def _raise_if_taken(cause: Exception | None) -> None:
     worker = current_worker()
     if attempt is None or attempt.is_closed or worker is None:
         return
-    # A fresh lease is an answer for those claims only that were made under it: a worker that was
-    # declared dead registers anew, while its old attempts may still run.  And an attempt that took
-    # too long is taken from a worker that lives.
+    # A fresh lease protects only the claims that were made under it: a worker that was declared
+    # dead registers anew, while its old attempts may still run.  And an attempt that exceeds its
+    # time to run is taken from a worker that lives.
     is_lease_fresh = clock.now() < worker.lease_until
     if attempt.claim.worker == worker.id and is_lease_fresh and attempt.deadline is None:
         return

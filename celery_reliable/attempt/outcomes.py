@@ -33,7 +33,7 @@ def instead(task: Any, body: Callable[..., Any]) -> Tracer:
 
 
 def _no_hook(*args: Any, **kwargs: Any) -> None:
-    """A hook of the user's that is not called."""
+    """Stand in for a hook of the user's, which is not to be called."""
 
 
 def returning(result: Any) -> Callable[..., Any]:

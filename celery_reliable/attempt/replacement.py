@@ -21,7 +21,7 @@ from celery_reliable.results import seen
 
 __all__ = ["adopt", "bequeathing"]
 
-#: By so many it is told whether a canvas still lives.
+#: At most so many members are noted, by which a pass sees whether the canvas still lives.
 _MOST_MEMBERS = 100
 #: Where a signature keeps those that it is made of.
 _PARTS = ("tasks", "header", "body")
@@ -79,17 +79,18 @@ def _bequeath(task: Any, attempt: RunningAttempt, canvas: Any) -> None:
     published by other members, keep it.  Waits for the ledger as long as it takes.
     """
     heir = new_epoch(attempt.claim.attempt)
-    # What comes behind the host in its own chain is moved behind the canvas, and is another's heir:
-    # that of a host whose canvas this one is a member of.
+    # Celery moves the rest of the task's own chain behind the canvas.  Those tasks are no members
+    # of it, and may have the header of an outer canvas, of which this task is a member.
     followers = {(one.get("options") or {}).get("task_id") for one in task.request.chain or ()}
     found = set(_mark(canvas, heir, followers)) - {attempt.claim.task_id}
     attempt.members = tuple(sorted(found)[:_MOST_MEMBERS])
-    # Before it is published: a quick canvas would be refused its last member.
+    # Before the canvas is published, or the ledger would refuse the last member of a quick one.
     answer = reliable_of(task.app).ledger.bequeath(
         attempt.claim, heir=heir, patience_seconds=FOREVER
     )
     if isinstance(answer, answers.Bequeathed) and answer.is_used:
-        # A result that is there already does not tell that the canvas has ended.
+        # A result that is there already is of an earlier task, and no sign that the canvas has
+        # ended.
         try:
             attempt.stored = seen(task.backend.get_task_meta(attempt.claim.task_id, cache=False))
         except Exception as exc:

@@ -19,7 +19,7 @@ _SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
 _HAS_MASK = bool(_SOFT_LIMIT) and hasattr(signal, "pthread_sigmask")
 #: The warning comes with a quarter of the time left, and at most so many seconds before the end.
 _LONGEST_NOTICE_SECONDS = 30.0
-#: How often it is looked whether somebody touched after the warning.
+#: How often the deadline is read again after a warning, as a touch moves it.
 _LOOK_SECONDS = 0.25
 
 
@@ -65,7 +65,10 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
-    """Warn in time while the body runs; the ledger ends the attempt by itself."""
+    """Warn while the body runs, before the task's ``time_to_run_seconds`` are up.
+
+    It is the ledger that takes the attempt away, and not this.
+    """
     seconds = type(task).time_to_run_seconds
     if not seconds:
         yield
@@ -96,7 +99,7 @@ def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
 
 
 def tell_running_out(task: Any, attempt: RunningAttempt, left: float) -> None:
-    """Tell that an attempt's time to run is nearly up."""
+    """Tell that an attempt has only *left* seconds of its time to run."""
     claim = attempt.claim
     events.task_running_out(
         task=task, task_id=claim.task_id, attempt=claim.attempt, seconds_left=left

@@ -53,7 +53,7 @@ def before_retry(prepare: Callable[[], None]) -> None:
 
 
 class _Marking(MarkingBackend):
-    """Mixed into a backend's class: what the running attempt stores of its own task names it."""
+    """Mixed into a backend's class: puts the running attempt's name into its own task's result."""
 
     def more_fields(self, request: Any) -> dict[str, Any]:
         attempt = running.get()
@@ -68,7 +68,7 @@ def marks(backend: Any) -> bool:
 
 
 def _marked(backend: Any) -> Any:
-    """Return *backend* under a class of ours: all that it has stays the same, and its own."""
+    """Return *backend* under a class of ours, with the same attributes."""
     return under_class(backend, _Marking) if marks(backend) else backend
 
 
@@ -122,12 +122,12 @@ class PatientBackend:
         return (
             not attempt.is_closed
             and not attempt.is_replaced
-            # While hooks run, only its claim keeps its message from a second run, and a third.
+            # While hooks run, only the claim keeps its message from a second run.
             and not attempt.is_adopted
             and attempt.claim.task_id == task_id
             and request is not None
             and not (attempt.claim.object_key and self._needs_object_longer())
-            # It is told of the result afterwards, and must not wait for ever.
+            # The chord is told after that.  If the process dies before, the record is still needed.
             and not request.chord
             and not request.ignore_result
         )
@@ -135,14 +135,18 @@ class PatientBackend:
     def _conclude(
         self, attempt: RunningAttempt | None, task_id: str, *, is_success: bool = False
     ) -> None:
-        """Let nobody be answered with an outcome that he has seen, before the object is free."""
+        """Let no call of a unique task be answered with this one from now on.
+
+        Somebody who has seen the outcome, and calls again before the object is free, means a new
+        task.
+        """
         if (
             attempt is not None
             and attempt.claim.object_key
             and not attempt.is_closed
             and attempt.claim.task_id == task_id
             and is_unique(self._task)
-            # What is kept after a success is what calls are to be answered with.
+            # With ``once_for_seconds`` calls are to be answered with this success.
             and not (is_success and keep_ms(self._task))
         ):
             ledger = reliable_of(self._task.app).ledger
@@ -159,7 +163,7 @@ class PatientBackend:
     ) -> StoredResult | None:
         """Return the result as this backend keeps it; None where that is not on our server."""
         backend = self._backend
-        # A subclass may do as it likes, and only JSON shows how a task ended without decoding it.
+        # A subclass may store in its own way, and the script sees only in JSON how a task ended.
         if type(backend) is not RedisBackend or backend.serializer != "json":
             return None
         server = server_of(backend.connparams)
@@ -185,7 +189,7 @@ class PatientBackend:
                 attempt.claim, stored, keep_ms=keep_ms(self._task), patience_seconds=FOREVER
             )
         except LedgerForbidden as exc:
-            # Stored by itself it will be settled when that is allowed again.
+            # The result is stored by itself now, and the task settled after it.
             events.settled_in_two_steps(task=self._task, task_id=attempt.claim.task_id, error=exc)
             return False
         if isinstance(answer, answers.Settled):

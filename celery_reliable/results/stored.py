@@ -1,7 +1,7 @@
 """Whose a stored result is.
 
-No clock says so: a worker's is not the ledger's.  What an attempt stores names the attempt; what
-names none was stored by somebody else, or where results have no room for a name.
+No clock can tell: a worker's clock is not the ledger's.  A result that an attempt stores names the
+attempt.  One that names none was stored by somebody else, or in a backend that cannot keep a name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from celery_reliable.model import Record
 
 __all__ = ["MARK", "NOTHING", "is_of", "mark", "may_have_lived_before", "seen"]
 
-#: What is seen where no result is, or none but ours.
+#: What `seen` returns where there is no result, or one that names its attempt.
 NOTHING = "nothing"
 #: The field of a result that names the attempt which stored it.
 MARK = "reliable"
@@ -38,9 +38,10 @@ def may_have_lived_before(record: Record) -> bool:
 
 
 def seen(meta: Mapping[str, Any]) -> str:
-    """Return by what a result is known again that names no attempt; `NOTHING` where there is none.
+    """Return what identifies a result that names no attempt; `NOTHING` where there is none.
 
-    Of two that are stored under one id one after the other, the times of their workers differ.
+    Two that are stored under one id, one after the other, differ in the times that their workers
+    gave them.
     """
     if meta.get(MARK) or meta.get("status") not in READY_STATES:
         return NOTHING

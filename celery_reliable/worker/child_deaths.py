@@ -1,6 +1,4 @@
-"""What can be told of a process that died: its signal or exit code, and whether the kernel was out
-of memory.
-"""
+"""How a process died: its signal or exit code, and whether the kernel was out of memory."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from celery_reliable.exceptions import said
 
 __all__ = ["MemoryWatch", "how_it_ended", "watch"]
 
-#: A death is noticed so much later at the most.
+#: The pool notices a death at most so long after it.
 _NOTICED_SECONDS = 15.0
-#: How billiard's and Celery's word of a lost process begins and ends.
+#: What billiard and Celery write before and after how a lost process ended.
 _BEFORE, _AFTER = "Worker exited prematurely: ", " Job: "
 _LONGEST = 200
 _MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
@@ -24,14 +22,14 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 class MemoryWatch:
     """Watches whether the kernel kills processes of this one's cgroup since memory has run out.
 
-    Only cgroup v2 tells; where it does not, nothing is said.  It counts processes and names none:
-    two that are killed at the same time, of which one was killed by somebody else, both count.
+    Only cgroup v2 counts that; elsewhere nothing is known.  It names no process: when two are
+    killed within 15 seconds, and one of them by somebody else, both count.
     """
 
     def __init__(self, events: Path | None = None) -> None:
         self._events = _events_file() if events is None else events
-        #: Counts as they were seen, and when (monotonic); the first is older than a death can be
-        #: that is told of now.
+        #: When a count was read (monotonic clock), and the count.  The first is older than any
+        #: death that is noticed now.
         self._seen: deque[tuple[float, int]] = deque()
         self.look()
 
@@ -45,7 +43,7 @@ class MemoryWatch:
         self._seen.append((now, count))
 
     def has_killed(self) -> bool:
-        """Whether it has killed a process a short while ago."""
+        """Whether the kernel has killed a process within the last 15 seconds or so."""
         self.look()
         return bool(self._seen) and self._seen[-1][1] > self._seen[0][1]
 
@@ -60,7 +58,7 @@ class MemoryWatch:
 
 
 def _events_file() -> Path | None:
-    """Return where the kernel tells of this process's cgroup; None where it does not."""
+    """Return the file with the counts of this process's cgroup; None where there is none."""
     try:
         lines = _OWN_CGROUP.read_text().splitlines()
     except OSError:
@@ -73,12 +71,12 @@ def _events_file() -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-#: That of this process.
+#: The watch over this process's cgroup.
 watch = MemoryWatch()
 
 
 def how_it_ended(error: BaseException, pid: int | None) -> str:
-    """Tell people how a child process ended, in one line: by the error that Celery has of it."""
+    """Return a line for people on how a child process ended, from the error that Celery made."""
     text = " ".join(said(error).split())
     text = text.removeprefix(_BEFORE).partition(_AFTER)[0].rstrip(".")[:_LONGEST]
     told = [text] if pid is None else [text, f"pid {pid}"]

@@ -27,7 +27,7 @@ def is_running_child(pid: int | None) -> bool:
         if sys.platform == "darwin":
             # Before Python 3.13 it has no `waitid`; an ended child counts until it is waited for.
             return os.getpgid(pid) in (pid, os.getpgrp())
-        # Its end is left for the pool to be noticed.
+        # WNOWAIT: the pool is to notice its end too.
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except (OSError, OverflowError):
         return False

@@ -1,4 +1,4 @@
-"""The consumer's step: what the main loop does for us, registered anew with every connection."""
+"""The consumer's step: it hooks our parts into the main loop, anew with every connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from celery_reliable.worker.worker_step import WorkerStep, step_of
 
 __all__ = ["ConsumerStep"]
 
-#: How often the main loop shows that it turns.
+#: How often the main loop notes that it turns; STALL_SECONDS is compared with that.
 _TURN_SECONDS = 1.0
 #: How often the pool is asked for dead children: a child that dies within milliseconds of its
 #: task's start is noticed by Celery's own timer only, every 5 s.
@@ -49,7 +49,7 @@ def _revoke(revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any) -
 
 
 class ConsumerStep(bootsteps.StartStopStep):
-    """What the main loop does for us, registered anew with every connection."""
+    """Hooks our parts into the main loop, anew with every connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -58,14 +58,14 @@ class ConsumerStep(bootsteps.StartStopStep):
         return step_of(c.controller) is not None
 
     def start(self, c: Any) -> None:
-        """Begin to show that the loop turns, to look for dead children, and at the unacked hash."""
+        """Begin to note that the loop turns, to look for dead children, and at the unacked hash."""
         command_by(c, "revoke", _revoke)
         step = step_of(c.controller)
         assert step is not None
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
-        # Without an event loop billiard has a thread that looks, and would meet us in the middle.
+        # Without an event loop billiard looks by a thread of its own, and may not be called by two.
         if step.pool_name == "prefork" and c.hub is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.unprocessable.install(c)
@@ -83,11 +83,11 @@ class ConsumerStep(bootsteps.StartStopStep):
             unacked.is_leaving = step.is_leaving
             unacked.running_tags = _running_tags
             if c.hub is not None:
-                # Without an event loop nobody would look again when what was taken has ended.
+                # Without an event loop nothing would ask again once a slot is free.
                 unacked.idle_slots = partial(_idle_slots, c.pool)
                 unacked.after_delivery = partial(raise_prefetch_count, c)
                 if step.reliable.is_delivered_from_ledger:
-                    # What was given up with a connection is not forgotten with it.
+                    # Kept beyond a connection: it knows the claims that were given up with that.
                     step.claims.early = step.claims.early or EarlyClaims(c, step.process)
                     unacked.early = step.claims.early
             unacked.before_leaving = step.claims.release
@@ -113,7 +113,7 @@ class ConsumerStep(bootsteps.StartStopStep):
             groups = dispatcher.groups
             step.process.sends_events = dispatcher.enabled and (not groups or "task" in groups)
         child_deaths.watch.look()
-        # What was told while the ledger was away.
+        # Repeats what could not be told while the ledger was away.
         step.openings.end()
         if step.unacked is not None:
             step.unacked.catch_up()
@@ -123,8 +123,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
             return
-        # Of what former connections delivered it is only what runs: the rest Celery has forgotten
-        # (Celery 5.6 keeps it among its requests, and runs it no more).
+        # A former connection's deliveries count while they run.  Celery has forgotten the others
+        # (5.6 keeps them among its requests, and never runs them).
         held = held_tags(consumer.channel.qos) | _running_tags()
         try:
             given = unacked.reconcile(consumer.channel, held)
@@ -136,10 +136,10 @@ class ConsumerStep(bootsteps.StartStopStep):
 
 
 def _let_run() -> None:
-    """Stop nothing at a cold shutdown, in a pool that cannot.
+    """Stop nothing at a cold shutdown, in a pool that cannot stop a task.
 
-    Celery would raise that it cannot from its signal handler: into whatever the main loop does at
-    that moment (it may have popped a message and not yet filed it), or into a solo task's body.
+    Celery would raise an error from its signal handler: into whatever the main loop does at that
+    moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
     events.tasks_run_to_their_end(count=len(state.active_requests))
 

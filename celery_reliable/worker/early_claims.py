@@ -36,7 +36,7 @@ class EarlyClaim:
     #: By `clock.now`.
     asked_at: float
     step: Step[answers.ClaimAnswer]
-    #: Its message is on the way to the pool; until then no request stands behind the claim.
+    #: Its message is on the way to the pool, and no request stands behind the claim yet.
     is_under_way: bool = True
     #: The message could not be filed; whether it was claimed is not known.
     is_given_up: bool = False
@@ -47,8 +47,8 @@ class EarlyClaim:
 
     @property
     def claim(self) -> Claim | None:
-        """What was claimed; None when nothing was, or nothing is known: who asks again with the
-        token hears it.
+        """What was claimed; None when nothing was, or nothing is known.  A process that claims
+        again with the same token gets the same attempt.
         """
         answer = self.step.answer
         if not isinstance(answer, answers.Claimed):
@@ -57,7 +57,7 @@ class EarlyClaim:
 
     @property
     def told(self) -> tuple[int, int, str, float] | None:
-        """The same for the process that runs the task, in plain values, as user code sees them."""
+        """The same in plain values, for a property of the message, which user code can see."""
         claim = self.claim
         if claim is None:
             return None
@@ -98,10 +98,11 @@ class EarlyClaims:
             or headers.get("eta")
             or has_rate_limit(self._consumer, task.name)
             or not has_default_strategy(task)
-            # It would begin before the task does.
+            # The ledger counts the time to run from the claim: the way to the pool is no part of
+            # it.
             or type(task).time_to_run_seconds
             or not self._has_idle_child()
-            # It may kill whoever opens it, before anybody begins.
+            # It came back from a dead worker: to read it may kill this one, before the task begins.
             or returns_of(payload)
         ):
             return None

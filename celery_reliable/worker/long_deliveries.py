@@ -15,11 +15,9 @@ from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.options import is_reliable
+from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["LongDeliveries"]
-
-#: The main loop asks the ledger only so long.
-_PATIENCE_SECONDS = 1.0
 
 
 class LongDeliveries:
@@ -42,23 +40,24 @@ class LongDeliveries:
             is_waiting = request not in active and _is_held(request)
             if is_waiting and request.reliable_received_at < before:
                 events.delivery_given_back(name=request.name, task_id=request.id)
-                # Here it stays too: whoever comes first to claim it runs it.
+                # The request stays in this worker too: whoever claims the task first runs it.
                 request.let_go(requeue=True)
         self._count_ended(active)
 
     def _acknowledge(self, request: Any) -> None:
         try:
-            record = self._reliable.ledger.find(request.id, patience_seconds=_PATIENCE_SECONDS)
+            record = self._reliable.ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
         except ReliableError as exc:
             events.claim_not_seen(task_id=request.id, error=exc)
             return
-        # Only a claim proves that there is a record which brings it back.
+        # Only this delivery's own claim proves that there is a record which brings the task back.
         if record is None or record.token != request.reliable_token:
             return
         events.long_task_acknowledged(name=request.name, task_id=request.id)
         request.let_go()
         qos = self._consumer.qos
-        # The broker would deliver another one for it.  There is no count below 1 but "any".
+        # The broker would deliver another message in its place.  A prefetch count of 0 would mean
+        # that there is no limit, so the last one stays.
         if qos.value > 1:
             qos.decrement_eventually()
             qos.update()

@@ -16,7 +16,8 @@ from celery_reliable.model import Cause, Claim, ClaimRequest
 from celery_reliable.options import keep_ms, task_ref
 from celery_reliable.recovery import Losses
 from celery_reliable.worker.child_deaths import how_it_ended
-from celery_reliable.worker.own_claim import PATIENCE_SECONDS, own_record
+from celery_reliable.worker.own_claim import own_record
+from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["end_lost"]
 

@@ -1,9 +1,9 @@
-"""Messages that came back from a dead worker: whoever opens one of them may die of it.
+"""Messages that came back from a dead worker, and may kill the next worker that opens them.
 
 A body is decompressed and decoded in the worker's main process, before anybody has claimed its
 task.  So the ledger is told before that which message it is, and after it that the worker lives.
-The death of one that does not is put down to that message, unless something ran there that may have
-caused it.  What never came back costs nothing of this.
+If the worker dies in between, its death is put down to that message, unless something ran there
+that may have caused it.  A message that never came back costs none of this.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp
+from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["Openings", "noting"]
-
-#: The main loop asks the ledger only so long.
-_PATIENCE_SECONDS = 1.0
 
 
 class Openings:
@@ -30,7 +28,7 @@ class Openings:
     def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
         self._reliable = reliable
         self._process = process
-        #: What the ledger may have noted: the worker's id and the delivery.
+        #: The worker's id and the delivery that the ledger may have noted, and is to forget.
         self._noted: tuple[str, str] | None = None
 
     def begin(self, delivery: str, task_id: str, headers: Any) -> bool:
@@ -47,10 +45,10 @@ class Openings:
                 task_id,
                 epoch,
                 max_losses=self._reliable.config.max_losses,
-                patience_seconds=_PATIENCE_SECONDS,
+                patience_seconds=PATIENCE_SECONDS,
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
-            # Should it die now, nobody knows of what, as before.
+            # Should the worker die now, its death is put down to nothing.
             events.opening_not_noted(task_id=task_id, error=exc)
             return True
         if not isinstance(answer, answers.Opening):
@@ -67,7 +65,7 @@ class Openings:
         worker, delivery = self._noted
         try:
             self._reliable.ledger.workers.opened(
-                worker, delivery, patience_seconds=_PATIENCE_SECONDS
+                worker, delivery, patience_seconds=PATIENCE_SECONDS
             )
         except (LedgerUnavailable, LedgerRefused) as exc:
             events.opening_still_noted(delivery=delivery, error=exc)

@@ -16,9 +16,9 @@ from celery_reliable.message import Stamp
 from celery_reliable.model import Reason, Record, State
 from celery_reliable.options import is_unique
 from celery_reliable.worker.children import is_running_child
+from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = [
-    "PATIENCE_SECONDS",
     "conclude",
     "end_failed",
     "end_revoked",
@@ -27,10 +27,6 @@ __all__ = [
     "is_ending",
     "own_record",
 ]
-
-#: The main process serves all children, so it waits for the ledger no longer than this.  What it
-#: could not tell is found by the look at claims that no process runs.
-PATIENCE_SECONDS = 1.0
 
 #: The tokens of attempts that are over and whose end is being told.
 _ending: set[str] = set()

@@ -20,7 +20,7 @@ class Passes(NativeThread):
     Recovery that was only a task would wait in the very queues that it repairs.
     """
 
-    # They publish, store and call receivers, as tasks do.
+    # Passes publish, store results and call receivers, as tasks do.
     shares_locks = True
 
     def __init__(self, host: Host) -> None:
@@ -34,7 +34,7 @@ class Passes(NativeThread):
         """Sweep until told to stop."""
         wait = 0.0
         while not self.stop_asked(wait):
-            # Passes publish, store results and call receivers, with locks that children need.
+            # A pass takes locks that children need.
             with fork_gate:
                 wait = self._sweep()
         if self._sweeper is not None:
@@ -88,7 +88,8 @@ class Passes(NativeThread):
             if not (_is_alive(pid) and self._host.claims.runs(claim))
         }
         self._orphans = {key: self._orphans.get(key, now) for key in gone}
-        # Two looks may follow each other at once, as whoever runs the next pass decides.
+        # Two looks may come right after each other: when this thread wakes depends on when the next
+        # pass of all workers is due.
         apart = self._host.reliable.config.sweep_seconds / 2
         for task_id, attempt in [k for k, since in self._orphans.items() if now - since >= apart]:
             claim, _ = claims[task_id]

@@ -1,8 +1,8 @@
-"""Handing requests to the pool.
+"""Plain tasks of a worker that was away for longer than its lease.
 
-A worker that was away for longer than its lease may not hold any more what it was delivered before:
-the sweeper has returned it, and others run it.  A reliable task's claim finds that out; a plain
-task has none, and is looked for in the worker's unacked hash.
+The sweeper may have returned what such a worker had been delivered, and others may run it.  A
+reliable task's claim finds that out.  A plain task has no claim: before it is handed to the pool,
+its message is looked for in the worker's unacked hash.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from celery_reliable.options import is_reliable
 
 __all__ = ["LOOKING_POOLS", "install"]
 
-#: The pools that are handed no more than they begin at once; threads and greenlets are handed all
-#: that is fetched.
+#: The pools that are handed only what they begin at once, so that the look comes just before.
+#: Threads and greenlets are handed all that is fetched.
 LOOKING_POOLS = frozenset({"prefork", "solo"})
 
 
 def install(w: Any, process: WorkerProcess) -> None:
-    """Stand before what hands a worker's requests to its pool: after the pool is made, and before
-    the consumer is.
+    """Look at each request before it is handed to the worker's pool, and never after.
 
-    What has been handed over is not held back any more.
+    To be called after the pool is made, and before the consumer is.
     """
 
     def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -49,14 +48,15 @@ def install(w: Any, process: WorkerProcess) -> None:
 
 
 def _is_ours(request: Any, process: WorkerProcess) -> bool:
-    """Whether nobody else can have been given a request's message; in doubt it is looked for."""
+    """Whether nobody else can have a request's message; in doubt the unacked hash is asked."""
     message = request.message
     holder = noted(message, "holder")
     if holder is None or is_reliable(request.task):
         return True
     if process.surely_holds(holder):
         return True
-    # What is acknowledged when it begins is removed now: then nobody can return it meanwhile.
+    # A message that is acknowledged as its task begins is removed now, so that nobody returns it
+    # in between.
     return bool(
         message.channel.qos.unacked.keep(message.delivery_tag, is_begun=not request.task.acks_late)
     )

@@ -24,7 +24,7 @@ _QUEUE = ("BRPOP", "LINDEX", "LLEN", "LPUSH", "RPOP", "RPUSH")
 _UNACKED = ("HDEL", "HEXISTS", "HGET", "HKEYS", "HLEN", "HMGET", "HSET", "HSTRLEN")
 _SET = ("SADD", "SMEMBERS", "SREM")
 _RESULT = ("GET", "PUBLISH", "SET", "SETEX")
-#: What an unacked hash's or a task's key could end in.
+#: The end of a key that stands for all unacked hashes, or all tasks.
 _SOME = "rights"
 
 

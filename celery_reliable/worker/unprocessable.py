@@ -25,15 +25,13 @@ from celery_reliable.message import Envelope, Stamp, as_sent, check_delivered
 from celery_reliable.model import Claim, Reason
 from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.openings import Openings, noting
+from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["Unprocessable"]
 
-#: The main loop asks the ledger only so long.
-_PATIENCE_SECONDS = 1.0
-
 
 def _nameless_id() -> str:
-    """Return an id for a message that tells none."""
+    """Return an id for a message that names none."""
     return f"unreadable-{os.urandom(8).hex()}"
 
 
@@ -50,7 +48,7 @@ class Unprocessable:
     def install(self, c: Any) -> None:
         """Take the place of the consumer's handlers; with every connection anew."""
         own = type(c)
-        # KeyError counts as one with Redis: of a message it is none.
+        # kombu's Redis transport counts KeyError among them; what a message raises is not one.
         broken = tuple(one for one in c.connection_errors if one is not KeyError)
         # What a former connection delivered is delivered again.
         self._waiting.clear()
@@ -64,7 +62,7 @@ class Unprocessable:
             name = _told(message).get("task")
             error = LookupError(f"no task {name!r} is known to this worker")
             drop = partial(own.on_unknown_task, c, body, message, exc)
-            # Celery sends the event of this one.
+            # Of an unknown task Celery itself sends the event task-failed.
             self._bury(message, error, drop, broken, is_failure_told=True)
 
         def on_invalid_task(body: Any, message: Any, exc: Exception) -> None:
@@ -88,8 +86,7 @@ class Unprocessable:
                     # It would end the worker, and then the next.
                     on_invalid_task(None, message, exc)
 
-            # Where there is an unacked hash, its messages are noted before they are made of what it
-            # holds.
+            # With an unacked hash the transport tells the ledger before it reads a message.
             has_unacked = bool(getattr(c.task_consumer.channel, "reliable_unacked", None))
             return on_task_received if has_unacked else noting(self._openings, on_task_received)
 
@@ -172,7 +169,8 @@ class Unprocessable:
         *,
         is_failure_told: bool = False,
     ) -> bool:
-        """Put a message among the dead letters, and tell so; False for a late copy, which is none.
+        """Put a message among the dead letters, and tell so; False for a late copy of a task that
+        has ended.
 
         Raises ReliableError when the ledger is away or refuses: then nothing is known.
         """
@@ -204,7 +202,7 @@ class Unprocessable:
         why: dict[str, Any] = {
             "exception": one_line(error),
             "traceback": "",
-            "patience_seconds": _PATIENCE_SECONDS,
+            "patience_seconds": PATIENCE_SECONDS,
         }
         if claim is not None:
             ended = ledger.bury(claim, Reason.UNPROCESSABLE, **why)
@@ -222,7 +220,7 @@ class Unprocessable:
         answer = bury(is_unproved=not stamp.generation)
         if isinstance(answer, answers.Unrecorded):
             if ledger.has_ended(
-                task_id, stamp.generation, stamp.epoch, patience_seconds=_PATIENCE_SECONDS
+                task_id, stamp.generation, stamp.epoch, patience_seconds=PATIENCE_SECONDS
             ):
                 return False
             answer = bury(is_unproved=True)
@@ -230,7 +228,7 @@ class Unprocessable:
 
 
 def _told(message: Any) -> dict[str, Any]:
-    """Return what a message tells of its task: by its headers, or by a body of protocol 1."""
+    """Return what names a message's task: its headers, or its body under protocol 1."""
     headers = message.headers
     if isinstance(headers, dict) and "task" in headers:
         return headers

@@ -1,8 +1,8 @@
 """Whether a worker's death shows at once, by the end of its connection to the ledger's server.
 
-Not every server says who is connected to it.  And where something stands between that keeps a pool
-of connections, the server knows that one's: such a connection outlives its worker, or is gone while
-the worker lives.
+A pass is the witness: it asks the server who is connected.  Not every server says so.  And behind a
+proxy with a pool of connections the server sees those of the proxy, which outlive the worker or end
+while it lives.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from celery_reliable.ledger import Ledger
 
 __all__ = ["why_no_witness"]
 
-#: How long a connection that was closed may be listed before it counts as somebody else's.
+#: A connection that is listed for longer after it was closed is a proxy's.
 _GONE_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 
 
 def why_no_witness(reliable: Reliable) -> str:
-    """Return why a lost connection of this process would prove nothing, and the way out; empty
+    """Return why a lost connection of this process would prove nothing, and what to change; empty
     when it proves a death.
 
-    Tried with a connection of its own, which it opens and closes.  That a server which does not
-    answer now has a witness is taken for granted.
+    Tries that with a connection which it opens and closes.  Of a server that does not answer now it
+    assumes the best.
     """
     if not reliable.config.witness_seconds:
         return "WITNESS_SECONDS is 0."
