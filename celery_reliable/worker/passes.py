@@ -62,7 +62,9 @@ class Passes(NativeThread):
         self.ask_to_stop()
 
     def _tell_of_lost_pop(self, sweeper: Sweeper) -> None:
-        """Have passes look at what the worker may have popped on a connection that was lost."""
+        """Let passes look for messages that the worker may have popped on a connection which was
+        lost before they arrived.
+        """
         unacked = self._host.unacked
         at = unacked.lost_pop_at if unacked is not None else None
         if unacked is None or at is None or time.monotonic() < at:
@@ -73,12 +75,13 @@ class Passes(NativeThread):
             unacked.lost_pop_at = None
 
     def _look_at_own_claims(self, sweeper: Sweeper) -> None:
-        """Lose claims that nobody runs, after two sightings, or release those by which nobody has
-        begun: nobody else would while this worker lives.
+        """End the claims of this worker that nobody runs, as no other worker would while it lives.
 
-        One that leaves stops its tasks and releases them by itself.
+        What is seen twice, half of SWEEP_SECONDS apart, is lost; it is released when nobody can
+        have begun by it.
         """
         if self._host.is_leaving:
+            # It stops its tasks, and releases their claims by itself.
             return
         now = time.monotonic()
         claims = sweeper.ledger.workers.claims(self._host.process.id)

@@ -1,4 +1,4 @@
-"""When a pool is stopped."""
+"""A pool's stop, put off until the worker's shutdown has begun."""
 
 from __future__ import annotations
 

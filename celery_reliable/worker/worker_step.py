@@ -19,12 +19,11 @@ from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.worker import plain_tasks
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.own_transport import consume_apart
 from celery_reliable.worker.passes import Passes
-from celery_reliable.worker.plain_tasks import LOOKING_POOLS
-from celery_reliable.worker.plain_tasks import install as install_handover
 from celery_reliable.worker.pool_stop import PostponedStop
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.startup import check_start
@@ -80,8 +79,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self._is_finished = False
 
     def create(self, w: Any) -> None:
-        """Stand before the pool."""
-        install_handover(w, self.process)
+        """Look at plain tasks before they reach the pool, which is made by now."""
+        plain_tasks.install(w, self.process)
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
@@ -192,5 +191,5 @@ class WorkerStep(bootsteps.StartStopStep):
             "pid": self.process.pid,
             "pool": self.pool_name,
             "room": self.unacked_name,
-            "looks_again": self.pool_name in LOOKING_POOLS,
+            "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
         }
