@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
 __all__ = [
+    "CaughtUp",
     "Cause",
     "Claim",
     "ClaimRequest",
     "DeadLetter",
     "Due",
     "Finding",
+    "Group",
+    "GroupOfLetters",
     "HistoryEntry",
     "Reason",
     "Record",
@@ -236,6 +241,50 @@ class DeadLetter:
     message: str
     history: tuple[HistoryEntry, ...] = ()
     is_owed: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """What some dead letters have in common."""
+
+    #: As in `Reason`, or of a later version; empty where a record is damaged.
+    reason: str = ""
+    #: What the last loss was put down to: "child_lost, SIGKILL"; empty where it was none.
+    cause: str = ""
+    #: The type's name; empty where nothing was raised.
+    exception: str = ""
+    task: str = ""
+
+    @property
+    def id(self) -> str:
+        """A short name, the same wherever it is asked for."""
+        return hashlib.sha256(self.to_text().encode()).hexdigest()[:12]
+
+    def to_text(self) -> str:
+        """Return it as the ledger notes it."""
+        return json.dumps([self.reason, self.cause, self.exception, self.task])
+
+
+@dataclass(frozen=True)
+class GroupOfLetters:
+    """A group, and how many dead letters it has.  Times are milliseconds on the server's clock."""
+
+    group: Group
+    count: int
+    first_ms: int
+    last_ms: int
+    #: Of the latest.
+    example_id: str
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """How far the index of groups says what the dead letters say."""
+
+    letters: int
+    grouped: int
+    #: It has neither too many nor too few.
+    is_complete: bool
 
 
 @dataclass(frozen=True)

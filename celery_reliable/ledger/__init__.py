@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
+from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.connector import Connector, connect, server_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
@@ -17,6 +18,7 @@ __all__ = [
     "FOREVER",
     "Command",
     "Connector",
+    "Death",
     "Found",
     "Held",
     "Ledger",
@@ -28,6 +30,7 @@ __all__ = [
     "answers",
     "connect",
     "denied",
+    "last_death",
     "ledger_commands",
     "on_key",
     "self_test",

@@ -32,6 +32,18 @@ class Keys:
         return f"{self._prefix}dead"
 
     @property
+    def grouped(self) -> str:
+        """ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters."""
+        return f"{self._prefix}grouped"
+
+    @property
+    def groups(self) -> str:
+        """HASH: group -> what its letters have in common; up to where the letters have been looked
+        at, and the index.
+        """
+        return f"{self._prefix}groups"
+
+    @property
     def meta(self) -> str:
         """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report."""
         return f"{self._prefix}meta"

@@ -41,6 +41,7 @@ _AFTER_KEY: dict[str, Command] = {
     "SETEX": ("1", "value"),
     "SREM": ("member",),
     "ZADD": ("1", "member"),
+    "ZLEXCOUNT": ("-", "+"),
     "ZRANGE": ("0", "0"),
     "ZRANGEBYSCORE": ("0", "0"),
     "ZREM": ("member",),

@@ -25,6 +25,7 @@ __all__ = [
     "LETTER_FIELDS",
     "RECORD_FIELDS",
     "Found",
+    "history",
     "history_entry",
     "hmget_all",
     "hstrlen_all",
@@ -190,12 +191,20 @@ def history_entry(told: dict[str, Any]) -> HistoryEntry:
     )
 
 
+def history(text: str) -> tuple[HistoryEntry, ...]:
+    """Return a history; none of one that is damaged."""
+    try:
+        told = json.loads(text or "[]")
+        return tuple(history_entry(entry) for entry in told)
+    except (AttributeError, TypeError, ValueError):
+        return ()
+
+
 def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
     """Return the dead letter in a row; None if the record is no dead letter."""
     got = _texts(row, LETTER_FIELDS)
     if got.get("state") != State.DEAD.value:
         return None
-    history = json.loads(got.get("history", "[]"))
     return DeadLetter(
         task_id=task_id,
         name=got.get("name", ""),
@@ -207,7 +216,7 @@ def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
         published_ms=int(got.get("published_ms", 0)),
         buried_ms=int(got["buried_ms"]),
         message=got.get("message", ""),
-        history=tuple(history_entry(entry) for entry in history),
+        history=history(got.get("history", "")),
         is_owed="owed" in got,
     )
 

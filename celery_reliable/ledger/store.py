@@ -7,6 +7,7 @@ from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.due_records import DueRecords
+from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.outcomes import Outcomes
@@ -42,6 +43,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks
         self._caller = Caller(client, connector.shown, patience_seconds)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
+        self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"
         #: The names under which this process publishes.

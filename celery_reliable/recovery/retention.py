@@ -1,4 +1,6 @@
-"""Which dead letters go when there are too many of them, or when they are too old."""
+"""Which dead letters go when there are too many of them, or when they are too old; and the groups
+of those that stay.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ __all__ = ["Retention"]
 #: rare, and what dead letters are kept for: they go last.
 _ORDINARY = frozenset({Reason.FAILED.value, Reason.REJECTED.value, ""})
 
+#: New letters whose group is noted by one pass.
+_GROUPED_AT_ONCE = 1_000
+
 
 class Retention:
-    """Discards dead letters, a batch in each pass; for one thread.
+    """Discards dead letters, a batch in each pass, and has their groups known; for one thread.
 
     The cost of a pass is that of a batch, however many there are: where the rare ones end, which
     are passed over, is remembered from one pass to the next.
@@ -30,6 +35,8 @@ class Retention:
         self._ledger = ledger
         #: The last of the oldest that were seen to be rare.
         self._passed_over = ""
+        #: Nobody has looked yet whether the index of groups has any.
+        self._may_be_grouped = True
 
     def trim(self, report: SweepReport) -> None:
         """Discard at most a batch of those that are too old, then of those that are too many: the
@@ -47,6 +54,8 @@ class Retention:
             if over > 0 and left > 0:
                 over -= self._trim_surplus(min(over, left), left, trimmed)
             report.is_full = report.is_full or over > 0 or len(old) == batch
+        if oldest or self._may_be_grouped:
+            self._may_be_grouped = self._ledger.groups.catch_up(_GROUPED_AT_ONCE).letters > 0
         report.trimmed += sum(trimmed.values())
         if trimmed:
             events.dead_letters_trimmed(count=report.trimmed, reasons=dict(sorted(trimmed.items())))
@@ -71,8 +80,10 @@ class Retention:
         return [(*entry, reason) for entry, reason in zip(entries, reasons, strict=True)]
 
     def _discard(self, entries: Iterable[tuple[str, int, str]], trimmed: Counter[str]) -> int:
-        before = trimmed.total()
+        entries, before = list(entries), trimmed.total()
+        members = self._ledger.groups.members_of([(task_id, ms) for task_id, ms, _ in entries])
         for task_id, buried_ms, reason in entries:
             answer = self._ledger.discard(task_id, buried_ms=buried_ms)
             trimmed[reason] += isinstance(answer, answers.Discarded)
+        self._ledger.groups.look_at(members)
         return trimmed.total() - before

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 #: All that scripts may do: bounded commands on keys that they were given.
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INFO",
-    "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZRANGEBYSCORE",
-    "ZREM", "ZSCORE",
+    "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZLEXCOUNT",
+    "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 }  # fmt: skip
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 
@@ -74,6 +74,9 @@ class Contract:
             if (listed := self.slots(kind, in_header=True))
             != (used := self.slots(kind, in_header=False))
         ]
+        is_listed = re.search(r"^ARGV\[\d+\.\.\.\]", self.header, re.MULTILINE)
+        if bool(is_listed) != bool(re.search(r"#ARGV\b(?!\[)", self.body)):
+            faults.append("ARGV: any number is used or listed, and not the other")
         if not re.match(rf"{self.name}: \w.*[^ ]", self.header):
             faults.append("the first line does not say what it is for")
         if not self.section("Cost"):

@@ -72,6 +72,8 @@ def calls() -> dict[str, tuple[int, int]]:
                         n_more = 1
                     case _:
                         continue
+                # What follows in any number has no numbers.
+                args = [one for one in args if not isinstance(one, ast.Starred)]
                 for script in [named[name]] if name in named else given(module, function):
                     found[script] = len(keys) + n_more, len(args) + n_more
     return found
@@ -181,6 +183,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.record("<id>"),
         keys.due,
         keys.dead,
+        keys.grouped,
+        keys.groups,
         keys.claims("<worker>"),
         keys.taken("<worker>"),
         keys.worker("<worker>"),
@@ -212,6 +216,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         ("settle", "settle: an attempt", "an attempt", "what it is for"),
         ("settle", "Cost  ", "Price ", "cost"),
         ("settle", "'DEL', KEYS[1]", "'DEL', 'task:' .. ARGV[1]", "no key"),
+        ("group", "ARGV[3...]", "further", "any number"),
+        ("group", "i = 3, #ARGV", "i = 3, 5", "any number"),
         ("settle", "'DEL', KEYS[1]", "'KEYS', KEYS[1]", "not for scripts"),
         ("settle", "redis.call('DEL', KEYS[1])", "redis.setresp(3)", "no plain command"),
         ("heartbeat", "reply[1] = 'forgotten'", "reply[1] = 'unheard_of'", "replies"),

@@ -25,6 +25,7 @@ from celery_reliable.ledger.answers.tasks import (
     Exists,
     Fenced,
     Gone,
+    Grouped,
     Held,
     KeptFor,
     Locked,
@@ -130,6 +131,8 @@ __all__ = [
     "Forgotten",
     "Gone",
     "Grace",
+    "GroupAnswer",
+    "Grouped",
     "HeartbeatAnswer",
     "Held",
     "KeptFor",
@@ -209,6 +212,7 @@ DeregisterAnswer = Deregistered | Refused
 DiscardAnswer = Discarded | Absent | NotDead
 EndPassAnswer = Ended | Overtaken
 EndedAnswer = Ended | Exists | Unrecorded
+GroupAnswer = Grouped
 HeartbeatAnswer = Renewed | BeatOfDead | Forgotten
 LockAnswer = Locked | LockedBy | KeptFor | Stopping | NotCurrent
 LoseAnswer = Queued | Spent | Fenced | Gone | Changed

@@ -26,6 +26,7 @@ __all__ = [
     "Exists",
     "Fenced",
     "Gone",
+    "Grouped",
     "Held",
     "KeptFor",
     "Locked",
@@ -251,6 +252,15 @@ class Fenced(Answer):
 @final
 class Gone(Answer):
     """There is no such record."""
+
+
+@final
+@dataclass(frozen=True)
+class Grouped(Answer):
+    """The index of groups says of so many letters what it did not say before."""
+
+    added: int
+    removed: int
 
 
 @final

@@ -155,3 +155,17 @@ def test_a_pass_over_many_rare_ones_asks_for_a_batch(
         passes += 1
         assert passes < 20
     assert ledger.dead_ids(limit=100) == [f"letter-{n:04}" for n in reversed(range(300, 400))]
+
+
+def test_a_pass_knows_the_groups_of_those_that_stay(project: Project, sweeper: Sweeper) -> None:
+    ledger = bury(project, 130)
+    bury(project, 2, Reason.LOST, "rare")
+
+    sweeper.run_if_due()
+
+    counts = {one.group.reason: one.count for one in ledger.groups.counts()}
+    assert counts == {"rejected": 98, "lost": 2}
+    for number in range(130):
+        ledger.discard(f"letter-{number:04}")
+    trim(sweeper)
+    assert [one.group.reason for one in ledger.groups.counts()] == ["lost"]

@@ -131,7 +131,7 @@ class Indexes:
             if not name.startswith(self.prefix):
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
-            if kind in ("meta", "pass", "sent", "dead", "workers"):
+            if kind in ("meta", "pass", "sent", "dead", "grouped", "groups", "workers", "audit"):
                 continue
             if kind == "worker" and rest in workers:
                 continue

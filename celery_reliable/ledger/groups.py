@@ -1,0 +1,289 @@
+"""Dead letters by group: those that died of the same, in an index that whoever looks brings up to
+date.
+
+The dead letters and their records are the truth.  Whoever buries, replays or publishes anew knows
+nothing of the index, so workers of a version without it may do so too, and no publication pays for
+it.  What the index lacks was buried after the last that was looked at, unless a clock stepped back
+or somebody changed it by hand; that, and what it has too much of, shows by its size.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from celery_reliable.ledger import rows
+from celery_reliable.ledger.answers import GroupAnswer
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.causes import last_death
+from celery_reliable.ledger.dead_order import entries_after
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition, encoded
+from celery_reliable.model import CaughtUp, Group, GroupOfLetters, Reason
+
+__all__ = ["Groups"]
+
+_GROUP: Transition[GroupAnswer] = Transition("group", GroupAnswer)
+
+#: In one step.
+_BATCH = 500
+#: Of those, beside the ones that what is to be looked at needs.
+_MOST_STEPS = 10
+#: Of a task's name, and of an exception's.
+_LONGEST = 200
+#: Those that are told of at once.
+_MOST_GROUPS = 5_000
+_ID = re.compile(r"[0-9a-f]{1,64}")
+_MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
+_TYPE = re.compile(rf"[\w.]{{1,{_LONGEST}}}")
+#: Before the first of all.
+_BEGINNING = b"0 "
+_FIELDS = ("name", "reason", "exception", "cause", "history")
+
+
+class Groups:
+    """The index.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    # -- bringing it up to date
+
+    def catch_up(self, limit: int) -> CaughtUp:
+        """Look at those that were buried since the last look, and, where the index has too many or
+        too few, at all of them, from where the last look ended; at *limit* in all.
+        """
+        left = limit
+        # Where somebody changes it all the time it may never be right.
+        for _ in range(_MOST_STEPS + 3 * limit // _BATCH):
+            if left <= 0:
+                break
+            looked_at, is_all = self._add(min(left, _BATCH))
+            left -= looked_at
+            if not is_all:
+                continue
+            letters, grouped = self._sizes()
+            if letters == grouped:
+                return CaughtUp(letters, grouped, True)
+            if grouped > letters and left > 0:
+                left -= self._check(min(left, _BATCH))
+            elif grouped < letters:
+                # A clock stepped back, or somebody changed something: all of them again.
+                self._note({}, added=_BEGINNING)
+                left -= 1
+        return CaughtUp(*self._sizes(), is_complete=False)
+
+    def look_at(self, members: Sequence[bytes], *, checked: bytes = b"") -> None:
+        """Have the index say of its *members* what the dead letters say; *checked*: all up to this
+        one have been looked at.
+        """
+        read = [_MEMBER.fullmatch(member) for member in members]
+        true = self._members_of([(one[3], int(one[2])) for one in read if one])
+        # Whether one is dead still, and since when, the step itself looks at.
+        self._note({**dict.fromkeys(members, ""), **true}, checked=checked)
+
+    def members_of(self, letters: Sequence[tuple[str, int]]) -> list[bytes]:
+        """Return what stands in the index for letters, by their ids and the times of their
+        burials.
+        """
+        return list(self._members_of([(encoded(id_), ms) for id_, ms in letters]))
+
+    def _add(self, limit: int) -> tuple[int, bool]:
+        """Add what was buried since the last look; return how many were looked at, and whether
+        those were all.
+        """
+        now_ms, text = self._position("added")
+        ms, _, id_ = text.partition(b" ")
+        after = (int(ms), id_) if ms.isdigit() else None
+        if after is not None and after[0] > now_ms:
+            # The clock was ahead: whatever was buried since stands before it.
+            after = None
+        entries = self._caller.read(
+            "dead after", lambda client: entries_after(client, self._keys.dead, after, limit)
+        )
+        # Nobody is buried at a time that is over.
+        past = [(ms, id_) for id_, ms in entries if ms < now_ms]
+        self._note(self._members_of(entries), added=b"%d %s" % past[-1] if past else b"")
+        return len(entries), len(entries) < limit
+
+    def _check(self, limit: int) -> int:
+        """Look at members of the index, whether they are dead letters still and of their group;
+        return at how many.
+        """
+        _, text = self._position("checked")
+        begin = b"(" + text if text and text != _BEGINNING else b"-"
+        members = self._members(begin, b"+", limit)
+        is_all = len(members) < limit
+        self.look_at(members, checked=_BEGINNING if is_all else members[-1])
+        return max(1, len(members))
+
+    def _note(
+        self, members: Mapping[bytes, str], *, added: bytes = b"", checked: bytes = b""
+    ) -> None:
+        if members or added or checked:
+            named = [value for pair in members.items() for value in pair]
+            self._caller.call(
+                _GROUP,
+                [self._keys.dead, self._keys.grouped, self._keys.groups],
+                [added, checked, *named],
+            )
+
+    def _position(self, name: str) -> tuple[int, bytes]:
+        """Return the server's time in ms, and where a look ended."""
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            pipe.time()
+            pipe.hget(self._keys.groups, name)
+            answers: list[Any] = pipe.execute()
+            return answers
+
+        (seconds, micros), text = self._caller.read("position", read)
+        return seconds * 1000 + micros // 1000, text or b""
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return how many dead letters there are, and how many the index has."""
+
+        def read(client: Any) -> list[int]:
+            pipe = client.pipeline(transaction=False)
+            pipe.zcard(self._keys.dead)
+            pipe.zcard(self._keys.grouped)
+            sizes: list[int] = pipe.execute()
+            return sizes
+
+        letters, grouped = self._caller.read("sizes", read)
+        return letters, grouped
+
+    def _members_of(self, entries: Sequence[tuple[bytes, int]]) -> dict[bytes, str]:
+        """Return what stands in the index for letters, each with what its group has in common."""
+        if not entries:
+            return {}
+        prefix = encoded(self._keys.record(""))
+        found = self._caller.read(
+            "groups of letters",
+            lambda client: rows.hmget_all(client, [prefix + id_ for id_, _ in entries], _FIELDS),
+        )
+        groups = [_group_in(row) for row in found]
+        return {
+            b"%s %015d %s" % (group.id.encode(), ms, id_): group.to_text()
+            for (id_, ms), group in zip(entries, groups, strict=True)
+        }
+
+    def _members(
+        self, low: bytes, high: bytes, limit: int, *, is_latest_first: bool = False
+    ) -> list[bytes]:
+        begin, end = (high, low) if is_latest_first else (low, high)
+        members: list[bytes] = self._caller.read(
+            "grouped",
+            lambda client: client.zrange(
+                self._keys.grouped,
+                begin,
+                end,
+                bylex=True,
+                desc=is_latest_first,
+                offset=0,
+                num=limit,
+            ),
+        )
+        return members
+
+    # -- reading
+
+    def counts(self) -> list[GroupOfLetters]:
+        """Return the groups, the largest first; not all of them where there are thousands."""
+
+        def read(client: Any) -> tuple[list[Group], list[Any]]:
+            named = client.hscan_iter(self._keys.groups, count=1000)
+            groups = [group for _, text in named if (group := _group_of(text)) is not None]
+            pipe = client.pipeline(transaction=False)
+            pipe.zcard(self._keys.grouped)
+            # A hash that grows while it is read may tell twice of one.
+            groups = list(dict.fromkeys(groups))[:_MOST_GROUPS]
+            for group in groups:
+                low, high = f"[{group.id} ", f"({group.id}!"
+                pipe.zlexcount(self._keys.grouped, low, high)
+                pipe.zrange(self._keys.grouped, low, high, bylex=True, offset=0, num=1)
+                pipe.zrange(self._keys.grouped, high, low, bylex=True, desc=True, offset=0, num=1)
+            return groups, pipe.execute()
+
+        groups, (grouped, *found) = self._caller.read("groups", read)
+        told = []
+        for group, count, first, last in zip(
+            groups, found[::3], found[1::3], found[2::3], strict=True
+        ):
+            ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
+            if len(ends) == 2 and ends[0] and ends[1]:
+                first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
+                example_id = ends[1][3].decode("utf-8", "replace")
+                told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id))
+        if sum(one.count for one in told) < grouped and len(told) < _MOST_GROUPS:
+            # A group's name is missing: it is written with each of its letters.
+            self._note({}, added=_BEGINNING)
+        return sorted(told, key=lambda one: (-one.count, -one.last_ms, one.group.id))
+
+    def find(self, group_id: str) -> Group | None:
+        """Return what the letters of a group have in common; None when there are none."""
+        if not _ID.fullmatch(group_id):
+            return None
+        text = self._caller.read("group", lambda client: client.hget(self._keys.groups, group_id))
+        return _group_of(text) if text else None
+
+    def count(self, group_id: str) -> int:
+        """Return how many letters the index has of a group."""
+        found = self._caller.read(
+            "group's count",
+            lambda client: client.zlexcount(self._keys.grouped, f"[{group_id} ", f"({group_id}!"),
+        )
+        return int(found)
+
+    def letters_of(
+        self,
+        group_id: str,
+        after: tuple[int, str] | None,
+        limit: int,
+        *,
+        is_latest_first: bool = False,
+        until_ms: int | None = None,
+    ) -> list[tuple[str, int]]:
+        """Return ids and times of burials of a group: at most *limit* that follow the place
+        *after*; *until_ms*: none that was buried later.
+        """
+        name = group_id.encode()
+        low, high = b"[%s " % name, b"(%s!" % name
+        if until_ms is not None:
+            high = b"(%s %015d" % (name, until_ms + 1)
+        if after is not None:
+            place = b"(%s %015d %s" % (name, after[0], encoded(after[1]))
+            low, high = (low, min(high, place)) if is_latest_first else (place, high)
+        members = self._members(low, high, limit, is_latest_first=is_latest_first)
+        read = [_MEMBER.fullmatch(member) for member in members]
+        return [(one[3].decode(), int(one[2])) for one in read if one]
+
+
+def _group_in(row: Sequence[bytes | None]) -> Group:
+    """Return the group of a letter, by the fields of its record; one that is damaged is of one
+    too.
+    """
+    name, reason, exception, cause, history = (
+        (value or b"").decode("utf-8", "replace") for value in row
+    )
+    died_of = exception or cause
+    if reason == Reason.LOST.value:
+        told, type_ = str(last_death(rows.history(history), died_of)), ""
+    else:
+        found = _TYPE.fullmatch(died_of.partition(":")[0])
+        told, type_ = "", found[0] if found else ""
+    return Group(reason[:_LONGEST], told, type_, name[:_LONGEST])
+
+
+def _group_of(text: bytes) -> Group | None:
+    """Return the group that was noted; None for what is none."""
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        return None
+    is_one = isinstance(parts, list) and len(parts) == 4
+    return Group(*map(str, parts)) if is_one else None

@@ -1,0 +1,462 @@
+"""Dead letters by group: the index says what the dead letters say, whatever became of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.model import Cause, Group, Reason, TaskRef
+from tests.ledger.scene import LOOK_MS, Published, Scene, open_ledger
+from tests.support.waiting import wait_for
+
+Counts = dict[Group, int]
+KILLED = Group("lost", "child_lost", "", "app.work")
+
+
+def fail(scene: Scene, task_id: str, exception: str = "ValueError: no") -> None:
+    claim = scene.claim(scene.publish(task_id))
+    scene.ledger.bury(claim, Reason.FAILED, exception=exception, traceback="")
+
+
+def lose(scene: Scene, task_id: str) -> None:
+    message = scene.publish(task_id, max_losses=0)
+    scene.lose(scene.claim(message))
+
+
+def failed(type_: str) -> Group:
+    return Group("failed", "", type_, "app.work")
+
+
+def truth(scene: Scene) -> Counts:
+    """What the records say that are dead, read by hand; every one of these is of `app.work`."""
+    found: Counter[Group] = Counter()
+    for name in scene.client.zrange(scene.ledger.keys.dead, 0, -1):
+        key = scene.ledger.keys.record("").encode() + name
+        record = scene.client.hgetall(key)
+        reason = record.get(b"reason", b"").decode()
+        if reason == "lost":
+            found[KILLED] += 1
+        else:
+            type_ = record.get(b"exception", b"").decode().split(":")[0]
+            found[Group(reason, "", type_, record.get(b"name", b"").decode())] += 1
+    return dict(found)
+
+
+def caught_up(scene: Scene, limit: int = 100_000) -> Counts:
+    """What the index says when whoever looks has looked at all."""
+    assert scene.ledger.groups.catch_up(limit).is_complete
+    return {one.group: one.count for one in scene.ledger.groups.counts()}
+
+
+@pytest.fixture
+def letters(scene: Scene) -> Scene:
+    """Six of them, in three groups."""
+    for number in range(3):
+        fail(scene, f"value-{number}")
+    for number in range(2):
+        fail(scene, f"key-{number}", "KeyError: 'x: y'")
+    lose(scene, "lost-0")
+    return scene
+
+
+def test_letters_that_died_of_the_same_are_one_group(letters: Scene) -> None:
+    assert caught_up(letters) == {failed("ValueError"): 3, failed("KeyError"): 2, KILLED: 1}
+
+    largest, *_ = letters.ledger.groups.counts()
+
+    assert (largest.group, largest.count, largest.example_id) == (
+        failed("ValueError"),
+        3,
+        "value-2",
+    )
+    burials = dict(letters.client.zrange(letters.ledger.keys.dead, 0, -1, withscores=True))
+    assert (largest.first_ms, largest.last_ms) == (burials[b"value-0"], burials[b"value-2"])
+    assert letters.ledger.groups.find(largest.group.id) == largest.group
+    assert letters.ledger.groups.count(largest.group.id) == 3
+
+
+@pytest.mark.parametrize("group_id", ["", "added", "checked", "0" * 12, "a b", "ключ"])
+def test_a_group_that_is_none(letters: Scene, group_id: str) -> None:
+    caught_up(letters)
+
+    assert letters.ledger.groups.find(group_id) is None
+
+
+def test_deaths_of_one_kind_are_one_group_whatever_the_process(scene: Scene) -> None:
+    for number, detail in enumerate(
+        ["signal 9 (SIGKILL), pid 1", "signal 9 (SIGKILL), pid 2", "exitcode 3, pid 4"]
+    ):
+        claim = scene.claim(scene.publish(f"task-{number}", max_losses=0))
+        scene.ledger.lose(
+            claim, Cause.CHILD_LOST, max_losses=0, due_in_ms=LOOK_MS, is_taken=False, detail=detail
+        )
+
+    counts = caught_up(scene)
+
+    assert {group.cause: count for group, count in counts.items()} == {
+        "child_lost, SIGKILL": 2,
+        "child_lost, exit code 3": 1,
+    }
+
+
+# What becomes of letters, by those who know nothing of groups.
+
+
+def replay(scene: Scene, task_id: str) -> Published:
+    ledger, epoch = scene.ledger, f"0-{task_id}"
+    ledger.generation = scene.client.hget(ledger.keys.meta, "generation").decode()
+    ledger.replay(task_id, epoch=epoch, message="", due_in_ms=LOOK_MS)
+    return Published(TaskRef(task_id, "app.work"), epoch, ledger.generation)
+
+
+def age_out(scene: Scene, task_id: str) -> None:
+    ((_, buried_ms),) = [one for one in scene.ledger.oldest_dead(100) if one[0] == task_id]
+    scene.ledger.discard(task_id, buried_ms=buried_ms)
+
+
+LEAVING: dict[str, Callable[[Scene, str], Any]] = {
+    "replayed": replay,
+    "discarded": lambda scene, task_id: scene.ledger.discard(task_id),
+    "published anew": lambda scene, task_id: scene.publish(task_id),
+    "aged out": age_out,
+}
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_what_is_no_letter_any_more_leaves_its_group(letters: Scene, how: str) -> None:
+    caught_up(letters)
+
+    LEAVING[how](letters, "value-1")
+    LEAVING[how](letters, "lost-0")
+
+    counts = caught_up(letters)
+    assert counts == truth(letters) == {failed("ValueError"): 2, failed("KeyError"): 2}
+    assert letters.ledger.groups.find(KILLED.id) is None
+
+
+@pytest.mark.parametrize("how", ["replayed", "published anew"])
+def test_what_died_again_stands_in_its_new_group_once(letters: Scene, how: str) -> None:
+    caught_up(letters)
+    publish = replay if how == "replayed" else Scene.publish
+    claim = letters.claim(publish(letters, "value-1"))
+    letters.ledger.bury(claim, Reason.FAILED, exception="TypeError: now", traceback="")
+
+    assert caught_up(letters) == {
+        failed("ValueError"): 2,
+        failed("KeyError"): 2,
+        failed("TypeError"): 1,
+        KILLED: 1,
+    }
+
+
+def test_an_index_of_nothing_leaves_nothing(letters: Scene) -> None:
+    caught_up(letters)
+    for name in letters.client.zrange(letters.ledger.keys.dead, 0, -1):
+        letters.ledger.discard(name.decode())
+
+    assert caught_up(letters) == {}
+    assert not letters.client.exists(letters.ledger.keys.grouped)
+
+
+# Bounded, and by anybody.
+
+
+def test_each_look_is_bounded_and_goes_on_where_the_last_ended(letters: Scene) -> None:
+    seen = []
+    for _ in range(20):
+        state = letters.ledger.groups.catch_up(2)
+        seen.append(state.grouped)
+        if state.is_complete:
+            break
+
+    assert state.is_complete
+    assert (state.letters, state.grouped) == (6, 6)
+    assert all(later - before <= 2 for before, later in zip([0, *seen], seen, strict=False))
+    for name in ("value-0", "key-1"):
+        letters.ledger.discard(name)
+    wait_for(lambda: letters.ledger.groups.catch_up(2).is_complete, 10, "all looked at")
+    assert caught_up(letters) == truth(letters)
+
+
+def test_a_look_at_what_is_up_to_date_reads_no_letter(letters: Scene) -> None:
+    ((_, last_ms),) = letters.ledger.oldest_dead(1, start=5)
+    wait_for(lambda: letters.workers.time_ms() > last_ms, 5, "the next ms")
+    caught_up(letters)
+    letters.client.config_resetstat()
+
+    caught_up(letters)
+
+    calls = letters.client.info("commandstats")
+    assert "cmdstat_hmget" not in calls
+    assert "cmdstat_evalsha" not in calls
+
+
+def test_letters_of_one_millisecond_are_all_found(scene: Scene) -> None:
+    for number in range(9):
+        fail(scene, f"task-{number}")
+        scene.client.zadd(scene.ledger.keys.dead, {f"task-{number}": 1_600_000_000_000})
+
+    for _ in range(30):
+        if scene.ledger.groups.catch_up(2).is_complete:
+            break
+
+    assert caught_up(scene) == {failed("ValueError"): 9}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def steps_of(letters: Scene, monkeypatch: pytest.MonkeyPatch, stop_after: int) -> bool:
+    """Catch up as one who is killed after so many commands; tell whether he was."""
+    left = iter(range(stop_after))
+    real = Caller._patiently
+
+    def patiently(self: Caller, *args: Any, **kwargs: Any) -> Any:
+        if next(left, None) is None:
+            raise Killed
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Caller, "_patiently", patiently)
+        try:
+            letters.ledger.groups.catch_up(100_000)
+        except Killed:
+            return True
+    return False
+
+
+def test_whoever_is_killed_in_the_middle_leaves_nothing_wrong(
+    letters: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, n_killed = letters.ledger.keys, 0
+    for is_stale in (False, True):
+        for stop_after in range(40):
+            letters.client.delete(keys.grouped, keys.groups)
+            if is_stale:
+                caught_up(letters)
+                fail(letters, f"more-{stop_after}", "OSError: x")
+                letters.client.zadd(keys.grouped, {f"{KILLED.id} 000000000000007 gone": 0})
+            n_killed += steps_of(letters, monkeypatch, stop_after)
+
+            assert caught_up(letters) == truth(letters)
+    assert n_killed > 8
+
+
+def test_a_step_that_arrives_late_undoes_nothing(letters: Scene) -> None:
+    groups, keys = letters.ledger.groups, letters.ledger.keys
+    caught_up(letters)
+    ((_, buried_ms),) = [one for one in letters.ledger.oldest_dead(9) if one[0] == "key-0"]
+    (member,) = groups.members_of([("key-0", buried_ms)])
+    letters.ledger.discard("key-0")
+    caught_up(letters)
+
+    # As it was sent while there was such a letter, over another connection.
+    groups._note({member: failed("KeyError").to_text()})
+
+    assert not letters.client.zscore(keys.grouped, member)
+    assert caught_up(letters) == truth(letters)
+
+
+def test_two_readers_at_once_while_letters_come_and_go(
+    scene: Scene, other_ledgers: Callable[[], Ledger]
+) -> None:
+    is_over = threading.Event()
+    faults: list[BaseException] = []
+
+    def read() -> None:
+        ledger = other_ledgers()
+        try:
+            while not is_over.is_set():
+                ledger.groups.catch_up(7)
+                ledger.groups.counts()
+        except BaseException as exc:
+            faults.append(exc)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(120):
+            fail(scene, f"task-{number}", f"Error{number % 3}: x")
+            if number % 4 == 3:
+                scene.ledger.discard(f"task-{number - 2}")
+            if number % 5 == 4:
+                scene.publish(f"task-{number - 1}")
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+
+    assert faults == []
+    assert caught_up(scene) == truth(scene)
+
+
+@pytest.fixture
+def other_ledgers(scene: Scene, ledger_url: str) -> Iterator[Callable[[], Ledger]]:
+    """Make ledgers of the same namespace, each with connections of its own."""
+    made = []
+
+    def make() -> Ledger:
+        made.append(open_ledger(ledger_url, scene.ledger.namespace))
+        return made[-1]
+
+    yield make
+    for ledger in made:
+        ledger.close()
+
+
+# Clocks that step, and hands that meddle.
+
+
+def test_who_is_buried_by_a_clock_that_stepped_back_is_found(letters: Scene) -> None:
+    keys = letters.ledger.keys
+    caught_up(letters)
+    # Everything so far was an hour later, by the clock of then.
+    for name, score in letters.client.zrange(keys.dead, 0, -1, withscores=True):
+        letters.client.zadd(keys.dead, {name: score + 3_600_000})
+    letters.client.delete(keys.grouped, keys.groups)
+    later_ms = letters.workers.time_ms() + 3_600_000
+    letters.ledger.groups.catch_up(100)
+    letters.client.hset(keys.groups, "added", f"{later_ms} value-2")
+
+    fail(letters, "of-now", "OSError: disk")
+
+    assert caught_up(letters)[failed("OSError")] == 1
+    fail(letters, "of-now-too", "OSError: disk")
+    assert caught_up(letters) == {
+        failed("ValueError"): 3,
+        failed("KeyError"): 2,
+        failed("OSError"): 2,
+        KILLED: 1,
+    }
+
+
+def meddle_json(scene: Scene, name: str, field: str) -> None:
+    scene.client.hset(scene.ledger.keys.record(name), field, "{no JSON")
+
+
+Meddling = Callable[[Scene], Any]
+WRONG = f"{failed('OSError').id} %015d %s"
+
+
+def in_two_groups(scene: Scene) -> None:
+    at_ms = int(scene.client.zscore(scene.ledger.keys.dead, "key-0"))
+    scene.client.zadd(scene.ledger.keys.grouped, {WRONG % (at_ms, "key-0"): 0})
+
+
+def in_the_wrong_group(scene: Scene) -> None:
+    in_two_groups(scene)
+    at_ms = int(scene.client.zscore(scene.ledger.keys.dead, "key-0"))
+    (member,) = scene.ledger.groups.members_of([("key-0", at_ms)])
+    scene.client.zrem(scene.ledger.keys.grouped, member)
+    # Now the sizes are equal: found by whoever looks at the group.
+    scene.ledger.groups.look_at([(WRONG % (at_ms, "key-0")).encode()])
+
+
+DAMAGE: dict[str, Meddling] = {
+    "the index is gone": lambda s: s.client.delete(s.ledger.keys.grouped),
+    "the names are gone": lambda s: s.client.delete(s.ledger.keys.groups),
+    "both are gone": lambda s: s.client.delete(s.ledger.keys.groups, s.ledger.keys.grouped),
+    "a name is gone": lambda s: s.client.hdel(s.ledger.keys.groups, failed("KeyError").id),
+    "a name is no name": lambda s: s.client.hset(
+        s.ledger.keys.groups, failed("KeyError").id, "{no JSON"
+    ),
+    "a name of nothing": lambda s: s.client.hset(
+        s.ledger.keys.groups, failed("OSError").id, failed("OSError").to_text()
+    ),
+    "no members": lambda s: s.client.zadd(
+        s.ledger.keys.grouped, {"junk": 0, "added": 0, "~": 0, "": 0, b"\xff\x00 \n": 0}
+    ),
+    "members of nothing": lambda s: s.client.zadd(
+        s.ledger.keys.grouped, {WRONG % (n, f"nobody-{n}"): 0 for n in range(5)}
+    ),
+    "in two groups": in_two_groups,
+    "in the wrong group": in_the_wrong_group,
+    "positions of nowhere": lambda s: s.client.hset(
+        s.ledger.keys.groups, mapping={"added": "soon", "checked": "\xff"}
+    ),
+    "a position too far": lambda s: s.client.hset(
+        s.ledger.keys.groups, "added", f"{s.workers.time_ms() - 1} zzz"
+    ),
+    "a letter by hand": lambda s: s.client.zadd(s.ledger.keys.dead, {"by hand": 5}),
+    "a letter of another time": lambda s: s.client.zadd(s.ledger.keys.dead, {"key-0": 7}),
+    "an id that is no text": lambda s: s.client.zadd(s.ledger.keys.dead, {b"\xff\xfe \n": 9}),
+    "a history that is none": lambda s: meddle_json(s, "lost-0", "history"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("limit", [2, 100_000])
+def test_what_somebody_damaged_is_put_right(letters: Scene, how: str, limit: int) -> None:
+    caught_up(letters)
+
+    DAMAGE[how](letters)
+    fail(letters, "another")
+
+    # A name that is missing shows when the groups are read.
+    letters.ledger.groups.counts()
+    for _ in range(60):
+        state = letters.ledger.groups.catch_up(limit)
+        if state.is_complete:
+            break
+    assert state.is_complete, state
+    counts = caught_up(letters)
+    assert counts == truth(letters)
+    assert sum(counts.values()) == letters.ledger.count_dead() >= 7
+
+
+# Pages of a group.
+
+
+@pytest.mark.parametrize("is_latest_first", [False, True])
+def test_pages_of_a_group_follow_each_other(scene: Scene, is_latest_first: bool) -> None:
+    for number in range(7):
+        fail(scene, f"task-{number}", f"{'Value' if number % 2 else 'Key'}Error: x")
+    caught_up(scene)
+    group = failed("KeyError").id
+    found: list[str] = []
+    after = None
+    while page := scene.ledger.groups.letters_of(group, after, 2, is_latest_first=is_latest_first):
+        found += [task_id for task_id, _ in page]
+        task_id, at_ms = page[-1]
+        after = (at_ms, task_id)
+        # What has been shown may go.
+        scene.ledger.discard(task_id)
+        caught_up(scene)
+
+    expected = ["task-0", "task-2", "task-4", "task-6"]
+    assert found == (expected[::-1] if is_latest_first else expected)
+
+
+def test_only_those_that_were_buried_by_then(scene: Scene) -> None:
+    for number in range(4):
+        fail(scene, f"task-{number}")
+    caught_up(scene)
+    times = dict(scene.ledger.oldest_dead(9))
+    until_ms = times["task-1"]
+
+    for is_latest_first in (False, True):
+        found = scene.ledger.groups.letters_of(
+            failed("ValueError").id, None, 9, is_latest_first=is_latest_first, until_ms=until_ms
+        )
+        assert {name for name, _ in found} == {
+            name for name, at_ms in times.items() if at_ms <= until_ms
+        }
+
+
+def test_a_repeated_step_adds_nothing_twice(letters: Scene) -> None:
+    caught_up(letters)
+    entries = letters.ledger.oldest_dead(9)
+    members = letters.ledger.groups.members_of(entries)
+    before = letters.snapshot()
+
+    letters.ledger.groups.look_at(members)
+
+    assert letters.snapshot() == before
