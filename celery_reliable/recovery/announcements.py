@@ -1,48 +1,111 @@
-"""What a burial owes Celery: a failure as Celery itself would store and signal it."""
+"""What a burial owes Celery: a failure, stored and signalled as Celery itself would do it."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
+from celery import Celery
 from celery import signals as celery_signals
 from celery.app.task import Context
 
-from celery_reliable.model import DeadLetter, Reason
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import one_line
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import context_of
+from celery_reliable.model import DeadLetter, Due, Reason
+from celery_reliable.recovery.stored_results import backend_of
 
-__all__ = ["error_of", "stores_errors", "stores_results", "tell_failure"]
+__all__ = ["announce", "try_to_announce"]
 
 
-def error_of(letter: DeadLetter) -> Exception:
-    """Return the error that Celery is to store for a dead letter."""
-    error: Exception
+def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> None:
+    """Store FAILURE for a buried task, call its errbacks, and tell its chord and the signals.
+
+    Nothing happens when somebody else is doing it.  *due_ms*: when the announcement was seen to be
+    due; by default when the task was buried, which is when it is due first.  Raises what the
+    backend's driver raises; then it is due again after QUEUED_SECONDS.
+    """
+    letter = ledger.dead_letter(task_id)
+    if letter is None:
+        return
+    if not letter.is_owed:
+        # A worker of an older version made it due when it stopped the last attempt.
+        ledger.announced(task_id, letter.buried_ms)
+        return
+    # Of several that try, one moves the time, and that one announces.
+    turn = Due(task_id, due_ms or str(letter.buried_ms))
+    answer = ledger.postpone(turn, due_in_ms=reliable_of(app).config.queued_ms)
+    if not isinstance(answer, answers.Postponed) and not answer.is_repeated:
+        return
+    task = app.tasks.get(letter.name)
+    context = _context_of(app, ledger, letter)
+    error = _error_of(letter)
+    backend_of(app, task).mark_as_failure(
+        task_id, error, request=context, store_result=_stores_errors(task, context)
+    )
+    ledger.announced(task_id, letter.buried_ms)
+    if task is not None:
+        _tell_failure(task, task_id, error, context)
+    events.task_buried(
+        app=app,
+        name=letter.name,
+        task_id=task_id,
+        reason=letter.reason,
+        attempt=letter.attempts,
+        losses=letter.losses,
+        exception=one_line(error),
+    )
+
+
+def try_to_announce(app: Celery, ledger: Ledger, task_id: str) -> None:
+    """Do the same as `announce`; when that is not possible now, a later pass does it."""
+    try:
+        announce(app, ledger, task_id)
+    except Exception as exc:
+        # Backends raise what their drivers raise.
+        events.burial_not_announced(task_id=task_id, error=exc)
+
+
+def _context_of(app: Celery, ledger: Ledger, letter: DeadLetter) -> Context:
+    """Return the request of a dead letter.
+
+    A message that killed its workers may kill this process when it is decoded.  So the ledger notes
+    who decodes it, and one that killed its reader is sealed: its body is not decoded again.
+    """
+    if letter.reason is not Reason.LOST:
+        return context_of(app, letter.message)
+    reader = secrets.token_hex(8)
+    is_sealed = isinstance(ledger.read(letter, reader), answers.Sealed)
+    context = context_of(app, letter.message, is_sealed=is_sealed)
+    if not is_sealed:
+        ledger.read(letter, reader, is_over=True)
+    return context
+
+
+def _error_of(letter: DeadLetter) -> Exception:
+    """Return the error that Celery stores for a dead letter."""
+    error: Exception = WorkerLostError(
+        f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
+        "outcome; dead-lettered"
+    )
     if letter.reason is Reason.TIME_LIMIT:
         error = TimeLimitExceeded(letter.exception)
-    else:
-        error = WorkerLostError(
-            f"lost {letter.losses} times ({letter.exception}): every attempt ended without an "
-            "outcome; dead-lettered"
-        )
     return error
 
 
-def stores_results(task: Any, context: Context) -> bool:
-    """Whether what a task returns is stored; each publication may say it."""
-    ignored = context.get("ignore_result")
-    return not (getattr(task, "ignore_result", False) if ignored is None else ignored)
-
-
-def stores_errors(task: Any, context: Context) -> bool:
-    """Whether a task's failure is stored."""
+def _stores_errors(task: Any, context: Context) -> bool:
+    """Whether a task's failure is stored; a publication's own ``ignore_result`` comes first."""
     if task is None:
         return True
-    # Each publication may say it, as in Celery's own Request.
     ignored = context.get("ignore_result")
     ignored = task.ignore_result if ignored is None else ignored
     return not ignored or bool(task.store_errors_even_if_ignored)
 
 
-def tell_failure(task: Any, task_id: str, error: Exception, context: Context) -> None:
+def _tell_failure(task: Any, task_id: str, error: Exception, context: Context) -> None:
     """Send Celery's own signal, with the request where receivers look for it."""
     task.request_stack.push(context)
     try:

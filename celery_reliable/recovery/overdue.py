@@ -13,10 +13,16 @@ from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import RETURNS, Envelope
 from celery_reliable.model import Cause, Due, Record, State, SweepReport, WorkerLease
 from celery_reliable.publishing import resend
+from celery_reliable.recovery.announcements import announce
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
 from celery_reliable.recovery.message_presence import Presence
+from celery_reliable.recovery.stored_results import (
+    has_ended_elsewhere,
+    store_revoked,
+    stored_elsewhere,
+)
 
 __all__ = ["Overdue"]
 
@@ -120,7 +126,7 @@ class Overdue:
                 record.claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms
             )
         elif record.state is State.DEAD:
-            self.losses.announce(due.task_id, due.due_ms)
+            announce(self.app, self.ledger, due.task_id, due.due_ms)
         elif record.is_called_off:
             self._let_go(due, record)
         elif record.state is State.WAITING:
@@ -132,7 +138,7 @@ class Overdue:
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
     ) -> None:
         if record.is_revoked:
-            self.losses.store_revoked(record)
+            store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.is_unsent:
             self._send(due, report)
@@ -162,8 +168,7 @@ class Overdue:
         """End a replaced task whose canvas ended by a plain task, or failed on the way."""
         since_ms = record.waiting_ms or record.published_ms
         is_over = now_ms - since_ms > _LONGEST_WAITING_MS and not self._lives(record)
-        stored = self.losses.stored_elsewhere(record)
-        if is_over or self.losses.has_ended_elsewhere(record, stored):
+        if is_over or has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
             self.ledger.cancel(due.task_id, epoch=record.epoch)
         else:
             self._later.append((due, self.config.queued_ms))
@@ -189,8 +194,8 @@ class Overdue:
         wait_ms = presence.wait_in_queue_ms(record, now_ms)
         if wait_ms:
             return wait_ms
-        stored = self.losses.stored_elsewhere(record)
-        if not self.losses.has_ended_elsewhere(record, stored):
+        stored = stored_elsewhere(self.app, record)
+        if not has_ended_elsewhere(record, stored):
             self._send(due, report, stored)
         else:
             self.ledger.cancel(record.task_id, epoch=record.epoch)

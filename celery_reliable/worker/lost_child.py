@@ -14,7 +14,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.model import Cause, Claim, ClaimRequest
 from celery_reliable.options import keep_ms, task_ref
-from celery_reliable.recovery import Losses
+from celery_reliable.recovery import has_succeeded, is_in_chord, try_to_announce
 from celery_reliable.worker.child_deaths import how_it_ended
 from celery_reliable.worker.own_claim import own_record
 from celery_reliable.worker.patience import PATIENCE_SECONDS
@@ -36,12 +36,11 @@ def end_lost(request: Any, exc: BaseException) -> None:
         state.task_ready(request)
         request.acknowledge()
         return
-    losses = Losses(request.app, ledger)
     record = record or ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
-    if record is not None and losses.has_succeeded(record):
+    if record is not None and has_succeeded(request.app, record):
         # A chord has to be told of it first, which may take long.  Then the claim stays, and is
         # found as no process runs it.
-        if not losses.is_in_chord(record):
+        if not is_in_chord(request.app, record):
             keep = keep_ms(request.task)
             ledger.settle(claim, keep_ms=keep, patience_seconds=PATIENCE_SECONDS)
         state.task_ready(request)
@@ -74,7 +73,7 @@ def end_lost(request: Any, exc: BaseException) -> None:
             exception=str(exc),
         )
     if isinstance(answer, answers.Spent):
-        losses.try_to_announce(request.id)
+        try_to_announce(request.app, ledger, request.id)
 
 
 def _claim_for_dead(request: Any) -> Claim | None:

@@ -45,13 +45,13 @@ MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
         {
-            "recovery/losses.py": (
+            "recovery/stored_results.py": (
                 (
-                    "            return is_of(meta, record)\n",
+                    "        return is_of(meta, record)\n",
                     (
-                        "            from datetime import datetime as moment\n"
-                        "            done = moment.fromisoformat(str(meta['date_done']))\n"
-                        "            return done.timestamp() * 1000 >= record.claimed_ms\n"
+                        "        from datetime import datetime as moment\n"
+                        "        done = moment.fromisoformat(str(meta['date_done']))\n"
+                        "        return done.timestamp() * 1000 >= record.claimed_ms\n"
                     ),
                 ),
             ),

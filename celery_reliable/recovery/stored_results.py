@@ -1,0 +1,136 @@
+"""What Celery's result backend says of a task that nobody runs, and what is stored there for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery import states as celery_states
+from celery.app.task import Context
+from celery.exceptions import TaskRevokedError
+
+from celery_reliable import events
+from celery_reliable.message import context_of
+from celery_reliable.model import Record, State
+from celery_reliable.results import NOTHING, is_of, marks, may_have_lived_before, seen, tell_chord
+
+__all__ = [
+    "backend_of",
+    "has_ended_elsewhere",
+    "has_succeeded",
+    "is_in_chord",
+    "store_revoked",
+    "stored_elsewhere",
+    "try_to_store_revoked",
+    "try_to_tell_chord",
+]
+
+
+def has_succeeded(app: Celery, record: Record) -> bool:
+    """Whether Celery stored SUCCESS for the attempt of *record* before its process died.
+
+    Some backends have no room for the name of the attempt that stored a result.  There only a
+    first attempt is believed, and only if nobody had its id before; any other runs again.
+    """
+    meta = _stored_of(app, record)
+    if meta is None or meta.get("status") != celery_states.SUCCESS:
+        return False
+    if marks(app.backend):
+        return is_of(meta, record)
+    return record.attempt == 1 and not may_have_lived_before(record)
+
+
+def is_in_chord(app: Celery, record: Record) -> bool:
+    """Whether the task is a member of a chord, which is told only after the result is stored."""
+    return bool(context_of(app, record.message).chord)
+
+
+def try_to_tell_chord(app: Celery, record: Record) -> bool:
+    """Tell the chord of a task, if it has one, of the SUCCESS that is stored; True when the chord
+    needs nothing more.  What goes wrong is only logged.
+    """
+    context = context_of(app, record.message)
+    if not context.chord:
+        return True
+    backend = backend_of(app, app.tasks.get(record.name))
+    try:
+        result = backend.get_task_meta(record.task_id, cache=False).get("result")
+        return tell_chord(backend, context, celery_states.SUCCESS, result)
+    except Exception as exc:
+        # Backends raise what their drivers raise.
+        events.chord_not_told(task_id=record.task_id, error=exc)
+        return False
+
+
+def stored_elsewhere(app: Celery, record: Record) -> str:
+    """Return a name (`results.seen`) for a stored result that no attempt of ours stored; empty when
+    the backend does not tell.
+
+    Workers without the package run queued tasks too, and store results, but settle no record.
+    """
+    meta = _stored_of(app, record)
+    return "" if meta is None else seen(meta)
+
+
+def has_ended_elsewhere(record: Record, stored: str) -> bool:
+    """Whether *stored*, of `stored_elsewhere`, proves that a queued task, or the canvas that
+    replaced it, is over.
+
+    A result proves nothing that was there when the task was last sent again or replaced.  The same
+    holds for one that an earlier task of the same id may have left, until the task is sent again.
+    """
+    if stored in ("", NOTHING, record.stored):
+        return False
+    if record.stored or record.state is State.WAITING:
+        return True
+    return not record.attempt and not may_have_lived_before(record)
+
+
+def store_revoked(app: Celery, record: Record) -> None:
+    """Store REVOKED for a revoked task that nobody runs, and tell its chord.
+
+    Raises what the backend's driver raises.
+    """
+    task = app.tasks.get(record.name)
+    context = context_of(app, record.message)
+    backend = backend_of(app, task)
+    if backend.get_state(record.task_id) in celery_states.READY_STATES:
+        # It has just ended, or a worker that heard of the revocation has stored this.
+        return
+    error = TaskRevokedError("revoked")
+    if _stores_results(task, context):
+        backend.store_result(record.task_id, error, celery_states.REVOKED, request=context)
+    tell_chord(backend, context, celery_states.REVOKED, error)
+
+
+def try_to_store_revoked(app: Celery, record: Record) -> None:
+    """Do the same as `store_revoked`; what goes wrong is only logged."""
+    try:
+        store_revoked(app, record)
+    except Exception as exc:
+        # Backends raise what their drivers raise.
+        events.revocation_not_stored(name=record.name, task_id=record.task_id, error=exc)
+
+
+def backend_of(app: Celery, task: Any) -> Any:
+    """Return the result backend of a task; the app's for a task that is not registered (None)."""
+    return task.backend if task is not None else app.backend
+
+
+def _stores_results(task: Any, context: Context) -> bool:
+    """Whether the return value is stored; a publication's own ``ignore_result`` comes first."""
+    ignored = context.get("ignore_result")
+    return not (getattr(task, "ignore_result", False) if ignored is None else ignored)
+
+
+def _stored_of(app: Celery, record: Record) -> dict[str, Any] | None:
+    """Return the result that is stored for a task; None when the backend does not tell."""
+    task = app.tasks.get(record.name)
+    if record.state is not State.WAITING and (task is None or task.ignore_result):
+        return None
+    try:
+        return dict(app.backend.get_task_meta(record.task_id, cache=False))
+    except Exception as exc:
+        # Backends raise what their drivers raise.
+        events.result_not_read(task_id=record.task_id, error=exc)
+        return None
