@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.broker_view import BrokerView, Step
-from celery_reliable.recovery.dead_workers import is_over
 from celery_reliable.recovery.lost_messages import MOST_BYTES
+from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import call_off
 from celery_reliable.recovery.stored_results import has_succeeded, is_in_chord
 from celery_reliable.recovery.sweeper import Sweeper
