@@ -1,4 +1,4 @@
-"""`ReliableTask`: set as ``base`` of the tasks you have."""
+"""`ReliableTask`: the base class of reliable tasks."""
 
 from __future__ import annotations
 
@@ -30,23 +30,67 @@ __all__ = ["ReliableTask"]
 _REQUEST = "celery_reliable.request:ReliableRequest"
 
 
+def _add_django_task(cls: Any, app: Celery) -> None:
+    """Make a task of a Django project a `DjangoTask` too, as Celery does with its own task class:
+    that has ``delay_on_commit``.
+    """
+    if any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
+        from celery.contrib.django.task import DjangoTask
+
+        if not issubclass(cls, DjangoTask):
+            bases = cls.__bases__
+            place = next(i for i, base in enumerate(bases) if issubclass(base, ReliableTask)) + 1
+            cls.__bases__ = (*bases[:place], DjangoTask, *bases[place:])
+
+
+def _make_reliable(cls: Any, app: Celery) -> None:
+    """Check the options of a task's class, and put the package's parts into its app.
+
+    Raises ConfigurationError for options that cannot work.
+    """
+    problems = options.problems(cls, ReliableTask)
+    if not _counts_losses(cls.Request):
+        problems.append(
+            f"Request={cls.Request!r} of task {cls.name} is not derived from "
+            "celery_reliable.request.ReliableRequest, which counts losses. Correct it, or "
+            "leave it out."
+        )
+    options.refuse(problems)
+    cls._reliable_object = options.object_of(cls)
+    for doubt in options.doubts(cls, ReliableTask):
+        warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
+    publishing.install(app)
+    operations.install_control(app)
+    worker.install(app)
+
+
+def _make_plain(cls: Any, app: Celery) -> None:
+    """Give a task of Celery's own back Celery's ways, where the app's base made it a reliable one.
+
+    Celery's own tasks have no record and no count of losses.  With late acknowledgement, a
+    `celery.map` that kills its process would be requeued without end.
+    """
+    cls.is_reliable = False
+    cls.acks_late = bool(app.conf.task_acks_late)
+    cls.reject_on_worker_lost = bool(app.conf.task_reject_on_worker_lost)
+    cls.Request = CeleryTask.Request
+
+
 def _counts_losses(request: Any) -> bool:
-    """Whether a task's Request, a class or where it is, handles losses as ours does."""
+    """Whether the Request of a task, a class or its import path, is derived from ours."""
     if request == _REQUEST:
         return True
-    from celery_reliable.worker import ReliableRequest
-
     try:
         found = symbol_by_name(request)
     except (ImportError, AttributeError, ValueError):
         return False
-    return isinstance(found, type) and issubclass(found, ReliableRequest)
+    return isinstance(found, type) and issubclass(found, worker.ReliableRequest)
 
 
 class _Shown:
-    """A property that an instance may hide: `self.attempt = ...` is the user's own from then on.
+    """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
-    One instance of a task serves all its executions in a process, so nothing of ours reads these.
+    All executions in a process share one instance of a task, so the package reads none of these.
     """
 
     def __init__(self, getter: Callable[[Any], Any]) -> None:
@@ -66,7 +110,7 @@ class _Shown:
         task.__dict__[self._name] = value
 
     def __delete__(self, task: Any) -> None:
-        # Whoever sees a value, ours or his own, may delete it.
+        # Deleting is no error when nothing was assigned, as an attribute was to be seen.
         task.__dict__.pop(self._name, None)
 
 
@@ -79,100 +123,64 @@ else:
 class ReliableTask(CeleryTask):
     """A task that is never lost, never run twice at once and never runs in circles.
 
-    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  Its effects are
-    at least once: a worker may die between the effect and the settlement.  Compare `attempt` in
-    your own database to keep a late attempt from overwriting a newer one.
+    Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
+    may happen more than once, as a worker may die after an effect and before its attempt is
+    settled.  Compare `attempt` in your own database to keep a late attempt from overwriting what a
+    newer one wrote.
     """
 
     abstract = True
-    #: How other modules know a task of ours without importing this one.
+    #: Tells other modules that a task is reliable; they cannot import this module.
     is_reliable = True
 
     acks_late = True
     reject_on_worker_lost = True
-    #: Celery's own way spends max_retries on lost processes and publishes from the main process;
-    #: losses are ours.
+    #: Off, as the ledger counts losses.  Celery's own way spends max_retries on them, and publishes
+    #: from the worker's main process.
     retry_on_worker_lost = False
     acks_on_failure = True
     acks_on_timeout = True
     Request: Any = _REQUEST
 
-    #: The name of the argument that names the object, or a callable that is given the task's
-    #: arguments.
+    #: Which object a call is about: the name of an argument, or a callable that takes the task's
+    #: arguments and returns an int, a str, a UUID, bytes, or a tuple of these.  None: no object.
     object_id: str | Callable[..., Any] | None = None
-    #: What a task does whose object another task holds: "skip", "retry" (later, no budget is spent)
-    #: or "fail".
+    #: What a task does whose object another task holds: "skip" (do nothing), "retry" (run later;
+    #: max_retries does not count it) or "fail" (raise ObjectBusy).
     on_conflict: str = "skip"
-    #: From when on a task holds its object, until it has ended: "running" (from the beginning of
-    #: each attempt) or "queued" (from its publication; see `apply_async`).
+    #: Since when a task holds its object: "running" (each attempt takes it when it begins) or
+    #: "queued" (taken by the publication; see `apply_async`).  It is free when the task has ended.
     unique: str = "running"
     #: Seconds for which the object stays held after a success; None: not at all.
     once_for_seconds: float | None = None
-    #: Seconds an attempt may run without a touch before it counts as stuck; None: no limit.
+    #: Seconds that an attempt may run without a `touch` before it counts as stuck, is lost, and the
+    #: task runs again; None: no limit.
     time_to_run_seconds: float | None = None
     #: Losses after which the task is dead-lettered; None: the setting MAX_LOSSES.
     max_losses: int | None = None
     #: Whether a task that failed for good is kept as a dead letter.
     dead_letter: bool = True
 
-    #: How its calls say which object they are about; known when the task is bound.
+    #: `object_id` as it was checked when the task was bound.
     _reliable_object: TaskObject | None = None
 
     @classmethod
     def bind(cls, app: Celery) -> Celery:
         """Bind the task to *app*, check its options, and put the package's parts into *app*.
 
-        Not in `on_bound`: that is the users', who need not call ours.
+        Raises ConfigurationError for options that cannot work.  This is not done in `on_bound`, as
+        a task may override that without calling super().
         """
         bound: Celery = super().bind(app)
         if cls.name:
-            cls._be_of_django(app)
-            cls._be_reliable(app)
+            _add_django_task(cls, app)
+            if cls.name.startswith(("celery.", "celery_reliable.")):
+                _make_plain(cls, app)
+            else:
+                _make_reliable(cls, app)
         return bound
 
     app = app_property(bind)
-
-    @classmethod
-    def _be_of_django(cls, app: Celery) -> None:
-        """Give the task what Celery gives those of a Django project, by a task class of its own."""
-        if any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
-            from celery.contrib.django.task import DjangoTask
-
-            if not issubclass(cls, DjangoTask):
-                place = next(i for i, b in enumerate(cls.__bases__) if issubclass(b, ReliableTask))
-                bases = cls.__bases__
-                cls.__bases__ = (*bases[: place + 1], DjangoTask, *bases[place + 1 :])
-
-    @classmethod
-    def _be_reliable(cls, app: Celery) -> None:
-        if cls.name.startswith(("celery.", "celery_reliable.")):
-            cls._be_plain(app)
-            return
-        problems = options.problems(cls, ReliableTask)
-        if not _counts_losses(cls.Request):
-            problems.append(
-                f"Request={cls.Request!r} of task {cls.name} is not derived from "
-                "celery_reliable.request.ReliableRequest, which counts losses. Correct it, or "
-                "leave it out."
-            )
-        options.refuse(problems)
-        cls._reliable_object = options.object_of(cls)
-        for doubt in options.doubts(cls, ReliableTask):
-            warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
-        publishing.install(app)
-        operations.install_control(app)
-        worker.install(app)
-
-    @classmethod
-    def _be_plain(cls, app: Celery) -> None:
-        """Give a task of Celery's own, which an app-wide base made ours, Celery's ways back.
-
-        Acknowledged late and requeued without a count, a poisonous `celery.map` would never end.
-        """
-        cls.is_reliable = False
-        cls.acks_late = bool(app.conf.task_acks_late)
-        cls.reject_on_worker_lost = bool(app.conf.task_reject_on_worker_lost)
-        cls.Request = CeleryTask.Request
 
     if TYPE_CHECKING:
 
@@ -195,11 +203,14 @@ class ReliableTask(CeleryTask):
     ) -> Any:
         """Publish the task, as Celery does.
 
-        With ``unique="queued"``, while another task has the object, nothing is published, and the
-        result that is returned is that task's.  Not so for members of a canvas, calls with a
-        ``link``, and `app.send_task`: these are published, and `on_conflict` says what becomes of
-        them when they come to run.  Raises LedgerUnavailable and LedgerRefused when it cannot be
-        told who has the object.
+        With ``unique="queued"``, nothing is published while another task has the object, and the
+        result that is returned is that task's.  Members of a canvas, calls with a ``link`` and
+        `app.send_task` are published all the same; `on_conflict` says what they do when they come
+        to run.
+
+        Raises NotPublished or PublishUnknown, both kombu's OperationalError too, when the task was
+        not published or may not have been, and LedgerRefused when the ledger refuses to record it.
+        With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
         is_chosen = task_id is not None and not is_member(options)
         task_id = task_id or uuid()
@@ -216,13 +227,15 @@ class ReliableTask(CeleryTask):
             fresh_id.reset(token)
 
     def AsyncResult(self, task_id: str, **kwargs: Any) -> Any:  # noqa: N802 - Celery's name
-        """Return the result of *task_id*, as Celery does."""
+        """Return the result of *task_id*, as Celery does; for a call that was answered with another
+        task's id, the result of that task.
+        """
         result = super().AsyncResult(task_id, **kwargs)
         holder = instead_of(task_id)
-        # Dropped, a result also gives up what Celery subscribed to before it published.
+        # The first result is dropped then, and with it what Celery subscribed to for it.
         return result if holder == task_id else super().AsyncResult(holder, **kwargs)
 
-    # Every execution in a worker goes through it.
+    # Celery calls this for every execution in a worker.
     __trace__ = kept_tracer(lambda task, own: around(task, own) if is_reliable(task) else own)
 
     @property
@@ -237,10 +250,10 @@ class ReliableTask(CeleryTask):
 
     @shown
     def attempt(self) -> int:
-        """The number of the attempt that runs: 1, 2, 3 … per task id, and the fencing token.
+        """The number of the attempt that runs, which is its fencing token: 1, 2, 3 … per task id.
 
-        It grows with every attempt of one id, through losses, retries, replacement and replay.  1
-        in eager and direct calls.  What you assign to it hides it, in this process.
+        It grows with every attempt of one id, through losses, retries, replacement and replay.  It
+        is 1 in eager and direct calls.  A value that you assign hides it, in this process.
         """
         current = running.get()
         if current is not None and current.claim.task_id == self.request.id:
@@ -251,7 +264,8 @@ class ReliableTask(CeleryTask):
     def seconds_left(self) -> float | None:
         """Seconds until this attempt counts as stuck; None without `time_to_run_seconds`.
 
-        By this host's clock: the ledger's own may be a network's delay ahead.
+        Measured by this host's clock.  The ledger's own deadline may differ by as long as a command
+        to it, or the answer, was under way.
         """
         current = running.get()
         if current is None or current.deadline is None:
@@ -259,11 +273,12 @@ class ReliableTask(CeleryTask):
         return max(0.0, current.deadline - clock.now())
 
     def touch(self) -> bool:
-        """Show that this attempt is not stuck: its `time_to_run_seconds` start anew.
+        """Start this attempt's `time_to_run_seconds` anew, to show that it is not stuck.
 
-        Returns False when the attempt is no longer current (it was taken, and somebody else runs
-        the task): then stop, as nothing of it will count.  True in eager and direct calls, and
-        without a time to run.  Raises LedgerUnavailable when the ledger does not answer.
+        Returns False when the attempt is no longer current, as somebody else runs the task or will:
+        stop then, as nothing that it does will count.  Returns True in eager and direct calls, and
+        without `time_to_run_seconds`.  Raises LedgerUnavailable when the ledger does not answer,
+        and LedgerRefused when it refuses.
         """
         current = running.get()
         seconds = type(self).time_to_run_seconds
@@ -280,14 +295,15 @@ class ReliableTask(CeleryTask):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Every task's body is followed by the question whether its attempt still counts: before
-        # Celery publishes callbacks and stores a result.
+        # After the body the ledger is asked whether the attempt still counts, before Celery
+        # publishes callbacks and stores a result.
         body = cls.__dict__.get("run")
         if body is not None:
             cls.run = guarded(body)
-        # Also one that does not call that of its base, wherever it comes from.
+        # Wrapped here, as an on_replace of the user's need not call super().
         cls.on_replace = bequeathing(cls.on_replace)
-        # The option of this name, where Celery's property looks for it: ours stands before that.
+        # A `backend` given as an option would hide the property above; Celery looks for it
+        # elsewhere too.
         if "backend" in cls.__dict__ and not hasattr(cls.__dict__["backend"], "__get__"):
             set_backend(cls, cls.__dict__["backend"])
             del cls.backend
