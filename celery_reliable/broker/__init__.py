@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from celery_reliable.broker.deliveries import Delivery
 from celery_reliable.broker.entries import Entry
+from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.producer_transport import SENDING_TRANSPORT, sending_with
 from celery_reliable.broker.server_mark import forget_server, server_seen
 from celery_reliable.broker.unacked import (
     UNACKED_LIST_PREFIX,
     UNACKED_PREFIX,
     Unacked,
-    opened_unacked,
     unacked_names,
-    unacked_of,
 )
 from celery_reliable.broker.worker_transport import SentinelTransport, Transport, transport_for
+from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 
 __all__ = [
     "SENDING_TRANSPORT",
@@ -25,6 +25,8 @@ __all__ = [
     "SentinelTransport",
     "Transport",
     "Unacked",
+    "WorkerHooks",
+    "WorkerUnacked",
     "forget_server",
     "opened_unacked",
     "sending_with",

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from celery_reliable import events
-from celery_reliable.broker.unacked import Unacked, opened_unacked, unacked_of
+from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 from celery_reliable.compat.kombu import OpenQoS
 from celery_reliable.message import HEADER
 
@@ -18,7 +18,7 @@ class QoS(OpenQoS):
     """Keeps deliveries in the worker's unacked hash, if the channel has one."""
 
     @property
-    def unacked(self) -> Unacked | None:
+    def unacked(self) -> WorkerUnacked | None:
         """The unacked hash, or None for a channel without one (a producer's, say)."""
         name = self.channel.reliable_unacked
         return unacked_of(name, self.channel) if name else None
@@ -88,12 +88,12 @@ class QoS(OpenQoS):
                 return
             try:
                 if unacked.is_leaving:
-                    unacked.before_leaving()
+                    unacked.worker.before_leaving()
                     unacked.catch_up()
                     # What was filed is there also if a signal came before it was delivered.
                     tags = [*delivered, *(unacked.tags() - set(delivered))]
                 else:
-                    kept = unacked.running_tags()
+                    kept = unacked.worker.running_tags()
                     tags = [tag for tag in delivered if tag not in kept]
                 # The newest first, as each goes in front of the others.
                 for tag in reversed(tags):

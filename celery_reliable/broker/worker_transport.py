@@ -17,7 +17,7 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable import events
 from celery_reliable.broker.deliveries import Delivery
 from celery_reliable.broker.qos import QoS
-from celery_reliable.broker.unacked import opened_unacked
+from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import OpenChannel, list_key
 from celery_reliable.compat.notes import note
 from celery_reliable.message import payload_of, returns_of
@@ -128,7 +128,7 @@ class Channel(OpenChannel):
         while (
             self._n_waiting
             and n_delivered < _MOST_AT_ONCE
-            and self.qos.unacked.idle_slots is not None
+            and self.qos.unacked.worker.idle_slots is not None
         ):
             least, most = self._may_take()
             is_enough = self._n_waiting >= _PLENTY and 2 * most < self.qos.prefetch_count
@@ -211,7 +211,7 @@ class Channel(OpenChannel):
                 if early is not None:
                     early.is_under_way = False
             payload, early = None, None
-        self.qos.unacked.after_delivery()
+        self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 
     def _may_take(self) -> tuple[int, int]:
@@ -221,7 +221,7 @@ class Channel(OpenChannel):
             return 0, 0
         if self.qos.is_asked_before_each:
             return 1, 1
-        ask = self.qos.unacked.idle_slots
+        ask = self.qos.unacked.worker.idle_slots
         idle = 0 if ask is None else ask()
         may_hold = self.qos.can_consume_max_estimate()
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
@@ -238,7 +238,7 @@ class Channel(OpenChannel):
         except Exception:
             # It is looked at when it is delivered.
             return None, None
-        return payload, self.qos.unacked.early(payload)
+        return payload, self.qos.unacked.worker.early(payload)
 
     def _deliver(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
         unacked = self.qos.unacked
@@ -252,11 +252,11 @@ class Channel(OpenChannel):
             unacked.give_back(self, delivery.tag, is_last=False)
         elif not returns_of(payload):
             self._open(delivery, payload, early)
-        elif unacked.opening(delivery, payload):
+        elif unacked.worker.opening(delivery, payload):
             try:
                 self._open(delivery, payload, early)
             finally:
-                unacked.opened()
+                unacked.worker.opened()
         else:
             unacked.remove(delivery.tag)
 
@@ -279,7 +279,7 @@ class Channel(OpenChannel):
 
     def _keep(self, delivery: Delivery, error: Exception) -> None:
         unacked = self.qos.unacked
-        if unacked.on_unreadable(delivery, error):
+        if unacked.worker.on_unreadable(delivery, error):
             unacked.discard(delivery.tag)
 
     def _is_consumed(self, queue: str) -> bool:

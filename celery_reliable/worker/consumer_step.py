@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from celery.utils.functional import maybe_list
 from celery.worker import state
 
 from celery_reliable import events
-from celery_reliable.broker import Delivery, Unacked, unacked_of
+from celery_reliable.broker import Delivery, WorkerHooks, WorkerUnacked, unacked_of
 from celery_reliable.compat.consumer import (
     acknowledge_at_once,
     cancel_by,
@@ -78,21 +79,9 @@ class ConsumerStep(bootsteps.StartStopStep):
             # On this channel alone: what user code consumes on others is none of ours.
             c.task_consumer.channel.reliable_unacked = step.unacked_name
             unacked = unacked_of(step.unacked_name, c.task_consumer.channel)
-            unacked.holder = lambda: step.process.id
-            unacked.open(step.reliable.config.namespace)
             unacked.is_leaving = step.is_leaving
-            unacked.running_tags = _running_tags
-            if c.hub is not None:
-                # Without an event loop nothing would ask again once a slot is free.
-                unacked.idle_slots = partial(_idle_slots, c.pool)
-                unacked.after_delivery = partial(raise_prefetch_count, c)
-                if step.reliable.is_delivered_from_ledger:
-                    # Kept beyond a connection: it knows the claims that were given up with that.
-                    step.claims.early = step.claims.early or EarlyClaims(c, step.process)
-                    unacked.early = step.claims.early
-            unacked.before_leaving = step.claims.release
-            unacked.on_unreadable = step.unprocessable.bury_unreadable
-            unacked.opening, unacked.opened = partial(_opening, step.openings), step.openings.end
+            unacked.worker = _hooks(c, step)
+            unacked.open(step.reliable.config.namespace)
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
         if not step.reliable.is_redis_broker:
             # By the main loop, whose channel it is; the timer may be a thread.
@@ -118,7 +107,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.unacked is not None:
             step.unacked.catch_up()
 
-    def _reconcile(self, c: Any, unacked: Unacked) -> None:
+    def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
         consumer = c.task_consumer
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
@@ -142,6 +131,30 @@ def _let_run() -> None:
     moment (it may have popped a message and not yet filed it), or into a solo task's body.
     """
     events.tasks_run_to_their_end(count=len(state.active_requests))
+
+
+def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
+    """Return what the channel of the worker's consumer asks and tells the worker."""
+    hooks = WorkerHooks(
+        holder=lambda: step.process.id,
+        running_tags=_running_tags,
+        opening=partial(_opening, step.openings),
+        opened=step.openings.end,
+        before_leaving=step.claims.release,
+        on_unreadable=step.unprocessable.bury_unreadable,
+    )
+    if c.hub is None:
+        # Nothing would ask again once a slot is free.
+        return hooks
+    if step.reliable.is_delivered_from_ledger:
+        # Kept beyond a connection: it knows the claims that were given up with that.
+        step.claims.early = step.claims.early or EarlyClaims(c, step.process)
+        hooks = replace(hooks, early=step.claims.early)
+    return replace(
+        hooks,
+        idle_slots=partial(_idle_slots, c.pool),
+        after_delivery=partial(raise_prefetch_count, c),
+    )
 
 
 def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:

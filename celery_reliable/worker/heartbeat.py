@@ -10,7 +10,7 @@ from celery.worker import state
 
 from celery_reliable import clock, events
 from celery_reliable.app import Reliable
-from celery_reliable.broker import Unacked
+from celery_reliable.broker import WorkerUnacked
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import (
     LedgerForbidden,
@@ -45,7 +45,7 @@ class Host(Protocol):
     is_leaving: bool
 
     @property
-    def unacked(self) -> Unacked | None:
+    def unacked(self) -> WorkerUnacked | None:
         """The worker's unacked hash, once it consumes."""
 
     @property

@@ -13,7 +13,7 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.broker import Unacked, opened_unacked
+from celery_reliable.broker import WorkerUnacked, opened_unacked
 from celery_reliable.compat.controller import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
@@ -165,7 +165,7 @@ class WorkerStep(bootsteps.StartStopStep):
     # -- what the threads ask
 
     @property
-    def unacked(self) -> Unacked | None:
+    def unacked(self) -> WorkerUnacked | None:
         """This worker's unacked hash, once it consumes."""
         return opened_unacked(self.unacked_name)
 

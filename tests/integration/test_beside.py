@@ -125,7 +125,7 @@ def test_a_worker_leaves_nothing_behind_and_others_alone(make: Make) -> None:
         assert ours.send_task("beside.work").get(timeout=20) == "worked"
         # This one has its unacked hash's connections for itself.
         consumer = worker.consumer.task_consumer.channel
-        assert consumer.pool is not consumer.qos.unacked._client.connection_pool
+        assert consumer.pool is not consumer.qos.unacked.client.connection_pool
         assert consumer.pool.max_connections == channel.max_connections
         # Other workers of the process come and go.
         worker_shutting_down.send(sender="other@host", sig="SIGTERM", how="Warm", exitcode=0)

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from celery_reliable.broker.unacked import Unacked
+from celery_reliable.broker.worker_unacked import WorkerUnacked
 from celery_reliable.redis_io.connection import Line
 from tests.support.proxy import RedisProxy
 
@@ -40,9 +40,9 @@ class Queues:
         return f"{queue}:{priority}" if priority else queue
 
 
-def unacked_on(client: redis.Redis, prefix: str = "") -> Unacked:
+def unacked_on(client: redis.Redis, prefix: str = "") -> WorkerUnacked:
     """An unacked hash on the server of a client."""
-    return Unacked("unacked:me", client.connection_pool, prefix)
+    return WorkerUnacked("unacked:me", client.connection_pool, prefix)
 
 
 def test_the_first_priority_goes_first_and_queues_take_turns(shared_redis: redis.Redis) -> None:

@@ -11,6 +11,7 @@ import pytest
 import redis
 from kombu import Connection
 
+from celery_reliable.broker.hooks import WorkerHooks
 from tests.support.proxy import RedisProxy
 
 TRANSPORT = "celery_reliable.transport:Transport"
@@ -47,7 +48,8 @@ def test_only_what_begins_at_once_is_claimed_as_it_is_filed(
         channel.basic_consume("one", False, delivered.append, "tag")
         channel.reliable_unacked = "unacked:it"
         unacked = channel.qos.unacked
-        unacked.idle_slots, unacked.early = (lambda: idle), (claims := Claims())
+        claims = Claims()
+        unacked.worker = WorkerHooks(idle_slots=lambda: idle, early=claims)
         if not is_consumed:
             channel.basic_cancel("tag")
         channel._take(("one", "one", sendable("it")))
@@ -71,7 +73,9 @@ def test_a_worker_that_ends_gives_back_when_nobody_holds_a_claim_any_more(
         channel._take(("one", "one", sendable("it")))
         unacked.is_leaving = True
         # Whoever takes it before that is told that somebody runs it, and drops it.
-        unacked.before_leaving = lambda: n_waiting.append(shared_redis.llen("one"))
+        unacked.worker = WorkerHooks(
+            before_leaving=lambda: n_waiting.append(shared_redis.llen("one"))
+        )
     assert n_waiting == [0]
     assert shared_redis.llen("one") == 1
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.broker import WorkerHooks
 from celery_reliable.model import SweepReport
 from celery_reliable.operations.uninstall import release
 from celery_reliable.recovery import dead_workers
 from celery_reliable.recovery.sweeper import Sweeper
+from tests.integration.claiming import unacked_of
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import leases
 from tests.support.effects import Effects
@@ -69,9 +71,9 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
     quick: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = sweeper.ledger.workers
-    unacked = sweeper.broker.unacked("unacked:one")
+    unacked = unacked_of(sweeper.broker)
     # It takes itself for alive all along.
-    unacked.holder = lambda: "one.0"
+    unacked.worker = WorkerHooks(holder=lambda: "one.0")
     unacked.open(sweeper.config.namespace)
     workers.register("one.0", lease_ms=1, client_id=0, facts={"room": unacked.name})
     wait_for(lambda: workers.time_ms() > workers.leases()[0].until_ms, 5, "its lease is over")

@@ -11,6 +11,7 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import Scale
+from tests.integration.claiming import unacked_of
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -85,7 +86,7 @@ def test_what_is_there_is_left_alone(
     for number in range(20):
         task_id = project.send("work", 0).id
         client.hincrby(ledger.keys.record(task_id), "published_ms", number - 1000)
-    unacked = sweeper.broker.unacked("unacked:one")
+    unacked = unacked_of(sweeper.broker)
     unacked.open(sweeper.config.namespace)
     unacked.take(["celery"], ["celery"], 5)
     project.send("work", 0, countdown=3600)

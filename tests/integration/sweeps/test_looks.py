@@ -14,7 +14,7 @@ from celery_reliable.ledger.answers.workers import Declared
 from celery_reliable.model import Due, Reason, State, SweepReport, WorkerLease
 from celery_reliable.recovery import overdue
 from celery_reliable.recovery.sweeper import Sweeper
-from tests.integration.claiming import claimed, register
+from tests.integration.claiming import claimed, register, unacked_of
 from tests.integration.conftest import Project
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -131,7 +131,7 @@ def test_what_somebody_may_run_is_not_sent_again(
     client = redis_server.client()
     task_id = project.send("work", 0).id
     client.hset(reliable_of(project.app).ledger.keys.record(task_id), "state", state)
-    unacked = sweeper.broker.unacked("unacked:one")
+    unacked = unacked_of(sweeper.broker)
     if holder == "nobody":
         client.rpop("celery")
     else:

@@ -16,7 +16,7 @@ from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.consumer import Consumer
 
-from celery_reliable.broker import unacked
+from celery_reliable.broker import worker_unacked
 from celery_reliable.broker.worker_transport import transport_for
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep
@@ -455,7 +455,7 @@ class Host:
 
     def close(self) -> None:
         """Close what a process would have taken with it."""
-        unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
+        worker_unacked._opened.pop(getattr(getattr(self, "step", None), "unacked_name", ""), None)
         step = getattr(self, "step", None)
         if step is not None and step.heartbeat is not None:
             step.heartbeat.connection.close()

@@ -19,7 +19,7 @@ import redis
 from celery.worker import state
 from kombu.exceptions import OperationalError as KombuError
 
-from celery_reliable.broker import unacked
+from celery_reliable.broker import worker_unacked
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
 from tests.ledger.driver import clock, quiet, tasks
@@ -240,7 +240,7 @@ class World:
         for host in self.hosts:
             host.close()
         self.people.close()
-        unacked._opened.clear()
+        worker_unacked._opened.clear()
         state.reset_state()
         set_current_worker(None)
         self.stage.forget(self.app)

@@ -1,0 +1,54 @@
+"""What a worker lets its channel ask, and what it wants to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.broker.deliveries import Delivery
+
+__all__ = ["WorkerHooks"]
+
+
+def _nothing(*_: Any) -> None:
+    """Do nothing."""
+
+
+def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
+    return True
+
+
+def _keep(delivery: Delivery, error: Exception) -> bool:
+    events.unreadable(queue=delivery.queue, size=len(delivery.raw), error=error)
+    return False
+
+
+@dataclass(frozen=True)
+class WorkerHooks:
+    """Functions of a worker, called by the channel that it consumes from.  The defaults are those
+    of a channel without a worker.
+    """
+
+    #: Returns the lease under which the worker takes messages.
+    holder: Callable[[], str] = str
+    #: Returns the delivery tags of what the worker runs.
+    running_tags: Callable[[], set[str]] = set
+    #: Returns how many tasks the worker could begin at once; None for a worker without an event
+    #: loop.
+    idle_slots: Callable[[], int] | None = None
+    #: Returns the claim that goes to the server with a message as it is filed; None for none.
+    early: Callable[[Any], Any] = _nothing
+    #: Called before a message is opened that came back from a dead worker.  False when it has to be
+    #: dropped.
+    opening: Callable[[Delivery, dict[str, Any]], bool] = _may_be_opened
+    #: Called when that message was opened.
+    opened: Callable[[], None] = _nothing
+    #: Called when all that was taken is delivered; the worker may take more then.
+    after_delivery: Callable[[], None] = _nothing
+    #: Called at a shutdown, before everything is given back.
+    before_leaving: Callable[[], None] = _nothing
+    #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot
+    #: be kept now.
+    on_unreadable: Callable[[Delivery, Exception], bool] = _keep

@@ -1,0 +1,252 @@
+"""A worker's own unacked hash: it takes messages into it, and removes what is acknowledged."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import redis
+from kombu.utils.encoding import bytes_to_str
+
+from celery_reliable import events
+from celery_reliable.broker.deliveries import Beside, Delivery, Taken
+from celery_reliable.broker.entries import quoted, unquoted
+from celery_reliable.broker.hooks import WorkerHooks
+from celery_reliable.broker.unacked import Unacked, script
+from celery_reliable.compat.kombu import new_pool
+from celery_reliable.compat.redis import repeat_nothing
+from celery_reliable.redis_io import Line
+
+__all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
+
+#: So many acknowledged messages are removed by the step that takes others.
+_REMOVED_AT_ONCE = 500
+
+#: For so long a blocking pop may be on its way to the server.
+_POP_SECONDS = 0.5
+
+
+class WorkerUnacked(Unacked):
+    """The unacked hash of this process's worker.
+
+    It has its own connections, as an acknowledgement may come long after the channel that delivered
+    the message was closed.  What cannot be done while the broker is away is done later.
+    """
+
+    def __init__(self, name: str, pool: redis.ConnectionPool, prefix: str) -> None:
+        super().__init__(name, pool, prefix)
+        self.worker = WorkerHooks()
+        #: The worker shuts down, so that it keeps nothing.
+        self.is_leaving = False
+        #: When a message that was popped, and whose delivery was lost with a connection, may be
+        #: looked for (monotonic seconds); None when no connection was lost.
+        self.lost_pop_at: float | None = None
+        # A connection of the main loop's, which asks with every message.
+        self._line = Line(pool)
+        self._take = script("take")
+        self._put_back = script("put_back")
+        #: Tags of messages that are acknowledged and not yet removed.
+        self._unremoved: set[str] = set()
+        #: Messages that were popped and perhaps not filed, with the key of their list.
+        self._unfiled: list[tuple[str, Delivery]] = []
+        #: Tags in the hash that the worker did not hold when `reconcile` looked last.
+        self._strangers: set[str] = set()
+        self._lock = threading.Lock()
+        self._namespace = ""
+
+    def after_fork(self) -> None:
+        """Free the lock that another thread may have held at the fork."""
+        self._lock = threading.Lock()
+
+    def open(self, namespace: str) -> None:
+        """Put the hash on the namespace's list of unacked hashes.
+
+        Each `take` puts it there again: a worker that was forgotten is taken off without hearing of
+        it, and the broker may have lost the list.
+        """
+        self._namespace = namespace
+        self.client.sadd(self.list_key(namespace), self.name)
+
+    def note_lost_pop(self, timeout_seconds: float) -> None:
+        """Note that a connection was lost before the answer to a blocking pop of at most so many
+        seconds: a message that the pop took is in no queue and in no unacked hash.
+        """
+        self.lost_pop_at = time.monotonic() + timeout_seconds + _POP_SECONDS
+
+    def take(
+        self,
+        queues: Sequence[str],
+        lists: Sequence[str],
+        least: int,
+        popped: tuple[str, str, bytes] | None = None,
+        *,
+        most: int = 0,
+        plenty: int = 0,
+        in_turn: bool = True,
+        beside: Beside | None = None,
+    ) -> Taken:
+        """File *popped* (key of the list, queue and message), if given; pop and file up to *least*
+        more messages, or up to *most* where at least *plenty* remain in the queues.
+
+        *lists*: the keys of all *queues* for the first priority, then for the next, and so on.
+        *in_turn*: queues of one priority take turns; else the first is emptied first.
+        *beside*: a call that goes to the server in the same round trip.  It may be executed or not,
+        whatever becomes of the rest.
+
+        Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
+        *popped* is kept, and returned to its list when the broker is back.
+        """
+        prefix, holder = f"{uuid.uuid4()}:", self.worker.holder()
+        now_ms = int(time.time() * 1000)
+        acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
+        args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]
+        # The script's loop advances by so many lists: 0 would never end.
+        turns = max(len(queues), 1) if in_turn else 1
+        args += [len(queues), turns, len(acknowledged), self.name if self._namespace else ""]
+        args += [*map(quoted, queues), *acknowledged]
+        found = []
+        if popped is not None:
+            found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
+            args += [quoted(popped[1]), popped[2]]
+        keys = [self.key, self.list_key(self._namespace), *(self.prefix + k for k in lists)]
+        try:
+            reply = self._taken(keys, args, beside)
+        except (redis.RedisError, OSError):
+            if popped is not None:
+                with self._lock:
+                    self._unfiled.append((self.prefix + popped[0], found[0]))
+            raise
+        with self._lock:
+            self._unremoved.difference_update(acknowledged)
+        pairs = zip(reply[1::2], reply[2::2], strict=True)
+        found += [
+            Delivery(f"{prefix}{n}", unquoted(bytes_to_str(queue)), raw, holder)
+            for n, (queue, raw) in enumerate(pairs, start=1)
+        ]
+        return Taken(found, int(reply[0]))
+
+    def _taken(
+        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None
+    ) -> Any:
+        call = (len(keys), *keys, *args)
+        take = ("EVALSHA", self._take.sha, *call)
+        if beside is None:
+            (reply,) = self._line.ask(take)
+        else:
+            try:
+                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
+                beside.hear(answer)
+            except (redis.ConnectionError, redis.TimeoutError, OSError):
+                # The other call is lost; whoever wanted it can ask again, and waits longer.
+                (reply,) = self._line.ask(take)
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            (reply,) = self._line.ask(("EVAL", self._take.text, *call))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def remove(self, tag: str) -> None:
+        """Remove an acknowledged message, now or when the broker is back."""
+        try:
+            self.client.hdel(self.key, tag)
+        except (redis.RedisError, OSError) as exc:
+            events.acknowledgement_kept_for_later(tag=tag, error=exc)
+            self.remove_soon(tag)
+
+    def remove_soon(self, tag: str) -> None:
+        """Remove an acknowledged message with the next `take`, or `catch_up`."""
+        with self._lock:
+            self._unremoved.add(tag)
+
+    def keep(self, tag: str, *, is_begun: bool) -> bool:
+        """Whether a message is still in the hash.  *is_begun*: remove it, too, as its task begins.
+
+        False also when the broker does not answer; then the message stays.
+        """
+        try:
+            if not self.client.hexists(self.key, tag):
+                return False
+        except (redis.RedisError, OSError) as exc:
+            events.delivery_not_seen(tag=tag, error=exc)
+            return False
+        try:
+            return not is_begun or bool(self.client.hdel(self.key, tag))
+        except (redis.RedisError, OSError) as exc:
+            # It was there.  If it is removed now, nobody else can have it.
+            events.removal_unknown(tag=tag, error=exc)
+            return True
+
+    def catch_up(self) -> None:
+        """Remove what is acknowledged, and return what was popped and not filed to its list; what
+        fails is tried again by the next call.
+        """
+        if not self._unremoved and not self._unfiled:
+            return
+        with self._lock:
+            tags, self._unremoved = self._unremoved, set()
+            unfiled, self._unfiled = self._unfiled, []
+        try:
+            if tags:
+                self.client.hdel(self.key, *tags)
+            while unfiled:
+                key, delivery = unfiled[-1]
+                self.run(self._put_back, [self.key, key], [delivery.tag, delivery.raw])
+                unfiled.pop()
+        except (redis.RedisError, OSError):
+            with self._lock:
+                self._unremoved |= tags
+                self._unfiled = unfiled + self._unfiled
+
+    def reconcile(self, channel: Any, held: Iterable[str]) -> int:
+        """Give back messages that the worker does not hold, and did not hold at the last call
+        either; return how many.  *held*: the delivery tags of what it holds.
+
+        Once is not enough: a message is filed before the worker holds it.
+        """
+        self.catch_up()
+        if self._namespace:
+            # The broker may have lost the list of hashes.
+            self.open(self._namespace)
+        strangers = self.tags() - set(held)
+        again, self._strangers = strangers & self._strangers, strangers
+        return sum(self.give_back(channel, tag, is_last=False) for tag in again)
+
+
+_opened: dict[str, WorkerUnacked] = {}
+_opened_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Free the locks that another thread of the main process held at the fork."""
+    global _opened_lock
+    _opened_lock = threading.Lock()
+    for unacked in _opened.values():
+        unacked.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def unacked_of(name: str, channel: Any) -> WorkerUnacked:
+    """Return this worker's unacked hash called *name*, at the broker of *channel*; each process has
+    one object for it.
+    """
+    with _opened_lock:
+        unacked = _opened.get(name)
+        if unacked is None:
+            # A pool of its own, as `repeat_nothing` changes it for all who use it.
+            pool = new_pool(channel)
+            repeat_nothing(pool)
+            unacked = _opened[name] = WorkerUnacked(name, pool, channel.global_keyprefix)
+        return unacked
+
+
+def opened_unacked(name: str | None) -> WorkerUnacked | None:
+    """Return this worker's unacked hash called *name*; None before `unacked_of` made it."""
+    return _opened.get(name) if name else None
