@@ -1,5 +1,5 @@
-"""The Redis transport of producers whose queues are on the ledger's server: what they publish is
-put into its list by the step that records it.
+"""The Redis transport of producers whose queues are on the ledger's server: the step that records a
+message also puts it into its list.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any
 
 from kombu.transport import redis as kombu_redis
 
-from celery_reliable.broker.worker_transport import Channel
+from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
 
 __all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_with"]
 
-#: As Celery names it.
+#: Its import path, as Celery's settings have it.
 SENDING_TRANSPORT = f"{__name__}:SendingTransport"
 
-#: Puts a message into a list, if it is the one that it is meant for.
+#: Is given a list's key and a message, and puts the message there if it is the expected one.
 Send = Callable[[str, dict[str, Any]], bool]
 _sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
 
 
 @contextmanager
 def sending_with(send: Send) -> Iterator[None]:
-    """Let *send* put what is published here into its list, over a connection of SENDING_TRANSPORT.
+    """Let *send* put what is published inside into its list, instead of SENDING_TRANSPORT.
 
-    It is given the list's key and the message, and returns False for one that is not its own.
+    It returns False for a message that is not its own, which the transport then puts there.
     """
     token = _sending.set(send)
     try:
@@ -37,32 +37,36 @@ def sending_with(send: Send) -> Iterator[None]:
         _sending.reset(token)
 
 
-class SendingChannel(PuttingChannel, Channel):
-    """A channel whose messages somebody else may put into their lists."""
+class SendingChannel(PuttingChannel, ConnectedChannel):
+    """A channel whose messages `sending_with` may put into their lists."""
 
-    # Who publishes hears what the server says to that.
+    # The publication itself fails, and its caller hears why.
     has_to_write = False
 
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
-        """Leave recorded text as it is: base64 would add a third to queue and record."""
+        """Return a body and its encoding: as it is, if it is text and recorded, as base64 would add
+        a third to the sizes of queue and record.
+        """
         is_recorded = _sending.get() is not None
-        if is_recorded and isinstance(body, str) and encoding == Channel.body_encoding:
+        if is_recorded and isinstance(body, str) and encoding == self.body_encoding:
             return body, None
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
         return encoded
 
     def put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
-        """Put a message into its list, unless somebody else does."""
+        """Put a message into its list, unless `sending_with` does."""
         send = _sending.get()
         if send is not None:
             key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
             if send(key, message):
-                self._tell_of_use(queue)
+                self._keep_from_expiring(queue)
                 return
         super().put(queue, message, **kwargs)
 
-    def _tell_of_use(self, queue: str) -> None:
-        """Let a queue that expires when it is not used expire later, as kombu does."""
+    def _keep_from_expiring(self, queue: str) -> None:
+        """Put off the expiry of a queue that was declared with ``expires``, as kombu does when it
+        puts a message there.
+        """
         after_ms = expires_after_ms(self, queue)
         if after_ms is not None:
             with self.conn_or_acquire() as client, client.pipeline() as pipe:

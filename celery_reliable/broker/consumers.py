@@ -1,0 +1,76 @@
+"""Deliveries on their last step: from the channel to the consumer of their queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable.broker.deliveries import Delivery
+from celery_reliable.compat.notes import note
+from celery_reliable.message import payload_of, returns_of
+
+__all__ = ["Consumers"]
+
+
+class Consumers:
+    """Hands what a channel has taken to the consumers of its queues.
+
+    What its queue's consumer cannot be given goes back, is dropped, or is kept for an operator.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._callbacks: dict[str, Callable[[Any], Any]] = {}
+        #: The queues whose messages nobody acknowledges.
+        self._unacknowledged: set[str] = set()
+
+    def add(self, queue: str, callback: Callable[[Any], Any], *, no_ack: bool) -> None:
+        """Let *callback* have the messages of a queue."""
+        (self._unacknowledged.add if no_ack else self._unacknowledged.discard)(queue)
+        self._callbacks[queue] = callback
+
+    def deliver(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
+        """Deal with one delivery.  *payload*: the message as it was read already, if it was;
+        *early*: the claim that was made with its filing.
+        """
+        unacked = self._channel.qos.unacked
+        try:
+            payload = payload_of(delivery.raw) if payload is None else payload
+        except Exception as exc:
+            # Whatever decoding raises.
+            self._keep(delivery, exc)
+            return
+        if not self._channel.is_consumed(delivery.queue):
+            unacked.give_back(self._channel, delivery.tag, is_last=False)
+        elif not returns_of(payload):
+            self._open(delivery, payload, early)
+        elif unacked.worker.opening(delivery, payload):
+            try:
+                self._open(delivery, payload, early)
+            finally:
+                unacked.worker.opened()
+        else:
+            unacked.remove(delivery.tag)
+
+    def _open(self, delivery: Delivery, payload: Any, early: Any) -> None:
+        """Make kombu's message of a payload, and call its consumer."""
+        try:
+            payload["properties"]["delivery_tag"] = delivery.tag
+            message = self._channel.Message(payload, channel=self._channel)
+        except Exception as exc:
+            # The message raised this, and must not end the main loop.
+            self._keep(delivery, exc)
+            return
+        note(message, "early", early)
+        is_acknowledged = delivery.queue not in self._unacknowledged
+        if is_acknowledged:
+            self._channel.qos.append(message, delivery.tag)
+            note(message, "holder", delivery.holder)
+        self._callbacks[delivery.queue](message)
+        if not is_acknowledged:
+            self._channel.qos.unacked.discard(delivery.tag)
+
+    def _keep(self, delivery: Delivery, error: Exception) -> None:
+        unacked = self._channel.qos.unacked
+        if unacked.worker.on_unreadable(delivery, error):
+            unacked.discard(delivery.tag)
