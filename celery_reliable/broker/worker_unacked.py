@@ -58,6 +58,7 @@ class WorkerUnacked(Unacked):
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
         self._namespace = ""
+        self._listed_in = self.list_key("")
 
     def after_fork(self) -> None:
         """Free the lock that another thread may have held at the fork."""
@@ -69,8 +70,8 @@ class WorkerUnacked(Unacked):
         Each `take` puts it there again: a worker that was forgotten is taken off without hearing of
         it, and the broker may have lost the list.
         """
-        self._namespace = namespace
-        self.client.sadd(self.list_key(namespace), self.name)
+        self._namespace, self._listed_in = namespace, self.list_key(namespace)
+        self.client.sadd(self._listed_in, self.name)
 
     def note_lost_pop(self, timeout_seconds: float) -> None:
         """Note that a connection was lost before the answer to a blocking pop of at most so many
@@ -113,7 +114,7 @@ class WorkerUnacked(Unacked):
         if popped is not None:
             found.append(Delivery(f"{prefix}0", popped[1], popped[2], holder))
             args += [quoted(popped[1]), popped[2]]
-        keys = [self.key, self.list_key(self._namespace), *(self.prefix + k for k in lists)]
+        keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
         try:
             reply = self._taken(keys, args, beside)
         except (redis.RedisError, OSError):
