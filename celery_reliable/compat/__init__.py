@@ -1,9 +1,10 @@
-"""Every hook into the internals of Celery, kombu, billiard and redis-py, and nothing else.
+"""Every hook into the internals of Celery, kombu, billiard and redis-py.
 
-A module for each of whom is touched, and a function (or a class to derive from) for each hook.  Its
-docstring says what is read or replaced, why there is no public way, on which releases that was
-checked, and what breaks without it.  `check` finds out whether what is installed still has all that
-they rely on; nobody outside of this folder touches a private name of somebody else's.
+A module is about one thing that is touched, and has a function (or a class to derive from) for
+each hook. Its docstring says what is read or replaced, why there is no public way, on which
+releases that was checked, and what breaks without it. `check` finds out whether the installed
+releases still have all that the hooks need. No other module of the package uses a private name
+of another package.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from celery_reliable.exceptions import ConfigurationWarning, raise_for
 
 __all__ = ["Part", "check", "require"]
 
-#: They have said what they rely on as they were imported.
+#: When they are imported, they register what they rely on.
 _MODULES = (
     amqp, app, backend, consumer, controller, kombu, logging, notes, pool, redis, request, tracer,
 )  # fmt: skip
@@ -40,8 +41,9 @@ check = missing
 
 @cache
 def require(part: Part) -> None:
-    """Raise ConfigurationError when *part* relies on something that is not there, and a promise
-    with it; warn (ConfigurationWarning) of the rest.  Looks once in a process.
+    """Check the hooks of *part*, once in a process. Raises ConfigurationError if a name is
+    missing without which a promise breaks, and warns (ConfigurationWarning) of other missing
+    names.
     """
     for finding in raise_for(missing([part])):
         warnings.warn(f"{finding.message} {finding.hint}", ConfigurationWarning, stacklevel=3)

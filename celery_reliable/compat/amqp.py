@@ -21,7 +21,8 @@ _AMQP = "celery.app.amqp:AMQP"
     part=Part.PRODUCER,
 )
 class OpenAMQP(AMQP):
-    """Celery's AMQP, whose sender and producers a class of ours may choose.
+    """Celery's AMQP with names that a subclass may override: how tasks are sent, by which
+    producers.
 
     Overrides ``AMQP._create_task_sender`` and sets ``AMQP._producer_pool``: signals tell of a
     publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
@@ -34,7 +35,7 @@ class OpenAMQP(AMQP):
         return self.sender_around(super()._create_task_sender())
 
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what sends every task; *send* is Celery's own."""
+        """Return the function that sends every task. *send* is Celery's own."""
         return send
 
     @property
@@ -53,7 +54,7 @@ class OpenAMQP(AMQP):
     part=Part.PRODUCER,
 )
 def send_anew(amqp: Any) -> None:
-    """Let an app make its producers, and what it sends with, once more when it needs them.
+    """Let an app forget its producers and its sender, so that it makes them anew when needed.
 
     Clears ``AMQP._producer_pool`` and the ``send_task_message`` that is kept: both are made once.
     Checked on Celery 5.6.3 and 5.7.0.  Without it an app that had sent something before it got its

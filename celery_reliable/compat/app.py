@@ -1,4 +1,4 @@
-"""Celery's app: what it is made of, and what it has not made yet."""
+"""Celery's app: its parts, its tasks, and the tasks that it has not made yet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _APP = "celery.app.base:Celery"
 
 @relies_on(Name("celery.local:Proxy._get_current_object"), part=Part.PRODUCER)
 def real_app(app: Any) -> Any:
-    """Return the app behind `current_app`; an app itself as it is.
+    """Return the app behind the proxy `current_app`. An app is returned unchanged.
 
     Calls ``Proxy._get_current_object``: nothing else tells the two apart.  Checked on Celery 5.6.3
     and 5.7.0.  Without it what belongs to one app is kept for whichever is the current one.
@@ -40,7 +40,7 @@ def real_app(app: Any) -> Any:
 
 @relies_on(Kept(f"{_APP}._tasks"), part=Part.PRODUCER)
 def tasks_so_far(app: Celery) -> Mapping[str, Any]:
-    """Return the tasks that an app has made, and make no more of them.
+    """Return the tasks that an app has made so far, without making the others.
 
     Reads ``Celery._tasks``: ``tasks`` finalizes the app, which may be one that has nothing of ours.
     Checked on Celery 5.6.3 and 5.7.0.  Without it nobody knows which publications are recorded.
@@ -88,7 +88,7 @@ def may_yet_get(app: Celery, is_meant: Callable[[Any], bool]) -> bool:
 
 
 def _options_of(proxy: Any) -> Mapping[str, Any] | None:
-    """Return the options of a task that is not made yet; None where it does not tell."""
+    """Return the options of a task that is not made yet; None if they are not known."""
     try:
         options = object.__getattribute__(proxy, "_Proxy__kwargs")
     except AttributeError:
@@ -97,7 +97,7 @@ def _options_of(proxy: Any) -> Mapping[str, Any] | None:
 
 
 def _shared_options(finalizers: Iterable[Any]) -> Iterator[Mapping[str, Any] | None]:
-    """Yield the options of the tasks that each app gets; None for what does not tell."""
+    """Yield the options of the tasks that every app gets; None if they are not known."""
     for function in finalizers:
         if getattr(function, "__module__", None) == "celery.app.builtins":
             continue
@@ -115,7 +115,7 @@ def _declared_in_trial() -> Any:
 
 @relies_on(Kept(f"{_APP}._fixups"), part=Part.PRODUCER, is_promise=False)
 def fixups_of(app: Celery) -> Iterable[Any]:
-    """Return what adapts an app to a framework.
+    """Return the app's fixups, which adapt it to frameworks such as Django.
 
     Reads ``Celery._fixups``: ``fixups`` has their names only, and one that found no Django is none.
     Checked on Celery 5.6.3 and 5.7.0.  Without it tasks of a Django project have no
@@ -167,7 +167,7 @@ def give_part(app: Celery, name: str, ours: type[Any]) -> None:
     if made is not None:
         made.__class__ = type(own.__name__, (ours, own), {})
     else:
-        # One that can be found by its name goes with an app to another process.
+        # A class with an importable name can be pickled with its app.
         mixed = ours if issubclass(ours, own) else type(own.__name__, (ours, own), {})
         setattr(app, f"{name}_cls", mixed)
 

@@ -26,7 +26,8 @@ _BASE = "celery.backends.base:Backend"
 _KEYS = "celery.backends.base:BaseKeyValueStoreBackend"
 _REDIS = "celery.backends.redis:RedisBackend"
 
-#: How a success begins in JSON, as Celery writes it; what it tells may have such words in it too.
+#: How Celery's JSON of a success begins. Only the beginning tells: a result may contain the same
+#: words.
 SUCCESS_BEGINS = '{"status": "SUCCESS"'
 
 
@@ -39,8 +40,8 @@ SUCCESS_BEGINS = '{"status": "SUCCESS"'
     part=Part.WORKER,
 )
 class MarkingBackend:
-    """Mixed into the class of a backend that keeps results as texts: what is stored may get more
-    fields.
+    """Mixed into the class of a backend that keeps results as texts. A subclass adds fields to
+    them.
 
     Overrides ``Backend._get_result_meta``: Celery has a setting for fields of its own only.
     Checked on Celery 5.6.3 and 5.7.0.  Without it a result does not name the attempt that stored
@@ -56,7 +57,7 @@ class MarkingBackend:
         return {**meta, **self.more_fields(request)}
 
     def more_fields(self, request: Any) -> dict[str, Any]:
-        """Return what is stored besides."""
+        """Return the fields that are stored besides Celery's own."""
         return {}
 
 
@@ -68,7 +69,7 @@ class MarkingBackend:
     part=Part.WORKER,
 )
 def under_class(backend: Any, ours: type[Any]) -> Any:
-    """Return a backend under a class of ours, before its own: all that it has stays the same.
+    """Return an object with *ours* before a backend's class, and all the backend's attributes.
 
     Makes an object that shares the backend's ``__dict__``: a backend is made by Celery, of a class
     that is the user's choice, and may have a connection.  Checked on Celery 5.6.3 and 5.7.0.
@@ -114,7 +115,7 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
 
 @relies_on(Name(f"{_REDIS}._MAX_STR_VALUE_SIZE", used_by=f"{_REDIS}.set"), part=Part.REDIS_RESULTS)
 def longest_text(backend: Any) -> int:
-    """Return how long a text may be that a Redis backend stores.
+    """Return how long a text a Redis backend stores at the most.
 
     Reads ``RedisBackend._MAX_STR_VALUE_SIZE``: the bound is Redis's, and its refusal Celery's own
     error.  Checked on Celery 5.6.3 and 5.7.0.  Without it an attempt whose result is too long is
@@ -147,7 +148,7 @@ def run_errbacks(backend: Any, request: Any, exc: Any, traceback: Any) -> None:
     part=Part.REDIS_RESULTS,
 )
 def counts_chords(backend: Any) -> bool:
-    """Whether a backend counts a chord's members as they end, and may be told of one twice.
+    """Whether a backend counts a chord's members as they end, and each of them only once.
 
     Looks for ``RedisBackend._chord_zset``: Celery says of no backend how it counts.  Checked on
     Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when a member's process dies as it

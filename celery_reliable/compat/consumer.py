@@ -25,7 +25,7 @@ __all__ = [
 _CONSUMER = "celery.worker.consumer.consumer:Consumer"
 _HANDLER = f"{_CONSUMER}.create_task_handler"
 
-#: What Celery calls to acknowledge a message, as it names it.
+#: The name under which Celery schedules an acknowledgement.
 _ACKNOWLEDGING = frozenset({"ack_log_error", "reject_log_error"})
 
 
@@ -45,7 +45,7 @@ def handle_by(
     on_unknown_task: Callable[..., Any],
     on_invalid_task: Callable[..., Any],
 ) -> None:
-    """Let others do what one consumer does with messages, and with those that it cannot run.
+    """Replace what one consumer does with messages, and with messages that it cannot run.
 
     Replaces these methods of this one consumer: Celery's signals come when a message is gone, and
     the setting `worker_consumer` is the user's.  Checked on Celery 5.6.3 and 5.7.0.  Without it a
@@ -63,7 +63,7 @@ def handle_by(
     part=Part.WORKER,
 )
 def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) -> None:
-    """Let *on_decode_error* hear of messages that cannot be decoded.
+    """Call *on_decode_error* for messages that cannot be decoded.
 
     Replaces it on Celery's consumer and on kombu's, which got it when it was made.  Checked on
     Celery 5.6.3 and 5.7.0.  Without it a message that nobody can decode is acknowledged, and gone.
@@ -83,7 +83,7 @@ def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) 
     part=Part.WORKER,
 )
 def acknowledge_at_once(c: Any) -> None:
-    """Let what the main loop's thread acknowledges not wait for the loop's next turn.
+    """Acknowledge at once what the main loop's thread acknowledges, not at the loop's next turn.
 
     In a solo pool that comes when the task has ended; and of what ends as it is delivered (it is
     expired, or revoked) no more would be taken in one turn than may be prefetched.
@@ -129,7 +129,7 @@ def raise_prefetch_count(c: Any) -> None:
     part=Part.WORKER,
 )
 def cancel_by(c: Any, cancel: Callable[[], None]) -> None:
-    """Let *cancel* stop what runs at a cold shutdown.
+    """Let *cancel* stop the running tasks at a cold shutdown.
 
     Replaces ``cancel_active_requests`` of this one consumer: it is called from a signal handler,
     and asks nobody.  Checked on Celery 5.6.3 and 5.7.0.  Without it a pool that cannot stop a task

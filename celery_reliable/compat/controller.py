@@ -22,7 +22,7 @@ HandOver = Callable[[Any], Any]
     part=Part.WORKER,
 )
 def hand_over_by(w: Any, make: Callable[[HandOver], HandOver]) -> None:
-    """Let what *make* returns hand a worker's requests to its pool; it is given Celery's own way.
+    """Hand a worker's requests to its pool by the function that *make* makes of Celery's own.
 
     To be called after the pool is made, and before the consumer is.  Replaces ``process_task`` and
     ``_process_task`` of this one worker: between a request and its pool Celery asks nobody.
@@ -44,7 +44,7 @@ def free_slot(w: Any) -> None:
     it back otherwise.  Checked on Celery 5.6.3 and 5.7.0.  Without it a worker that dropped a few
     requests runs no more.
     """
-    # A worker without an event loop counts no slots.
+    # Only a worker with an event loop counts slots.
     if hasattr(w, "_quick_release"):
         w._quick_release()
 

@@ -80,7 +80,7 @@ def queues_reached(channel: Any, exchange: str, routing_key: str) -> Iterable[st
     part=Part.REDIS_BROKER,
 )
 def new_pool(channel: Any) -> Any:
-    """Return a new pool of connections to a channel's server, which nobody else has.
+    """Return a new pool of connections to a channel's server, shared with nobody.
 
     Calls ``Channel._get_pool``: kombu alone knows how its URLs, TLS and Sentinels are reached, and
     its ``pool`` is everybody's.  Checked on kombu 5.7.0.  Without it a worker has no connection of
@@ -116,8 +116,8 @@ def held_tags(qos: Any) -> set[str]:
     Name("kombu.connection:Connection.resolve_aliases"), part=Part.REDIS_BROKER, is_promise=False
 )
 def shown_as(transport: str, scheme: str) -> Callable[[], None]:
-    """Let connections that use *transport* be shown with the *scheme* of their URL; returns what
-    undoes that.
+    """Show connections that use *transport* with the *scheme* of their URL. Returns a function
+    that undoes it.
 
     Changes ``Connection.resolve_aliases``, which all connections share, and nobody's but those of
     that transport: what is shown begins with the transport's name, and nothing else says how it
@@ -151,7 +151,7 @@ def shown_as(transport: str, scheme: str) -> Callable[[], None]:
     part=Part.REDIS_BROKER,
 )
 class OpenQoS(kombu_redis.QoS):
-    """kombu's QoS, whose deliveries a class of ours may keep elsewhere.
+    """kombu's QoS with names that a subclass may use or override, to keep deliveries elsewhere.
 
     Calls ``append`` and ``ack`` of kombu's virtual QoS past those of its Redis transport, and reads
     ``_delivered``, ``_flush``, ``_on_collect``: kombu's own way is one hash of all workers, from
@@ -164,11 +164,11 @@ class OpenQoS(kombu_redis.QoS):
         return self._delivered.get(delivery_tag)
 
     def hold(self, message: Any, delivery_tag: str) -> None:
-        """Count a message as delivered, and file it nowhere."""
+        """Count a message as delivered, without a write to Redis."""
         virtual.QoS.append(self, message, delivery_tag)
 
     def let_go(self, delivery_tag: str) -> None:
-        """Count a message as delivered no more, and remove it from nowhere."""
+        """Stop to count a message as delivered, without a write to Redis."""
         virtual.QoS.ack(self, delivery_tag)
 
     @contextmanager
@@ -188,8 +188,8 @@ class OpenQoS(kombu_redis.QoS):
 
     @property
     def is_asked_before_each(self) -> bool:
-        """Whether somebody wants to be asked before each delivery: Celery does so by a method of
-        this one object (`worker_disable_prefetch`).
+        """Whether Celery replaced `can_consume` on this object, as `worker_disable_prefetch`
+        does. Then it must be asked before each delivery.
         """
         return "can_consume" in vars(self)
 
@@ -243,7 +243,7 @@ class OpenChannel(kombu_redis.Channel):
     # -- what may be overridden
 
     def connection_arguments(self, asynchronous: bool) -> dict[str, Any]:
-        """Return how connections are made."""
+        """Return the arguments of new connections."""
         arguments: dict[str, Any] = super()._connparams(asynchronous)
         return arguments
 
@@ -256,7 +256,7 @@ class OpenChannel(kombu_redis.Channel):
         super()._brpop_start(timeout)
 
     def end_of_wait(self, **options: Any) -> bool:
-        """Deliver what came; raises kombu's Empty when nothing did."""
+        """Deliver the message that came. Raises kombu's Empty if none did."""
         return bool(super()._brpop_read(**options))
 
     # -- what may be used
@@ -284,7 +284,7 @@ class OpenChannel(kombu_redis.Channel):
         self._in_poll = None
 
     def queues_in_turn(self) -> list[str]:
-        """Return the queues that are consumed, in the order that is theirs now."""
+        """Return the consumed queues in the order in which they are asked now."""
         queues: list[str] = self._queue_cycle.consume(len(self.active_queues))
         return queues
 
@@ -294,8 +294,8 @@ class OpenChannel(kombu_redis.Channel):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether queues of one priority take turns; of other orders the first that has something
-        is the one that delivers.
+        """Whether queues of one priority take turns. Otherwise the first one that has a message
+        delivers.
         """
         return type(self._queue_cycle) is round_robin_cycle
 
@@ -323,7 +323,7 @@ class OpenChannel(kombu_redis.Channel):
     part=Part.REDIS_PRODUCER,
 )
 class PuttingChannel:
-    """Mixed into a Redis channel: whatever is put into a queue's list goes through `put`.
+    """Mixed into a Redis channel. Each message for a queue's list goes through `put`.
 
     Overrides ``Channel._put``, the last of kombu's steps: before it there is no message yet, after
     it there is one without a record.  Checked on kombu 5.7.0.  Without it tasks are sent that the

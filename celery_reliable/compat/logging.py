@@ -19,7 +19,7 @@ __all__ = ["lock_by"]
     part=Part.EVENTLET,
 )
 def lock_by(make: Callable[[], Any]) -> None:
-    """Let logging use locks that *make* returns, for what there is and for what comes.
+    """Let all present and future handlers of logging use locks that *make* returns.
 
     Sets ``logging._lock`` and the handlers' ``lock``, and replaces ``Handler.createLock``, for the
     whole process: logging makes its locks by itself, of what eventlet put in the place of

@@ -1,4 +1,4 @@
-"""What is noted on objects of other packages, so that the two go together."""
+"""Attributes that the package sets on objects of other packages, all named ``reliable_…``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery's pools, and billiard's under them: which jobs they have, and who hears what is said."""
+"""Celery's pools, and billiard's below them: their jobs, and the messages of their processes."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def n_processes_up(pool: Any) -> int | None:
     part=Part.PREFORK,
 )
 def flush_before_reassigning(pool: Any) -> None:
-    """Let a started pool of processes hear what one said before it died, before its task is given
-    to another.  Other pools are left alone.
+    """Let a started pool of processes read what a process had sent before it died, before its
+    task counts as lost. Other pools are left alone.
 
     A process says that it begins a task, and then begins.  Billiard reads what dead processes said
     when it clears up after them; but when one dies while it does so for another, it takes the task
@@ -114,8 +114,8 @@ def flush_before_reassigning(pool: Any) -> None:
     part=Part.GEVENT,
 )
 def wait_aside(pool: Any) -> None:
-    """Let what comes to a started pool of gevent's greenlets, while all of them are busy, wait
-    beside the main loop, as in a pool of threads.  Other pools are left alone.
+    """Let tasks that come to a busy gevent pool wait in a greenlet of their own, so that they do
+    not block the main loop. Other pools are left alone.
 
     Celery lets the main loop wait, which then neither reads from the broker nor acknowledges
     anything.
@@ -125,7 +125,7 @@ def wait_aside(pool: Any) -> None:
     Celery 5.6.3 and 5.7.0.  Without it a worker whose greenlets are all busy reads nothing from its
     broker, which may close the connection on it.
     """
-    # Not by an import: where gevent is installed that would load it.
+    # An import would load gevent wherever it is installed.
     if all(one.__module__ != "celery.concurrency.gevent" for one in type(pool).__mro__):
         return
     greenlets: Any = pool._pool
@@ -133,7 +133,7 @@ def wait_aside(pool: Any) -> None:
 
     def begin_in_turn() -> None:
         while waiting:
-            # Waits for a free one; the next to come sees that somebody does.
+            # This waits for a free greenlet; the next task sees that somebody waits.
             greenlets.start(waiting[0])
             waiting.popleft()
 
@@ -153,7 +153,7 @@ def wait_aside(pool: Any) -> None:
     part=Part.WORKER,
 )
 def stop_by(pool: Any, stop: Callable[[], None]) -> None:
-    """Let a pool be stopped by *stop*, which is to call what this pool's own ``stop`` was.
+    """Let a pool be stopped by *stop*, which has to call the pool's own ``stop``.
 
     Replaces ``stop`` of this one pool: Celery stops pools in a signal handler, and asks nobody.
     Checked on Celery 5.6.3 and 5.7.0.  Without it a cold shutdown of threads or greenlets hangs, or

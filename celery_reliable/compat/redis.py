@@ -44,7 +44,8 @@ def socket_of(connection: Any) -> Any:
     part=Part.WORKER,
 )
 def put_aside(connection: Any) -> Any:
-    """Take a connection's socket away, unclosed, and return it; None when it has none.
+    """Take the socket from a connection without closing it, and return it; None if there is
+    none.
 
     Sets ``Connection._sock`` and tells ``Connection._parser`` so: redis-py can only close it.
     Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes the connection by
@@ -81,7 +82,7 @@ def kept_connection(client: Any) -> Any:
     part=Part.WORKER,
 )
 def turn_into(connection: Any, ours: type[Any]) -> Any:
-    """Let a connection of one's own be of a class of ours too, before its own, and return it.
+    """Put *ours* before the class of a connection that is in no pool, and return the connection.
 
     Sets its ``__class__``: which class it has depends on how the server is reached, and pools of
     all kinds make it.  Checked on redis-py 6.4.0 and 8.1.0.  Without it a reply that is late closes
@@ -98,7 +99,8 @@ def turn_into(connection: Any, ours: type[Any]) -> Any:
     part=Part.WORKER,
 )
 def has_something_to_read(connection: Any) -> bool:
-    """Whether a connection on which nothing was asked has something to read: its end, that is.
+    """Whether an idle connection has something to read. That means that the server has closed
+    it.
 
     Calls ``Connection.can_read``, which is in no manual.  Checked on redis-py 6.4.0 and 8.1.0.
     Without it the queues are asked over connections that the server has closed meanwhile.
@@ -113,7 +115,8 @@ def has_something_to_read(connection: Any) -> bool:
     part=Part.WORKER,
 )
 def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Send commands at once, and return what each is answered; an error reply as its exception.
+    """Send commands in one go, and return the reply to each. An error reply is an exception
+    object.
 
     Calls what redis-py's pipelines call and its manual does not name: a pipeline takes a connection
     of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.

@@ -1,4 +1,4 @@
-"""What is relied on of other packages though they do not promise it, by name.
+"""The names of other packages that the hooks need though they are private, and a check of them.
 
 Each function (or class) of this folder says with `relies_on` which names it needs, and in its
 docstring why.  `missing` looks for them in what is installed.
@@ -35,12 +35,12 @@ __all__ = [
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-#: Whose names these are.
+#: The packages that have these names.
 _PACKAGES = ("celery", "kombu", "billiard", "redis")
 
 
 class Part(str, Enum):
-    """Where a name is needed: nobody is refused for one that he does not use."""
+    """Who needs a name. A process that does not use a part is not refused for its names."""
 
     #: Whoever publishes, and whoever defines tasks; workers too.
     PRODUCER = "producer"
@@ -74,7 +74,7 @@ class Name:
     path: str
     #: The parameters that it is given, or is called with where it is replaced; without ``self``.
     takes: tuple[str, ...] = ()
-    #: Who calls it or reads it, where ours takes its place: nobody would miss it otherwise.
+    #: For a name that we replace: the code that must use it, or the replacement has no effect.
     used_by: str = ""
 
     def fault(self) -> str:
@@ -126,7 +126,7 @@ class Used:
 
 @dataclass(frozen=True)
 class Either:
-    """Names of which one is there: they differ from release to release."""
+    """Names of which one must exist. Which one depends on the release."""
 
     names: tuple[Name, ...]
 
@@ -138,13 +138,13 @@ class Either:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Something that other packages do, which no name tells."""
+    """Something that other packages do and that is found out by trying it."""
 
     what: str
     holds: Callable[[], bool]
 
     def fault(self) -> str:
-        """Return what is wrong with it: it is not so, or cannot be told."""
+        """Return what is wrong: it does otherwise, or trying it has failed."""
         try:
             return "" if self.holds() else f"it is not so that {self.what}"
         except Exception as exc:
@@ -258,8 +258,8 @@ def _code_of(member: Any) -> CodeType | None:
 
 
 def _is_used(name: str, path: str) -> bool:
-    """Whether the code of a function uses a name.  It is believed to where somebody has put his own
-    in its place, as what measures and traces does: what that calls, its code does not tell.
+    """Whether the code of a function uses a name. If a tool that measures or traces has replaced
+    the function, the answer is True: its code does not tell what it calls.
     """
     try:
         function = _function_of(_raw(path))

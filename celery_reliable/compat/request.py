@@ -33,8 +33,8 @@ _REQUEST = "celery.worker.request:Request"
     part=Part.WORKER,
 )
 class OpenRequest(Request):
-    """Celery's request, of which one can see whether it was revoked, and override what then is
-    done.
+    """Celery's request with names that a subclass may use or override: what is done when it is
+    revoked.
 
     Overrides ``Request._announce_revoked``, reads ``_already_revoked``, ``_already_cancelled`` and
     ``_context``: the signals come after the message was acknowledged, and a request tells nobody
@@ -46,12 +46,14 @@ class OpenRequest(Request):
         self.announce_revoked(reason, terminated, signum, expired)
 
     def announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
-        """Store that the task was revoked, or has expired, acknowledge its message, and tell so."""
+        """Store that the task was revoked or has expired, acknowledge its message, and send the
+        event.
+        """
         super()._announce_revoked(reason, terminated, signum, expired)
 
     @property
     def is_revoked(self) -> bool:
-        """Whether that was told."""
+        """Whether `announce_revoked` was called."""
         return bool(self._already_revoked)
 
     @is_revoked.setter

@@ -39,7 +39,7 @@ _KEPT = "_reliable_trace"
     part=Part.WORKER,
 )
 def kept_tracer(around: Callable[[Any, Tracer], Tracer]) -> Any:
-    """Return the property ``__trace__`` of a task class, whose tracers have *around* around them.
+    """Return a property ``__trace__`` for a task class. It puts *around* around each tracer.
 
     Celery builds a tracer for each task and keeps it there; children, threads, greenlets and the
     solo pool call it for every execution, and eager or direct calls never do.  Signals and hooks
@@ -111,7 +111,7 @@ def has_own_hook(task: Any, name: str) -> bool:
     is_promise=False,
 )
 def has_default_strategy(task: Any) -> bool:
-    """Whether a task's messages go to the pool as Celery's own strategy hands them on.
+    """Whether a task uses Celery's own strategy, which hands its messages to the pool.
 
     Reads ``Task.Strategy``, the path of a function: who names another may keep a message for long.
     Checked on Celery 5.6.3 and 5.7.0.  Without it no task is claimed as its message is taken, and

@@ -4,7 +4,7 @@ of Celery's.  ``docs/events.rst`` lists them.
 
 from __future__ import annotations
 
-# One namespace for those who tell: each of the modules declares events and nothing else.
+# All events in one namespace, for callers. These modules declare events and nothing else.
 from celery_reliable.events.attempts import *  # noqa: F403
 from celery_reliable.events.celery_events import Sender, set_sender, through
 from celery_reliable.events.declaring import DECLARED, Event, logger

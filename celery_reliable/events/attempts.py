@@ -1,4 +1,4 @@
-"""What becomes of tasks: their attempts, their outcomes, and how they end."""
+"""Events of tasks: their attempts, their outcomes, and how they end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def task_running_out(*, task: Any, task_id: str, attempt: int, seconds_left: flo
 
 @declared(INFO)
 def attempt_released(*, task_id: str, attempt: int) -> None:
-    """A worker that stops gave back an attempt; that costs the task nothing."""
+    """A worker that stops gave back an attempt. No loss is counted."""
 
 
 @declared(WARNING)
@@ -83,7 +83,7 @@ def claim_without_process(*, task_id: str, attempt: int) -> None:
 
 
 def _of_burial(values: Values) -> int:
-    # Of what failed by itself Celery has said more.
+    # If the task itself failed, Celery has logged more.
     return WARNING if values["reason"] in (Reason.FAILED, Reason.REJECTED) else ERROR
 
 
@@ -114,7 +114,9 @@ def task_buried(
 
 @declared(WARNING)
 def burial_not_announced(*, task_id: str, error: Exception) -> None:
-    """The failure of a dead-lettered task could not be stored or signalled; it stays owed."""
+    """The failure of a dead-lettered task could not be stored or signalled. It is tried again
+    later.
+    """
 
 
 @declared(INFO)
@@ -190,9 +192,7 @@ def attempt_failed_outside_body(*, task: Any, task_id: str, error: Exception) ->
 
 @declared(ERROR)
 def attempt_left(*, task: Any, task_id: str, error: Exception) -> None:
-    """For want of a right an attempt could not be ended.  Its claim is ended when the right is
-    back.
-    """
+    """The Redis user lacks a right to end an attempt. Its claim is ended when the right is back."""
 
 
 @declared(INFO)

@@ -1,8 +1,8 @@
-"""Events of Celery's: sent when the worker was started with ``-E``, or as a monitor switches them
-on and off.
+"""Celery's own events. They are sent if the worker was started with ``-E``, or if a monitor has
+switched them on.
 
-The main loop has a connection for that; all others send over one of the app's, or of their own
-where they may not share sockets.
+The main loop has a connection for them. Other threads use one of the app's, or one of their own
+if they may not share sockets.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Send = Callable[..., None]
 
 
 class Sender(Protocol):
-    """The worker that this process belongs to, as far as its events go."""
+    """The worker in whose name this process sends events."""
 
-    #: Its node name, a slash, and what tells its processes from those of a former start.
+    #: The node name, a slash, and an id that differs from start to start.
     base: str
 
     @property
@@ -70,11 +70,11 @@ def _is_watched(app: Any) -> bool:
 
 def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
     with app.amqp.producer_pool.acquire(block=True) as producer:
-        # Celery would wait for the broker as long as it takes, and a task would wait with it.
+        # Celery's own way waits for the broker for ever, and the task would wait with it.
         producer.connection.ensure_connection(max_retries=1, interval_start=0)
         with app.events.Dispatcher(
             producer.connection,
-            # By the name of the worker: a monitor would take another for one more worker.
+            # In the worker's own name: a monitor takes any other name for one more worker.
             hostname=_sender.base.rpartition("/")[0] if _sender is not None else None,
             channel=producer.channel,
             buffer_while_offline=False,

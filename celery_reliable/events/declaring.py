@@ -35,7 +35,7 @@ __all__ = ["DEBUG", "DECLARED", "ERROR", "INFO", "SILENT", "WARNING", "Event", "
 
 logger = logging.getLogger("celery_reliable")
 
-#: The level of what has no line in the log.
+#: The level of an event without a line in the log.
 SILENT = 0
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
@@ -44,15 +44,15 @@ Values = Mapping[str, Any]
 #: Decides by the fields which of an event's levels a line has.
 Choose = Callable[[Values], int]
 
-#: What is no field of a line.
+#: Arguments that are no fields of a line.
 _NOT_SHOWN = frozenset({"app", "is_failure_told"})
 _IN_LOG = {"task_id": "id", "task": "name"}
 _IN_CELERY_EVENT = {"worker": "owner"}
 _LONGEST_ERROR = 500
 
-#: Whose errors tell of a server or a connection, and not of a fault in this process.
+#: Packages whose errors are about a server or a connection, not about a fault in this process.
 _OUTSIDE = frozenset({"amqp", "kombu", "redis"})
-#: Up to the last "@", as not everybody quotes a password.
+#: Up to the last "@": a password that is not quoted may contain one.
 _PASSWORD = re.compile(r"(?<=://)[^\s'\"]*(?=@)|(?i:(?<=password=))[^&\s'\"]+")
 
 #: Every event by its name.
@@ -137,7 +137,7 @@ class Event(Generic[P]):
         line = " ".join([self.name, *(f"{key.replace('%', '%%')}=%s" for key in keys)])
         error = values.get("error") if self.with_traceback else None
         has_traceback = isinstance(error, BaseException) and not _is_outside(error)
-        # The record is of the place that tells, which is two frames further out.
+        # The line shows the caller of the event, which is two frames further out.
         logger.log(
             level,
             line,
@@ -211,13 +211,13 @@ def as_shown(value: object) -> str:
     else:
         text = str(_plain(value))
     if not text.isprintable():
-        # Whoever names a task or a queue does not write lines of his own.
+        # The name of a task or a queue must not add lines to the log.
         text = text.encode("unicode_escape").decode()
     return _PASSWORD.sub("**", text)
 
 
 def _error_as_shown(error: BaseException) -> str:
-    """Return ours as the sentences that they are, all others with their type."""
+    """Return the text of an error of the package, and the type and text of any other."""
     if isinstance(error, ReliableError):
         text = said(error)
     else:
@@ -225,7 +225,7 @@ def _error_as_shown(error: BaseException) -> str:
             text = repr(error)
         except Exception:
             text = f"{type(error).__name__}({said(error)!r})"
-    # Before it is cut: of half a URL it cannot be seen where a password ends.
+    # Before the text is cut: in half a URL one cannot see where the password ends.
     return _PASSWORD.sub("**", " ".join(text.split()))[:_LONGEST_ERROR]
 
 
@@ -238,7 +238,7 @@ def _plain(value: object) -> object:
 
 
 def _is_outside(error: BaseException) -> bool:
-    """Whether an error tells of a server or a connection: its own words say all."""
+    """Whether an error is about a server or a connection, so that its text is enough."""
     if isinstance(error, (OSError, ReliableError)):
         return True
     return any(cls.__module__.partition(".")[0] in _OUTSIDE for cls in type(error).__mro__)

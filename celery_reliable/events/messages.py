@@ -1,4 +1,4 @@
-"""What becomes of messages: publishing, deliveries, and what a broker answers."""
+"""Events of messages: publishing, deliveries, and what a broker answers."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def queues_purged(*, messages: int, records: int) -> None:
 
 @declared(WARNING)
 def opening_not_noted(*, task_id: str, error: Exception) -> None:
-    """A message that came back is opened, and the ledger is away: were it to kill its worker,
-    nobody would know.
+    """A message that came back is opened while the ledger is away. If it kills its worker,
+    nobody knows.
     """
 
 
@@ -49,7 +49,7 @@ def opening_still_noted(*, delivery: str, error: Exception) -> None:
 
 @declared(ERROR)
 def unreadable(*, queue: str, size: int, error: Exception) -> None:
-    """What was popped from a queue is no message, and nobody is there who would bury it."""
+    """What was popped from a queue is no message, and there is no worker to bury it."""
 
 
 @declared(ERROR)
@@ -59,7 +59,7 @@ def unprocessable_not_buried(*, name: str = "", task_id: str, error: Exception) 
 
 @declared(WARNING)
 def message_kept_as_it_is_shown(*, error: Exception) -> None:
-    """A message that nobody can run is kept as its ``repr``, as it cannot be kept as it is."""
+    """A message that nobody can run cannot be kept as it is. Its ``repr`` is kept."""
 
 
 @declared(ERROR)
@@ -94,7 +94,7 @@ def lost_deliveries_given_back(*, count: int) -> None:
 
 @declared(WARNING)
 def deliveries_not_given_back(*, unacked: str, error: Exception) -> None:
-    """Deliveries could not be given back to their queues.  They are when the broker is back."""
+    """Deliveries could not be given back to their queues. That is done when the broker is back."""
 
 
 @declared(DEBUG)
@@ -107,7 +107,7 @@ def deliveries_not_compared(*, error: Exception) -> None:
 
 @declared(WARNING)
 def acknowledgement_kept_for_later(*, tag: str, error: Exception) -> None:
-    """An acknowledgement could not be sent.  It is with the next fetch."""
+    """An acknowledgement could not be sent. It is sent with the next fetch."""
 
 
 @declared(WARNING)
@@ -122,12 +122,12 @@ def removal_unknown(*, tag: str, error: Exception) -> None:
 
 @declared(INFO)
 def queue_not_seen(*, queue: str, error: Exception) -> None:
-    """The broker does not say how many messages a queue has: it is taken for empty."""
+    """The broker does not say how many messages a queue has. The queue counts as empty."""
 
 
 @declared(DEBUG)
 def writing_not_tried(*, error: Exception) -> None:
-    """The broker's user may not try whether the server takes writes."""
+    """The broker's user may not run the command that checks whether the server takes writes."""
 
 
 @declared(DEBUG)

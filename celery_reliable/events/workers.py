@@ -1,4 +1,4 @@
-"""What becomes of workers: leases, deaths, passes of the sweeper, and the servers they need."""
+"""Events of workers: leases, deaths, passes of the sweeper, and the servers they need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker_transport_kept(*, transport: str) -> None:
 
 @declared(INFO)
 def worker_registered(*, worker: str) -> None:
-    """A worker has its lease, for the first time or as a stranger to what it held before."""
+    """A worker has its lease: for the first time, or anew after it was declared dead."""
 
 
 @declared(WARNING)
@@ -47,7 +47,7 @@ def worker_not_registered(*, worker: str, error: Exception) -> None:
 
 @declared(WARNING)
 def no_witness(*, worker: str, seconds_to_recovery: float, reason: str) -> None:
-    """The death of this worker would be told by its lease only."""
+    """The server does not show this worker's connection. Only its lease tells whether it lives."""
 
 
 @declared(WARNING)
@@ -62,7 +62,7 @@ def worker_left_something(*, worker: str, messages: int) -> None:
 
 @declared(WARNING)
 def worker_not_deregistered(*, worker: str, error: Exception) -> None:
-    """A worker ends that could not say so.  It is found dead."""
+    """A worker ends and could not give back its lease. It will be found dead."""
 
 
 # -- leases and deaths
@@ -98,7 +98,7 @@ def worker_was_declared_dead(*, worker: str) -> None:
 # -- passes
 
 
-#: A pass that has done no more than look says nothing.
+#: Fields of a report that do not show work: a pass with nothing else has no line.
 _LOOKING = frozenset({"looked_at", "oldest_overdue_seconds", "duration_seconds", "is_full"})
 
 
@@ -154,7 +154,7 @@ def dead_letters_trimmed(*, count: int, reasons: Mapping[str, int]) -> None:
 
 @declared(WARNING)
 def clock_stepped_back() -> None:
-    """The clock of the ledger's Redis was set back, and what is due with it."""
+    """The clock of the ledger's Redis was set back. The times of due records were set back too."""
 
 
 @declared(WARNING)

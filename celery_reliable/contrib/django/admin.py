@@ -29,19 +29,19 @@ from celery_reliable.operations import CannotReplay, DeadLetters, full_view, sho
 __all__ = ["DeadLetterAdmin"]
 
 _PAGE = 50
-#: A browser waits, and a thread of the web server with it.
+#: Short, as a browser and a thread of the web server wait for the ledger.
 _PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 
 
 def _page_number(text: str) -> int:
-    """Return what a query says; 1 for what is no number, or that of no page."""
-    # Not all that are digits are decimals, and the server counts in 64 bits.
+    """Return the number of a page in a query; 1 if it is not a number or too large."""
+    # Some digits are not decimals (such as ²), and the server counts in 64 bits.
     return max(1, int(text)) if text.isdecimal() and len(text) <= 9 else 1
 
 
 def _encodable(value: Any) -> Any:
-    """Return a view that can be sent: JSON may hold halves of characters, a response may not."""
+    """Return a view without lone surrogates, which JSON may hold but a response cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ _ACTIONS = {
 
 @admin.register(DeadLetter)
 class DeadLetterAdmin(admin.ModelAdmin):
-    """Pages over the ledger; Django's own views of a model's rows are replaced, as it has none."""
+    """Pages over the ledger. They replace Django's own views, as the model has no rows."""
 
     def get_urls(self) -> list[Any]:
         """Return the pages; their names are those that the admin links to."""

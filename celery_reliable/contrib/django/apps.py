@@ -1,4 +1,4 @@
-"""The app: what Django's settings and caches are for the rest of the package."""
+"""The Django app. It tells the package where Django's settings and caches are."""
 
 from __future__ import annotations
 

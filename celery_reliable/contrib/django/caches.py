@@ -56,7 +56,7 @@ def _cache_of(alias: str) -> Any:
 
 
 def _prefix_of(alias: str, cache: Any) -> str:
-    # Asked of the cache itself, as KEY_PREFIX, VERSION and KEY_FUNCTION all have a say in it.
+    # The cache itself makes the key: KEY_PREFIX, VERSION and KEY_FUNCTION all matter.
     made = str(cache.client.make_key(_PROBE))
     if not made.endswith(_PROBE):
         raise ConfigurationError(

@@ -75,7 +75,7 @@ def check_cache(**_: Any) -> list[CheckMessage]:
     try:
         cache = _config().cache
     except ConfigurationError:
-        # Said by `check_settings`.
+        # `check_settings` reports that.
         return []
     if cache is None:
         return []
@@ -96,7 +96,7 @@ def _config() -> ReliableConfig:
 
 
 def _reliable() -> Reliable | None:
-    """Return what the project's Celery app has of ours; None when nobody made an app yet."""
+    """Return the package's state of the project's Celery app; None if there is no app yet."""
     app = real_app(current_app)
     # Celery's stand-in for an app that was never made.
     if app.main == "default" and not app.set_as_current:
