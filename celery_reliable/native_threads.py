@@ -242,7 +242,7 @@ class SharedLock:
         self._within: dict[int, _Within] = {}
 
     def acquire(self) -> bool:
-        """Take the lock, which waits for whoever has it."""
+        """Take the lock; waits until it is free."""
         within = self._within.setdefault(_ident(), _Within())
         within.lock.acquire()
         if not within.depth:

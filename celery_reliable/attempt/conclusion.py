@@ -83,9 +83,9 @@ def bury(
     is_owed: bool = False,
     patience_seconds: float,
 ) -> answers.BuryAnswer:
-    """Make a dead letter of an attempt's task, and tell so; *is_owed*: Celery has not stored the
-    failure, and whoever does that tells it.
+    """Make a dead letter of an attempt's task, and tell so.
 
+    *is_owed*: Celery could not store the failure.  Then a pass stores it, and tells so.
     Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
     """
     answer = reliable_of(task.app).ledger.bury(

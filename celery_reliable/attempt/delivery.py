@@ -17,7 +17,7 @@ __all__ = ["DELIVERY", "EARLY", "MESSAGE", "Delivery"]
 # What the main process tells the process that runs the task, in properties of the message: unlike
 # headers, properties are not copied to retries.
 
-#: The token of the delivery's claim, whoever makes that.
+#: The token of the delivery's claim, which its worker or its process makes.
 DELIVERY = "reliable_delivery"
 #: The claim that was made as the message was filed, in plain values; None when none was.
 EARLY = "reliable_claim"

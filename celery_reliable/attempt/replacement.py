@@ -1,7 +1,7 @@
 """A task that becomes a canvas: who may publish its id from then on.
 
-The id lives on as that of the canvas's last member.  Whoever else publishes it meanwhile, as of an
-id that is derived from a row, publishes what is alive.
+The id lives on as that of the canvas's last member.  Anybody else who publishes it meanwhile (an id
+may be derived from a database row) publishes a task that is alive.
 """
 
 from __future__ import annotations

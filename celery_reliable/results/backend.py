@@ -137,7 +137,7 @@ class PatientBackend:
     ) -> None:
         """Let no call of a unique task be answered with this one from now on.
 
-        Somebody who has seen the outcome, and calls again before the object is free, means a new
+        A caller who has seen the outcome, and calls again before the object is free, wants a new
         task.
         """
         if (

@@ -1,8 +1,8 @@
 """Chords: telling one of a member whose process died around its end.
 
-Celery stores a member's result, then counts the member in its chord, and who is counted last claims
-for some seconds to be the one who sends the body.  A process that dies in between leaves a chord
-that nobody would tell any more, and that waits for ever.
+Celery stores a member's result, then counts the member in its chord.  The process of the member
+that is counted last claims for some seconds to be the one that sends the body.  One that dies in
+between leaves a chord which waits for ever.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def tell_chord(backend: Any, request: Context, state: str, result: Any) -> bool:
     """Count a member in its chord; return whether the chord needs nothing more of it.
 
     Celery counts each member once, so this may be repeated.  While it is False, all members are
-    counted and the body is not sent: whoever claimed to send it is about to, or is dead, and then
-    the claim runs out.  Raises what the backend's driver raises.
+    counted and the body is not sent: the process that claimed to send it is about to, or it is dead
+    and its claim runs out.  Raises what the backend's driver raises.
     """
-    # Elsewhere a chord is not told by its members, or cannot be told twice.
+    # In other backends members do not tell their chord, or may not tell it twice.
     if not request.chord or not request.group or not counts_chords(backend):
         return True
     body_id = (request.chord.get("options") or {}).get("task_id")
     if body_id and backend.get_state(body_id) in states.READY_STATES:
-        # It was sent, and only what the chord had counted was not cleared away.
+        # The body was sent; only the chord's counts were not removed after it.
         return True
     backend.on_chord_part_return(request, state, result)
     progress = chord_progress(backend, request.group)

@@ -12,11 +12,7 @@ from celery_reliable import clock, events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import WorkerUnacked
 from celery_reliable.context import WorkerProcess
-from celery_reliable.exceptions import (
-    LedgerForbidden,
-    LedgerRefused,
-    LedgerUnavailable,
-)
+from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
 from celery_reliable.native_threads import NativeThread, is_patched
 from celery_reliable.worker.lease_connection import LeaseConnection
@@ -28,8 +24,8 @@ __all__ = ["Heartbeat", "Host"]
 #: The pauses after a beat that failed, before another try to register, and after a beat that found
 #: the worker declared dead.
 _RETRY_SECONDS, _REGISTER_SECONDS, _DEAD_RETRY_SECONDS = 0.2, 1.0, 0.5
-#: The next beat comes so soon while a taken claim is being stopped: its successor may wait to hear
-#: that it has been.
+#: The next beat comes so soon while a taken claim is being stopped: the task's next attempt may
+#: wait for that.
 _STOPPING_SECONDS = 0.5
 _WARN_EVERY_SECONDS = 10.0
 
@@ -59,8 +55,8 @@ class Host(Protocol):
 class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
 
-    It waits on that connection's socket: a connection that was cut is renewed at once and never
-    looks like a death.
+    It waits on that connection's socket, so that it connects anew at once when the connection was
+    cut, and that never looks like a death.
     """
 
     def __init__(self, host: Host) -> None:

@@ -55,7 +55,7 @@ def end_lost(request: Any, exc: BaseException) -> None:
         is_unsent=request.reliable_is_let_go,
         patience_seconds=PATIENCE_SECONDS,
     )
-    # First of all: the result backend, which hears of a burial, may be away.
+    # Before the burial is announced, as the result backend may be away.
     state.task_ready(request)
     if isinstance(answer, answers.Queued):
         request.reject(requeue=True)

@@ -54,12 +54,12 @@ class ReliableRequest(OpenRequest):
         #: By the clock of `clock`.
         self.reliable_received_at = clock.now()
         early: EarlyClaim | None = noted(message, "early")
-        #: The token of the claim, whoever makes that.
+        #: The token of the claim, which this worker or the task's process makes.
         self.reliable_token = early.request.token if early is not None else secrets.token_hex(8)
         if not self._is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
-        # Also if it is None: a sender who has put something there could pretend to a claim.
+        # Set to None too: what a sender has put there could pass for a claim.
         properties[EARLY] = early.told if early is not None else None
         if HEADER not in (message.headers or {}):
             text = text_as_sent(message)

@@ -21,7 +21,7 @@ __all__ = ["RunningClaims"]
 
 
 class RunningClaims:
-    """Looks for whoever runs a claim: in Celery's requests and in the pool."""
+    """Knows by Celery's requests and the pool's jobs which claims of this worker somebody runs."""
 
     def __init__(self, reliable: Reliable, process: WorkerProcess) -> None:
         self._reliable = reliable
