@@ -43,6 +43,8 @@ _WORKER_FIELDS = (
     "lease_ms",
     "suspect",
     "suspect_claim",
+    "doing",
+    "beat_ms",
 )
 
 
@@ -95,6 +97,9 @@ class WorkerLook:
     lease_ms: int
     #: The suspect that it runs; empty for none.
     suspect: str
+    #: What it told with its last beat, and when; empty of a worker of an older version.
+    doing: Mapping[str, Any]
+    beat_ms: int
     #: Task id -> its claim and the pid of the process.
     claims: Mapping[str, tuple[Claim, int]]
 
@@ -309,7 +314,7 @@ def _worker_look(
 ) -> WorkerLook:
     n_fields = len(rows.LEASE_FIELDS)
     lease = rows.lease(worker, until_ms, row[:n_fields])
-    registered_ms, declared_ms, lease_ms, suspect, suspect_claim = row[n_fields:]
+    registered_ms, declared_ms, lease_ms, suspect, suspect_claim, doing, beat_ms = row[n_fields:]
     claims = {}
     for key, value in raw_claims.items():
         attempt, pid, token = value.decode().split(" ", 2)
@@ -323,5 +328,7 @@ def _worker_look(
         declared_ms=int(declared_ms or 0),
         lease_ms=int(lease_ms or 0),
         suspect=suspect.decode("utf-8", "replace") if suspect and runs_suspect else "",
+        doing=json.loads(doing) if doing else {},
+        beat_ms=int(beat_ms or 0),
         claims=claims,
     )

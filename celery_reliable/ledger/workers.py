@@ -64,12 +64,16 @@ class Workers:
             [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers)],
         )
 
-    def heartbeat(self, worker: str, *, lease_ms: int, client_id: int) -> HeartbeatAnswer:
-        """Renew the lease, and return which claims were taken.  It is sent once."""
+    def heartbeat(
+        self, worker: str, *, lease_ms: int, client_id: int, doing: str = ""
+    ) -> HeartbeatAnswer:
+        """Renew the lease, and return which claims were taken.  It is sent once.  *doing*: what the
+        worker does just now, as JSON, for operators.
+        """
         return self._caller.call(
             _HEARTBEAT,
             [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
-            [worker, lease_ms, client_id, next(self._numbers)],
+            [worker, lease_ms, client_id, next(self._numbers), doing],
             0,
         )
 

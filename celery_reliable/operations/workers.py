@@ -59,7 +59,14 @@ class WorkerView:
         opening: the task whose message, which came back from a dead worker, it opens just now.
         has_witness: whether its death shows by the end of its connection.
         no_witness: why not; empty where it has one.
-        facts: what it said of itself at its start: pid, pool, app, broker.
+        pid: of its main process.
+        pool: the kind of its pool: "prefork", "solo", "thread", "gevent".
+        queues: that it consumes; empty too while that is not known.
+        slots: how many tasks it runs at once at the most; None: not known, as of a worker of an
+            older version.
+        running: how many it runs, of any base, as it told last.
+        turned_ms: when its main loop turned last, as it told with its last beat; 0: not known.
+        begun_ms: when it began a task last, or started; likewise.
     """
 
     worker: str
@@ -78,6 +85,18 @@ class WorkerView:
     no_witness: str
     pid: int
     pool: str
+    queues: tuple[str, ...] = ()
+    slots: int | None = None
+    running: int | None = None
+    turned_ms: int = 0
+    begun_ms: int = 0
+
+    @property
+    def idle_slots(self) -> int | None:
+        """How many more tasks it could run at once; None: not known."""
+        if self.slots is None or self.running is None:
+            return None
+        return max(0, self.slots - max(self.running, self.claims))
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain JSON values.  Times are ISO 8601, UTC."""
@@ -98,6 +117,11 @@ class WorkerView:
             "no_witness": self.no_witness,
             "pid": self.pid,
             "pool": self.pool,
+            "queues": list(self.queues),
+            "slots": self.slots,
+            "running": self.running,
+            "turned_at": iso(self.turned_ms),
+            "begun_at": iso(self.begun_ms),
         }
 
 
@@ -154,7 +178,7 @@ def _view(
                 found.record.claimed_ms if found is not None and is_his else 0,
             )
         )
-    facts = lease.facts
+    facts, doing = lease.facts, look.doing
     pid = facts.get("pid")
     return WorkerView(
         worker=lease.worker,
@@ -173,4 +197,18 @@ def _view(
         no_witness=lease.no_witness,
         pid=pid if isinstance(pid, int) else 0,
         pool=str(facts.get("pool") or ""),
+        queues=tuple(map(str, doing.get("queues") or ())),
+        slots=_number(doing.get("slots")),
+        running=_number(doing.get("running")),
+        turned_ms=_ago_ms(look.beat_ms, doing.get("turned")),
+        begun_ms=_ago_ms(look.beat_ms, doing.get("moved")),
     )
+
+
+def _number(told: object) -> int | None:
+    """Return a count that a worker told; a later version may tell something else."""
+    return told if isinstance(told, int) else None
+
+
+def _ago_ms(beat_ms: int, seconds: object) -> int:
+    return beat_ms - int(seconds * 1000) if isinstance(seconds, (int, float)) else 0

@@ -96,6 +96,7 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
+        step.seen.look(c)
         dispatcher = c.event_dispatcher
         if dispatcher is not None:
             # A monitor switches the events of tasks on and off.

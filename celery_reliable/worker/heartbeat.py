@@ -51,6 +51,9 @@ class Host(Protocol):
     def facts(self) -> dict[str, Any]:
         """What others may want to know of the worker."""
 
+    def doing(self) -> str:
+        """What the worker does just now, as JSON; empty when nothing is known."""
+
 
 class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
@@ -161,7 +164,10 @@ class Heartbeat(NativeThread):
             return config.heartbeat_seconds
         sent_at = clock.now()
         beat = self._workers.heartbeat(
-            process.id, lease_ms=config.lease_ms, client_id=self._witnessed_id()
+            process.id,
+            lease_ms=config.lease_ms,
+            client_id=self._witnessed_id(),
+            doing=self._host.doing(),
         )
         is_stopping = False
         for claim in beat.claims(process.id):

@@ -20,6 +20,7 @@ from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.worker import plain_tasks
+from celery_reliable.worker.doing import Doing
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.own_transport import consume_apart
@@ -74,6 +75,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.passes: Passes | None = None
         #: When the main loop turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
+        self.seen = Doing()
         self.is_connecting = True
         self.is_leaving = False
         self._is_finished = False
@@ -193,3 +195,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "room": self.unacked_name,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
         }
+
+    def doing(self) -> str:
+        """What it does just now, as JSON; empty before it consumes."""
+        return self.seen.told(self.turned_at)

@@ -47,6 +47,7 @@ class Alive:
             is_stalled=False,
             facts=dict,
             claims=SimpleNamespace(stop=lambda claim: True),
+            doing=str,
         )
         self.heartbeat = Heartbeat(host)
         self.sweeper = Sweeper(near.app)

@@ -83,4 +83,9 @@ local since_ms = math.min(until_ms, now_ms) - 2 * lease_ms
 redis.call('HSET', KEYS[3], 'ahead_ms',
   math.min(since_ms, tonumber(redis.call('HGET', KEYS[3], 'ahead_ms') or since_ms)))
 redis.call('HINCRBY', KEYS[3], 'ahead_count', 1)
+-- The last ones, for operators: nothing is left of a worker that has been recovered.
+local deaths = cjson.decode(redis.call('HGET', KEYS[3], 'deaths') or '[]')
+deaths[#deaths + 1] = {worker = ARGV[1], cause = ARGV[2], at_ms = now_ms, claims = claims}
+while #deaths > 20 do table.remove(deaths, 1) end
+redis.call('HSET', KEYS[3], 'deaths', cjson.encode(deaths))
 return {'declared'}

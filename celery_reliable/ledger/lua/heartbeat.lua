@@ -9,6 +9,7 @@ ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
 ARGV[4]   number      of this call among those of the worker's process; an older one comes late, and changes nothing
+ARGV[5]   doing       what it does just now, JSON, for operators; "": not known
 Returns   {"renewed", id, claim, ...} | {"declared_dead", id, claim, ...} | {"forgotten", id, claim, ...}
           with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
 Cost      O(log N) in workers, O(claims taken)
@@ -25,7 +26,7 @@ elseif state == 'alive' then
   -- The removal comes first, as in claim: a worker must not lose its lease because Redis is full.
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
-    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
+    'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV[5], 'beat_ms', now_ms)
   redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
 elseif state == 'dead' then
   -- It lives after all: what the sweeper may not move it can keep.
