@@ -32,8 +32,8 @@ class Doing:
         begun = int(state.all_total_count[0])
         if begun != self._begun:
             self._begun, self._moved_at = begun, now
-        consumer = c.task_consumer
-        queues = sorted(queue.name for queue in consumer.queues) if consumer is not None else []
+        # None while a connection is made.
+        queues = sorted(queue.name for queue in getattr(c.task_consumer, "queues", ()))
         self._seen = {
             "queues": queues[:_MOST_QUEUES],
             "slots": int(getattr(c.pool, "num_processes", 0) or 0),
