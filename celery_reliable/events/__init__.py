@@ -7,8 +7,8 @@ from __future__ import annotations
 # All events in one namespace, for callers. These modules declare events and nothing else.
 from celery_reliable.events.attempts import *  # noqa: F403
 from celery_reliable.events.celery_events import Sender, set_sender, through
-from celery_reliable.events.declaring import DECLARED, Event, logger
+from celery_reliable.events.declaring import DECLARED, Event, as_shown, logger
 from celery_reliable.events.messages import *  # noqa: F403
 from celery_reliable.events.workers import *  # noqa: F403
 
-__all__ = ["DECLARED", "Event", "Sender", "logger", "set_sender", "through"]
+__all__ = ["DECLARED", "Event", "Sender", "as_shown", "logger", "set_sender", "through"]

@@ -31,7 +31,18 @@ from typing import Any, Generic, ParamSpec
 from celery_reliable.events import celery_events
 from celery_reliable.exceptions import ReliableError, said
 
-__all__ = ["DEBUG", "DECLARED", "ERROR", "INFO", "SILENT", "WARNING", "Event", "declared", "logger"]
+__all__ = [
+    "DEBUG",
+    "DECLARED",
+    "ERROR",
+    "INFO",
+    "SILENT",
+    "WARNING",
+    "Event",
+    "as_shown",
+    "declared",
+    "logger",
+]
 
 logger = logging.getLogger("celery_reliable")
 

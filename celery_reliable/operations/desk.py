@@ -9,7 +9,9 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.depths import Queues
 from celery_reliable.operations.objects import Objects
+from celery_reliable.operations.status import Status, look_at_status
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import BrokerView
@@ -69,3 +71,12 @@ class Desk:
     def workers(self) -> Workers:
         """The workers that have a lease."""
         return Workers(self.ledger, self._broker)
+
+    @property
+    def queues(self) -> Queues:
+        """The queues, as they are looked at now."""
+        return Queues(self.app, self.ledger, self._broker)
+
+    def status(self) -> Status:
+        """All of it in one value."""
+        return look_at_status(self.app, self.ledger, self._broker)

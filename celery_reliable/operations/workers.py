@@ -132,7 +132,7 @@ class Workers:
         self._ledger = ledger
         self._broker = broker
 
-    def list(self, *, with_broker: bool = True) -> list[WorkerView]:
+    def all(self, *, with_broker: bool = True) -> list[WorkerView]:
         """Return all workers that have a lease or are not yet forgotten, by name.
 
         *with_broker*: ask the broker, too, what each was delivered.  Raises kombu's errors then.
@@ -148,7 +148,7 @@ class Workers:
 
     def get(self, worker: str) -> WorkerView | None:
         """Return one worker, by its id, or None; the broker is not asked."""
-        views = self.list(with_broker=False)
+        views = self.all(with_broker=False)
         return next((one for one in views if one.worker == worker), None)
 
     def _unacked(self, look: WorkerLook) -> int | None:

@@ -187,7 +187,7 @@ def test_workers_say_what_they_run(scene: Scene) -> None:
     class NoBroker:
         is_redis = False
 
-    views = {one.worker: one for one in Workers(scene.ledger, NoBroker()).list()}  # type: ignore[arg-type]
+    views = {one.worker: one for one in Workers(scene.ledger, NoBroker()).all()}  # type: ignore[arg-type]
 
     assert [(one.task_id, one.name, one.pid) for one in views["me"].runs] == [
         ("a", "app.work", 1000)
@@ -201,7 +201,7 @@ def test_workers_say_what_they_run(scene: Scene) -> None:
     assert views["me"].claims == 1
     scene.ledger.settle(claim)
     scene.client.zadd(scene.ledger.keys.workers, {"me": 1})
-    (me,) = (one for one in Workers(scene.ledger, NoBroker()).list() if one.worker == "me")  # type: ignore[arg-type]
+    (me,) = (one for one in Workers(scene.ledger, NoBroker()).all() if one.worker == "me")  # type: ignore[arg-type]
     assert (me.state, me.runs, me.seconds_left < 0) == ("lapsed", (), True)
 
 

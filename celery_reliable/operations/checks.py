@@ -1,0 +1,299 @@
+"""What is wrong with a namespace just now, by its status.
+
+Pure.  Each finding has a name that stays, says what happens, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from celery_reliable.model import Finding
+from celery_reliable.operations.depths import QueueView
+from celery_reliable.operations.status import Burial, Status
+from celery_reliable.operations.times import span
+from celery_reliable.operations.workers import WorkerView
+from celery_reliable.settings import check_server
+
+__all__ = ["Limits", "check"]
+
+_PREFIX = "celery_reliable."
+#: A full pass that finds its oldest so late falls behind.
+_LATE_SECONDS = 60.0
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From when on something is wrong.
+
+    Attributes:
+        oldest_seconds: for so long a task may wait in its queue.
+        recent_seconds: so long ago a death or a burial is still told.
+        fill: so much of the ledger's memory may be used, from 0 to 1.
+    """
+
+    oldest_seconds: float = 300.0
+    recent_seconds: float = 600.0
+    fill: float = 0.9
+
+
+def check(status: Status, limits: Limits | None = None) -> list[Finding]:
+    """Return what is wrong, errors first; nothing of a system that is well."""
+    limits = limits or Limits()
+    found = [
+        *_sweeper(status),
+        *_workers(status),
+        *_deaths(status, limits),
+        *_queues(status, limits),
+        *_burials(status, limits),
+        *_server(status, limits),
+    ]
+    return sorted(found, key=lambda one: one.level != "error")
+
+
+def _patience_seconds(status: Status) -> float:
+    """For how long nothing may move that is to move all the time."""
+    return max(2 * status.lease_seconds, 10 * status.sweep_seconds)
+
+
+def _sweeper(status: Status) -> Iterator[Finding]:
+    last, alive = status.last_pass, status.workers_by_state["alive"]
+    is_quiet = not status.workers and not any(status.tasks.values()) and not status.waiting
+    silent = last.seconds_ago is None or last.seconds_ago > _patience_seconds(status)
+    just_begun = last.seconds_ago is None and any(
+        status.now_ms - one.registered_ms < 1000 * _patience_seconds(status)
+        for one in status.workers
+    )
+    if silent and not is_quiet and not just_begun:
+        since = "has never run" if last.seconds_ago is None else f"ran {span(last.seconds_ago)} ago"
+        yield Finding(
+            f"{_PREFIX}sweeper_silent",
+            "error",
+            f"The last pass of the sweeper {since}; it should run every "
+            f"{status.sweep_seconds:g} s. Until it runs, nothing that is lost comes back, and no "
+            "parked task is sent.",
+            "Passes are run by workers: "
+            + (
+                f"{alive} are alive, so look for pass_failed in their logs."
+                if alive
+                else "none is alive. Start one, or run `celery -A … reliable sweep`."
+            ),
+        )
+    report = last.report
+    if report.get("failed"):
+        yield Finding(
+            f"{_PREFIX}pass_failed",
+            "warning",
+            f"The last pass could not deal with {report['failed']} of what it looked at, and tries "
+            "again with each pass.",
+            "The logs of the workers say why: not_recovered, not_lost, not_given_back, "
+            "not_handled.",
+        )
+    late_seconds = float(report.get("oldest_overdue_seconds") or 0)
+    if report.get("is_full") and late_seconds > _LATE_SECONDS:
+        yield Finding(
+            f"{_PREFIX}sweeper_behind",
+            "warning",
+            f"Passes have more to do than they can: the oldest task at which one had to look was "
+            f"due {span(late_seconds)} before.",
+            "Raise SWEEP_BATCH, or see why so much is parked to one time, or lost.",
+        )
+
+
+def _workers(status: Status) -> Iterator[Finding]:
+    patience_seconds = _patience_seconds(status)
+    waits = status.waiting or status.tasks["queued"]
+    if waits and not status.workers_by_state["alive"]:
+        yield Finding(
+            f"{_PREFIX}no_worker",
+            "error",
+            f"{waits} tasks wait, and no worker is alive.",
+            "Start workers, or see why they end: they have said so in their logs.",
+        )
+    for one in status.workers:
+        if one.state == "lapsed":
+            yield Finding(
+                f"{_PREFIX}worker_lapsed",
+                "error",
+                f"The lease of {one.nodename} (pid {one.pid}) ran out {span(-one.seconds_left)} "
+                f"ago, and nobody has declared it dead. It runs {_tasks(one)}.",
+                "It is dead, frozen, or cannot reach the ledger. A pass of another worker takes "
+                "back what it holds.",
+            )
+        elif one.state == "dead" and not one.is_thawed:
+            yield from _stuck_recovery(status, one, patience_seconds)
+        elif one.state == "alive":
+            yield from _standing(status, one, patience_seconds)
+
+
+def _stuck_recovery(status: Status, one: WorkerView, patience_seconds: float) -> Iterator[Finding]:
+    at_ms = next((death.at_ms for death in status.deaths if death.worker == one.worker), 0)
+    age_seconds = (status.now_ms - at_ms) / 1000
+    if at_ms and age_seconds > patience_seconds and (one.claims or one.unacked):
+        yield Finding(
+            f"{_PREFIX}recovery_stuck",
+            "error",
+            f"{one.nodename} was declared dead {span(age_seconds)} ago, and what it held is still "
+            f"not recovered: {_tasks(one)}.",
+            "The logs of living workers say why: not_recovered, not_given_back, pass_failed.",
+        )
+
+
+def _standing(status: Status, one: WorkerView, patience_seconds: float) -> Iterator[Finding]:
+    turned_seconds = (status.now_ms - one.turned_ms) / 1000 if one.turned_ms else 0.0
+    # With `solo` the main loop runs the task.
+    is_busy_alone = one.pool == "solo" and one.running
+    if turned_seconds > patience_seconds and not is_busy_alone:
+        yield Finding(
+            f"{_PREFIX}worker_stands",
+            "error",
+            f"The main loop of {one.nodename} (pid {one.pid}) has not turned for "
+            f"{span(turned_seconds)}: it takes no task and hears no command.",
+            "Something holds its main process (a signal handler, a full disk, a broker that does "
+            "not answer). After STALL_SECONDS it counts as dead. `py-spy dump` shows where.",
+        )
+        return
+    idle_seconds = (status.now_ms - one.begun_ms) / 1000 if one.begun_ms else 0.0
+    if idle_seconds <= patience_seconds or not one.idle_slots:
+        return
+    waiting = [
+        queue
+        for queue in status.queues
+        if queue.name in one.queues and (queue.oldest_seconds or 0) > patience_seconds
+    ]
+    if waiting:
+        names = ", ".join(queue.name for queue in waiting)
+        yield Finding(
+            f"{_PREFIX}worker_takes_nothing",
+            "error",
+            f"{one.nodename} (pid {one.pid}) lives and has {one.idle_slots} of {one.slots} slots "
+            f"free, but has begun nothing for {span(idle_seconds)}, while work waits in what it "
+            f"consumes: {names}.",
+            "Its connection to the broker may be dead in a way that nobody noticed. Restart it; "
+            "what it holds is not lost.",
+        )
+
+
+def _deaths(status: Status, limits: Limits) -> Iterator[Finding]:
+    recent = [
+        one
+        for one in status.deaths
+        if 0 <= status.now_ms - one.at_ms <= 1000 * limits.recent_seconds
+    ]
+    if recent:
+        last = recent[-1]
+        names = _listed([one.worker.rpartition("/")[0] for one in recent])
+        yield Finding(
+            f"{_PREFIX}worker_died",
+            "warning",
+            f"{len(recent)} worker(s) were declared dead in the last "
+            f"{span(limits.recent_seconds)}: {names}; the last one "
+            f"{span((status.now_ms - last.at_ms) / 1000)} ago ({last.cause}), with "
+            f"{last.claims} tasks that it ran. They run again elsewhere.",
+            '"connection": its process ended without saying so (killed, out of memory, a lost '
+            'machine). "lapsed": it stood still or lost its network. A worker that is stopped '
+            "by SIGTERM is not among them.",
+        )
+
+
+def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
+    if status.broker_problem:
+        yield Finding(
+            f"{_PREFIX}broker_away",
+            "error",
+            f"The queues could not be looked at: {status.broker_problem}",
+            "Check that the broker is up and that broker_url names it. What is published "
+            "meanwhile fails, or stays recorded with OUTBOX.",
+        )
+    patience_seconds = _patience_seconds(status)
+    alive = [one for one in status.workers if one.state == "alive"]
+    # A worker of an older version does not say what it consumes.
+    all_tell = bool(alive) and all(one.slots is not None for one in alive)
+    for queue in status.queues:
+        age_seconds = queue.oldest_seconds or 0.0
+        if _has_no_consumer(queue, age_seconds > patience_seconds, all_tell):
+            yield Finding(
+                f"{_PREFIX}queue_without_consumer",
+                "error",
+                f"{queue.depth} messages wait in {queue.name!r}, and no living worker consumes it.",
+                f"Start a worker with `-Q {queue.name}`, or find out who sends there.",
+            )
+        elif age_seconds > limits.oldest_seconds:
+            yield Finding(
+                f"{_PREFIX}queue_old",
+                "warning",
+                f"The oldest task in {queue.name!r} waits for {span(age_seconds)}, with "
+                f"{queue.depth} messages there.",
+                "More comes than is worked off: start more workers, or see what their slots are "
+                "taken by (`reliable workers`).",
+            )
+
+
+def _has_no_consumer(queue: QueueView, is_old: bool, all_tell: bool) -> bool:
+    if not queue.depth:
+        return False
+    if queue.consumers is not None:
+        return queue.consumers == 0
+    return is_old and all_tell and not queue.workers
+
+
+def _burials(status: Status, limits: Limits) -> Iterator[Finding]:
+    recent = [
+        one
+        for one in status.latest_dead
+        if 0 <= status.now_ms - one.at_ms <= 1000 * limits.recent_seconds
+    ]
+    lost = [one for one in recent if one.reason in ("lost", "time_limit")]
+    if lost:
+        yield Finding(
+            f"{_PREFIX}poison",
+            "error",
+            f"{len(lost)} tasks were dead-lettered in the last {span(limits.recent_seconds)} since "
+            f"their attempts kept ending without an outcome: {_named(lost)}. The last one: "
+            f"{lost[0].cause or lost[0].reason} ({lost[0].task_id}).",
+            "Something kills whoever runs them. `reliable show ID` has the history with signal and "
+            "exit code; when it is mended, replay them.",
+        )
+    unreadable = [one for one in recent if one.reason == "unprocessable"]
+    if unreadable:
+        yield Finding(
+            f"{_PREFIX}unprocessable",
+            "warning",
+            f"{len(unreadable)} messages were dead-lettered in the last "
+            f"{span(limits.recent_seconds)} that no worker could run: {_named(unreadable)}.",
+            "Workers without the code of these tasks, or a publisher in another format: replay "
+            "them when the code is there.",
+        )
+
+
+def _server(status: Status, limits: Limits) -> Iterator[Finding]:
+    yield from check_server(status.server.facts)
+    fill = status.server.fill
+    if fill is not None and fill >= limits.fill:
+        is_full = fill >= 1
+        yield Finding(
+            f"{_PREFIX}ledger_full",
+            "error" if is_full else "warning",
+            f"The ledger's Redis has used {fill:.0%} of its maxmemory"
+            + (": nothing can be published, and attempts wait." if is_full else "."),
+            "Raise maxmemory, or see what takes it: queues nobody works off, results without an "
+            "expiry, dead letters (DEAD_LETTER_MAX).",
+        )
+
+
+def _tasks(one: WorkerView) -> str:
+    if not one.runs:
+        return f"{one.claims} tasks"
+    return _listed([f"{run.name}[{run.task_id}]" for run in one.runs])
+
+
+def _named(letters: list[Burial]) -> str:
+    counts = Counter(one.name or "(not readable)" for one in letters)
+    return _listed([f"{name} ({count})" for name, count in counts.most_common()])
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,155 @@
+"""What waits in each queue: how many messages, how long already, and who consumes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery
+
+from celery_reliable.ledger import Ledger, Look
+from celery_reliable.message import Envelope
+from celery_reliable.model import Record, State
+from celery_reliable.operations.times import iso
+from celery_reliable.operations.workers import Workers, WorkerView
+from celery_reliable.recovery import MOST_BYTES, BrokerView
+
+__all__ = ["QueueView", "Queues"]
+
+#: Messages looked at of those that are popped next, of each priority.
+_LOOKED_AT = 5
+#: Records looked at for the queues that nobody here has declared, and for the states of all.
+_SAMPLED = 1_000
+#: Messages of them.
+_MESSAGES = 100
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """One queue.
+
+    Attributes:
+        depth: how many messages wait; None: the broker does not tell, or has no such queue.
+        by_priority: the same by priority, of those that have one; on a Redis only.
+        oldest_ms: since when the oldest waits that is among the next to be popped, by the server's
+            clock; 0: nothing waits, or nothing is known of what waits (tasks of other bases).
+        oldest_seconds: the same as an age.
+        workers: names of living workers that say that they consume it.
+        consumers: how many consumers the broker knows; None: it does not tell, as a Redis.
+    """
+
+    name: str
+    depth: int | None
+    by_priority: Mapping[int, int] = field(default_factory=dict)
+    oldest_ms: int = 0
+    oldest_seconds: float | None = None
+    workers: tuple[str, ...] = ()
+    consumers: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+        return {
+            "name": self.name,
+            "depth": self.depth,
+            "by_priority": {str(one): depth for one, depth in self.by_priority.items()},
+            "oldest_since": iso(self.oldest_ms),
+            "oldest_seconds": self.oldest_seconds,
+            "workers": list(self.workers),
+            "consumers": self.consumers,
+        }
+
+
+class Queues:
+    """The queues of an app, looked at once.  Raises what the ledger raises, and kombu's errors."""
+
+    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
+        self._app = app
+        self._ledger = ledger
+        self._broker = broker
+        #: What was looked at; once.
+        self._sampled: tuple[int, list[Look]] | None = None
+
+    def all(self) -> list[QueueView]:
+        """Return the queues that the app declares, that workers consume, or that recorded tasks
+        wait for (of a thousand that were looked at), by name.
+        """
+        return self.of(Workers(self._ledger, self._broker).all(with_broker=False))
+
+    def of(self, workers: Sequence[WorkerView]) -> list[QueueView]:
+        """Return the same; *workers* were looked at before."""
+        alive = [one for one in workers if one.state == "alive"]
+        _, looks = self._sample()
+        names = {*self._app.amqp.queues, *self._queues_of(looks)}
+        names.update(queue for one in alive for queue in one.queues)
+        now_ms = self._ledger.numbers().now_ms
+        return [self._view(name, alive, now_ms) for name in sorted(names)]
+
+    def states(self) -> tuple[dict[str, int], bool]:
+        """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
+        were looked at; else these are estimates, by a sample evenly over all times.
+        """
+        total, looks = self._sample()
+        counts = dict.fromkeys(("queued", "parked", "waiting", "owed"), 0)
+        for look in looks:
+            kind = "owed" if look.record.state is State.DEAD else look.record.state.value
+            # What runs is counted by its claim.
+            if kind in counts:
+                counts[kind] += 1
+        if total <= _SAMPLED:
+            return counts, True
+        scale = total / max(1, len(looks))
+        return {kind: round(count * scale) for kind, count in counts.items()}, False
+
+    def _sample(self) -> tuple[int, list[Look]]:
+        if self._sampled is None:
+            total, ids = self._ledger.sample_due(_SAMPLED)
+            looks = [look for look in self._ledger.look_all(ids) if look is not None]
+            self._sampled = total, looks
+        return self._sampled
+
+    def _queues_of(self, looks: Sequence[Look]) -> tuple[str, ...]:
+        waiting = [look.record.task_id for look in looks if look.record.state is State.QUEUED]
+        step = max(1, len(waiting) // _MESSAGES)
+        found: set[tuple[str, str]] = set()
+        n_bytes = 0
+        for one in self._ledger.find_in_groups(waiting[::step], most_bytes=MOST_BYTES):
+            record = one.record if one.is_readable else None
+            if record is None:
+                continue
+            found |= _address_of(record)
+            n_bytes += len(record.message)
+            if n_bytes > MOST_BYTES:
+                break
+        return tuple(sorted({name for where in found for name in self._broker.reached(*where)}))
+
+    def _view(self, name: str, alive: Sequence[WorkerView], now_ms: int) -> QueueView:
+        consumed_by = tuple(one.nodename for one in alive if name in one.queues)
+        if not self._broker.is_redis:
+            found = self._broker.declared(name)
+            depth, consumers = found if found is not None else (None, None)
+            return QueueView(name, depth, workers=consumed_by, consumers=consumers)
+        steps = self._broker.steps(name, _LOOKED_AT)
+        heads = [task_id for step in steps for task_id in step.head if task_id]
+        since = [
+            max(look.record.published_ms, look.record.sent_ms)
+            for look in self._ledger.look_all(heads)
+            if look is not None and look.record.state is State.QUEUED
+        ]
+        oldest_ms = min(since, default=0)
+        return QueueView(
+            name,
+            sum(step.depth for step in steps),
+            by_priority={step.priority: step.depth for step in steps if step.depth},
+            oldest_ms=oldest_ms,
+            oldest_seconds=max(0.0, round((now_ms - oldest_ms) / 1000, 3)) if oldest_ms else None,
+            workers=consumed_by,
+        )
+
+
+def _address_of(record: Record) -> set[tuple[str, str]]:
+    try:
+        envelope = Envelope.from_text(record.message)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    return {(envelope.exchange, envelope.routing_key)} if envelope.routing_key else set()

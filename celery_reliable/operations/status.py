@@ -1,0 +1,278 @@
+"""All of it in one value: what waits, runs and failed, who sweeps, and what the servers say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from celery_reliable.app import reliable_of
+from celery_reliable.events import as_shown
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger
+from celery_reliable.operations.depths import Queues, QueueView
+from celery_reliable.operations.times import iso
+from celery_reliable.operations.workers import Workers, WorkerView
+from celery_reliable.recovery import BrokerView
+from celery_reliable.settings import ServerFacts
+
+__all__ = ["Burial", "Death", "LastPass", "Server", "Status", "look_at_status"]
+
+#: Dead letters looked at, the latest first.
+_LETTERS = 2_000
+
+
+@dataclass(frozen=True)
+class LastPass:
+    """The sweeper's last pass.
+
+    Attributes:
+        ended_ms: when it ended, or began if it runs; 0: there was none.
+        seconds_ago: the same as an age; None: there was none.
+        report: what it did, as `SweepReport.as_dict` has it; empty: nothing is known of it.
+    """
+
+    ended_ms: int = 0
+    seconds_ago: float | None = None
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker that was declared dead lately."""
+
+    worker: str
+    cause: str
+    at_ms: int
+    #: How many tasks it ran.
+    claims: int
+
+
+@dataclass(frozen=True)
+class Burial:
+    """A dead letter of the latest."""
+
+    task_id: str
+    name: str
+    reason: str
+    at_ms: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Server:
+    """The Redis that holds the ledger.  None: it does not tell."""
+
+    url: str
+    facts: ServerFacts
+    used_bytes: int | None = None
+
+    @property
+    def fill(self) -> float | None:
+        """How much of its memory it has used, from 0 to 1; None without a limit."""
+        if not self.facts.maxmemory or self.used_bytes is None:
+            return None
+        return self.used_bytes / self.facts.maxmemory
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        facts = self.facts
+        return {
+            "url": self.url,
+            "version": facts.version,
+            "role": facts.role,
+            "used_bytes": self.used_bytes,
+            "maxmemory_bytes": facts.maxmemory,
+            "maxmemory_policy": facts.maxmemory_policy,
+            "appendonly": facts.appendonly,
+            "appendfsync": facts.appendfsync,
+            "save": facts.save,
+        }
+
+
+@dataclass(frozen=True)
+class Status:
+    """A namespace at one moment.
+
+    Attributes:
+        now_ms: the server's time.
+        tasks: how many are "queued", "parked", "running", "waiting", "owed", "dead".
+        is_exact: whether those are counted; else what waits is estimated by a sample.
+        dead_by_reason: how many dead letters have each reason; of the latest ones where there are
+            very many.
+        latest_dead: the latest dead letters.
+        broker_problem: why the queues could not be looked at; empty if they were.
+        sweep_seconds: how often passes run.
+        lease_seconds: how long leases are.
+    """
+
+    now_ms: int
+    app: str
+    namespace: str
+    server: Server
+    last_pass: LastPass
+    workers: tuple[WorkerView, ...]
+    deaths: tuple[Death, ...]
+    queues: tuple[QueueView, ...]
+    tasks: Mapping[str, int]
+    is_exact: bool
+    dead_by_reason: Mapping[str, int]
+    latest_dead: tuple[Burial, ...]
+    broker_problem: str
+    sweep_seconds: float
+    lease_seconds: float
+
+    @property
+    def workers_by_state(self) -> dict[str, int]:
+        """How many workers are alive, lapsed and dead."""
+        counts = Counter(one.state for one in self.workers)
+        return {state: counts[state] for state in ("alive", "lapsed", "dead")}
+
+    @property
+    def slots(self) -> int:
+        """How many tasks living workers run at once at the most, of those that tell."""
+        return sum(one.slots or 0 for one in self.workers if one.state == "alive")
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in queues; where the broker does not tell, records."""
+        depths = [one.depth for one in self.queues if one.depth is not None]
+        return sum(depths) if depths else self.tasks["queued"]
+
+    @property
+    def saturation(self) -> float | None:
+        """What runs and waits, for each slot: above 1 more workers would help.  None without a
+        slot, when nothing can be said.
+        """
+        running = sum(
+            max(one.running or 0, one.claims) for one in self.workers if one.state == "alive"
+        )
+        return round((running + self.waiting) / self.slots, 3) if self.slots else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+        return {
+            "at": iso(self.now_ms),
+            "app": self.app,
+            "namespace": self.namespace,
+            "ledger": self.server.as_dict(),
+            "last_pass": {
+                "ended_at": iso(self.last_pass.ended_ms),
+                "seconds_ago": self.last_pass.seconds_ago,
+                "report": dict(self.last_pass.report),
+            },
+            "tasks": dict(self.tasks),
+            "is_exact": self.is_exact,
+            "dead_by_reason": dict(self.dead_by_reason),
+            "workers_by_state": self.workers_by_state,
+            "workers": [one.as_dict() for one in self.workers],
+            "slots": self.slots,
+            "saturation": self.saturation,
+            "deaths": [
+                {
+                    "worker": one.worker,
+                    "cause": one.cause,
+                    "at": iso(one.at_ms),
+                    "claims": one.claims,
+                }
+                for one in self.deaths
+            ],
+            "queues": [one.as_dict() for one in self.queues],
+            "broker_problem": self.broker_problem,
+        }
+
+
+def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
+    """Look at everything once.  Raises what the ledger raises; a broker that is away is part of
+    the answer.
+
+    What is read is bounded, however many records and dead letters there are.
+    """
+    reliable = reliable_of(app)
+    config = reliable.config
+    numbers = ledger.numbers()
+    now_ms = numbers.now_ms
+    meta = ledger.passes.meta()
+    workers = tuple(Workers(ledger, broker).all(with_broker=False))
+    queues, states, is_exact, problem = _queues(app, ledger, broker, workers)
+    latest = _latest_dead(ledger)
+    reasons = Counter(one.reason for one in latest)
+    running = sum(one.claims for one in workers)
+    return Status(
+        now_ms=now_ms,
+        app=reliable.project[0],
+        namespace=ledger.namespace,
+        server=_server(ledger),
+        last_pass=_last_pass(meta, now_ms),
+        workers=workers,
+        deaths=_deaths(meta),
+        queues=queues,
+        tasks={**states, "running": running, "dead": numbers.dead},
+        is_exact=is_exact,
+        dead_by_reason=dict(sorted(reasons.items())),
+        latest_dead=tuple(latest),
+        broker_problem=problem,
+        sweep_seconds=config.sweep_seconds,
+        lease_seconds=config.lease_seconds,
+    )
+
+
+def _queues(
+    app: Celery, ledger: Ledger, broker: BrokerView, workers: tuple[WorkerView, ...]
+) -> tuple[tuple[QueueView, ...], dict[str, int], bool, str]:
+    queues = Queues(app, ledger, broker)
+    states, is_exact = queues.states()
+    connection = app.connection_for_read()
+    errors = (OperationalError, *connection.connection_errors, *connection.channel_errors)
+    try:
+        return tuple(queues.of(workers)), states, is_exact, ""
+    except ReliableError:
+        raise
+    except errors as exc:
+        # Without the password that may be in what it says.
+        return (), states, is_exact, as_shown(exc)
+
+
+def _server(ledger: Ledger) -> Server:
+    info = ledger.server_facts()
+    facts = ServerFacts.from_info(info, has_sentinel=ledger.connector.has_sentinel)
+    used = info.get("used_memory")
+    return Server(ledger.connector.shown, facts, int(used) if used is not None else None)
+
+
+def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
+    ended_ms = int(meta.get("passed_ms") or 0)
+    if not ended_ms:
+        return LastPass()
+    # What was noted by a clock that was ahead is no time to come.
+    age_seconds = max(0.0, round((now_ms - ended_ms) / 1000, 3))
+    return LastPass(ended_ms, age_seconds, json.loads(meta.get("report") or "{}"))
+
+
+def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:
+    found = json.loads(meta.get("deaths") or "[]")
+    return tuple(
+        Death(
+            str(one.get("worker", "")),
+            str(one.get("cause", "")),
+            int(one.get("at_ms", 0)),
+            int(one.get("claims", 0)),
+        )
+        for one in found
+    )
+
+
+def _latest_dead(ledger: Ledger) -> list[Burial]:
+    looks = ledger.look_all(ledger.dead_ids(limit=_LETTERS))
+    return [
+        Burial(
+            look.record.task_id, look.record.name, look.reason, look.buried_ms, look.record.cause
+        )
+        for look in looks
+        if look is not None and look.reason
+    ]
