@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
@@ -9,6 +10,7 @@ from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page
 from celery_reliable.operations.queues import purge
+from celery_reliable.operations.status import Status
 from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, short_view
@@ -23,13 +25,16 @@ __all__ = [
     "Desk",
     "Filter",
     "Kind",
+    "Limits",
     "ObjectView",
     "Page",
+    "Status",
     "Subject",
     "TaskView",
     "Wait",
     "Why",
     "WorkerView",
+    "check",
     "full_view",
     "install_control",
     "install_control_everywhere",

@@ -120,10 +120,15 @@ def test_a_redis_that_is_not_there_is_one_paragraph_without_the_password(
 ) -> None:
     away = project.with_settings(broker_url="redis://user:s3cret@127.0.0.1:1/0")
 
-    for arguments in (["dead-letters", "list", "--json"], ["workers", "--json"], ["sweep"]):
+    for arguments in (
+        ["dead-letters", "list", "--json"],
+        ["workers", "--json"],
+        ["sweep"],
+        ["status"],
+    ):
         ran = run(*arguments, project=away)
 
-        assert (ran.code, ran.out) == (1, "")
+        assert (ran.code, ran.out) == (3, "")
         assert "127.0.0.1:1" in ran.err
         assert "s3cret" not in ran.err
         assert "Traceback" not in ran.err

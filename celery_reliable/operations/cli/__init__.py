@@ -1,7 +1,8 @@
 """`celery -A proj reliable …`: what operators see of the ledger, and do to it, at a terminal.
 
 Every command prints for people, or with ``--json`` the same for programs, on stdout.  What is wrong
-is one paragraph on stderr: exit code 1, or 2 when the command itself was not given as it should be.
+is one paragraph on stderr, and an exit code: 1; 2 when the command itself was not given as it
+should be; 3 when the ledger cannot be reached.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.passes import release_command, sweep
-from celery_reliable.operations.cli.queues import purge_command
+from celery_reliable.operations.cli.queues import purge_command, queues_command
+from celery_reliable.operations.cli.status import status
+from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
@@ -23,8 +26,23 @@ __all__ = ["reliable"]
 @click.pass_context
 @handle_preload_options
 def reliable(ctx: click.Context, **_: Any) -> None:
-    """Dead letters, workers and passes of celery-reliable."""
+    """What waits and why, what failed, workers and passes of celery-reliable.
+
+    Exit codes of all commands: 0; 1, something was wrong (with `status --check`: is wrong); 2, the
+    command was not given as it should be; 3, the ledger cannot be reached.
+    """
 
 
-for _command in (dead_letters, sweep, release_command, workers, purge_command):
+for _command in (
+    status,
+    tasks,
+    show,
+    objects,
+    workers,
+    queues_command,
+    dead_letters,
+    sweep,
+    release_command,
+    purge_command,
+):
     reliable.add_command(_command)

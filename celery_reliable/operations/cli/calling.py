@@ -9,7 +9,7 @@ import click
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from celery_reliable.exceptions import ReliableError
+from celery_reliable.exceptions import LedgerUnavailable, ReliableError
 from celery_reliable.operations.tables import printable
 
 __all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
@@ -28,11 +28,21 @@ def app_of(ctx: click.Context) -> Celery:
     return app
 
 
+class _LedgerAway(click.ClickException):
+    """The ledger cannot be reached."""
+
+    exit_code = 3
+
+
 @contextmanager
 def errors_told(ctx: click.Context) -> Iterator[None]:
-    """Turn what an operator can do something about into one paragraph on stderr, exit code 1."""
+    """Turn what an operator can do something about into one paragraph on stderr, exit code 1; 3
+    when the ledger cannot be reached.
+    """
     try:
         yield
+    except LedgerUnavailable as exc:
+        raise _LedgerAway(printable(str(exc))) from exc
     except ReliableError as exc:
         raise click.ClickException(printable(str(exc))) from exc
     except Exception as exc:

@@ -7,11 +7,46 @@ import dataclasses
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.operations.cli.calling import app_of, as_json_option, errors_told
-from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.cli.calling import (
+    PATIENCE_SECONDS,
+    app_of,
+    as_json_option,
+    errors_told,
+)
+from celery_reliable.operations.cli.printing import console_of, counted, print_json
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.queues import purge
+from celery_reliable.operations.tables import print_list
+from celery_reliable.operations.times import span
 
-__all__ = ["purge_command"]
+__all__ = ["purge_command", "queues_command"]
+
+
+@click.command("queues", cls=CeleryCommand)
+@as_json_option
+@click.pass_context
+def queues_command(ctx: click.Context, as_json: bool) -> None:
+    """List queues: how much waits, how long the oldest already, and who consumes them."""
+    console = None if as_json else console_of(ctx)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        found = desk.queues.all()
+    if console is None:
+        print_json([one.as_dict() for one in found])
+        return
+    print_list(
+        console,
+        ("queue", "waiting", "oldest"),
+        [
+            (
+                one.name,
+                "?" if one.depth is None else str(one.depth),
+                "" if one.oldest_seconds is None else span(one.oldest_seconds),
+            )
+            for one in found
+        ],
+        [f"consumed by {', '.join(one.workers)}" if one.workers else "" for one in found],
+    )
+    click.echo(counted(len(found), "queue"))
 
 
 @click.command("purge", cls=CeleryCommand)

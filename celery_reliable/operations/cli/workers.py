@@ -7,8 +7,6 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.app import reliable_of
-from celery_reliable.ledger import Ledger
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -16,67 +14,65 @@ from celery_reliable.operations.cli.calling import (
     errors_told,
 )
 from celery_reliable.operations.cli.printing import console_of, counted, print_json
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.tables import print_list, printable
+from celery_reliable.operations.times import at, span
+from celery_reliable.operations.workers import WorkerView
 
 __all__ = ["workers"]
 
+_MOST_NAMED = 20
+
 
 @click.command("workers", cls=CeleryCommand)
+@click.option("--long", "is_long", is_flag=True, help="Also what each holds, runs, since when.")
 @as_json_option
 @click.pass_context
-def workers(ctx: click.Context, as_json: bool) -> None:
+def workers(ctx: click.Context, is_long: bool, as_json: bool) -> None:
     """List the workers that hold a lease, and how many tasks each of them runs."""
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx):
-        ledger = reliable_of(app_of(ctx)).own_ledger(
-            reply_timeout_seconds=5.0, patience_seconds=PATIENCE_SECONDS
-        )
-        try:
-            rows = _worker_rows(ledger)
-        finally:
-            ledger.close()
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        found = desk.workers.all(with_broker=is_long)
     if console is None:
-        print_json(rows)
+        print_json([one.as_dict() for one in found])
         return
-    if rows:
+    if found:
         print_list(
             console,
             ("worker", "state", "lease left", "runs", "witness"),
             [
                 (
-                    row["worker"],
-                    row["state"],
-                    f"{row['seconds_left']:.1f} s" if row["state"] == "alive" else "",
-                    str(row["claims"]),
-                    "on" if row["witness"] else "off",
+                    one.worker,
+                    one.state,
+                    f"{one.seconds_left:.1f} s" if one.state == "alive" else "",
+                    str(one.claims),
+                    "on" if one.has_witness else "off",
                 )
-                for row in rows
+                for one in found
             ],
-            [""] * len(rows),
+            [_about(one) if is_long else "" for one in found],
         )
-    click.echo(counted(len(rows), "worker"))
-    for reason in sorted({row["no_witness"] for row in rows if row["no_witness"]}):
+    click.echo(counted(len(found), "worker"))
+    for reason in sorted({one.no_witness for one in found if one.no_witness}):
         click.echo(
             f"Without a witness a death shows only when the lease has run out. {printable(reason)}"
         )
 
 
-def _worker_rows(ledger: Ledger) -> list[dict[str, Any]]:
-    now_ms = ledger.workers.time_ms()
-    rows = []
-    for lease in ledger.workers.leases():
-        left_seconds = round((lease.until_ms - now_ms) / 1000, 3)
-        # Lapsed is not yet dead: only the sweeper declares that.
-        alive = "alive" if left_seconds > 0 else "lapsed"
-        rows.append(
-            {
-                "worker": lease.worker,
-                "state": "dead" if lease.is_dead else alive,
-                "seconds_left": left_seconds,
-                "claims": len(ledger.workers.claims(lease.worker)),
-                "cause": lease.cause,
-                "witness": lease.has_witness,
-                "no_witness": lease.no_witness,
-            }
-        )
-    return rows
+def _about(one: WorkerView) -> str:
+    said: list[Any] = [f"pid {one.pid}, {one.pool}" if one.pid else one.pool]
+    if one.slots is not None:
+        said.append(f"runs {one.running} of {one.slots}, consumes {', '.join(one.queues)}")
+    if one.unacked is not None:
+        said.append(f"was delivered {one.unacked} and has not acknowledged them")
+    if one.state != "alive":
+        said.append(f"{one.cause or one.state} for {span(-one.seconds_left)}")
+    said += [
+        f"{run.name}[{run.task_id}]" + (f" since {at(run.since_ms)}" if run.since_ms else "")
+        for run in one.runs[:_MOST_NAMED]
+    ]
+    if one.suspect:
+        said.append(f"{one.suspect} may have killed another worker: it runs alone of such")
+    if one.opening:
+        said.append(f"opens the message of {one.opening}, which came back from a dead worker")
+    return "\n".join(filter(None, said))

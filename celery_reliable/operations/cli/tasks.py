@@ -1,0 +1,193 @@
+"""The commands of tasks and of the objects that they have to themselves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand
+
+from celery_reliable.operations.cli.calling import (
+    PATIENCE_SECONDS,
+    app_of,
+    as_json_option,
+    errors_told,
+)
+from celery_reliable.operations.cli.filtering import filter_of, filter_options
+from celery_reliable.operations.cli.printing import (
+    console_of,
+    counted,
+    print_json,
+    shown,
+    to_second,
+)
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.objects import ObjectView
+from celery_reliable.operations.pages import Page
+from celery_reliable.operations.tables import print_list, print_pairs, printable
+from celery_reliable.operations.tasks import TaskView
+from celery_reliable.operations.walks import Kind
+
+__all__ = ["objects", "show", "tasks"]
+
+#: How long a list is looked for before it says where to go on.
+_LOOKING_SECONDS = 2.0
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
+)
+cursor_option = click.option("--cursor", default="", help="Go on where a list before has ended.")
+
+
+@click.command("tasks", cls=CeleryCommand)
+@click.option("--state", type=click.Choice([kind.value for kind in Kind]), help="Only in this.")
+@filter_options
+@limit_option
+@cursor_option
+@as_json_option
+@click.pass_context
+def tasks(
+    ctx: click.Context,
+    /,
+    state: str | None,
+    limit: int,
+    cursor: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """List tasks with what each waits for: those that run, then those that wait.
+
+    Dead letters are listed with --state dead, the oldest first.
+    """
+    console = None if as_json else console_of(ctx)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        page = _page(desk, filter_of(given), Kind(state) if state else None, cursor, limit)
+    if console is None:
+        print_json(page.view(lambda one: one.as_dict(with_history=False)))
+        return
+    if page.items:
+        print_list(
+            console,
+            ("task id", "state", "since (UTC)"),
+            [
+                (one.task_id, one.state, to_second(one.why.as_dict().get("since") or ""))
+                for one in page.items
+            ],
+            [f"{one.name or '(no name)'}\n{one.why.sentence}" for one in page.items],
+        )
+    _print_end(page, "task")
+
+
+def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int) -> Page[TaskView]:
+    """Return as much as is found in a while: with a filter a page may be short."""
+    deadline = time.monotonic() + _LOOKING_SECONDS
+    found: list[TaskView] = []
+    looked_at = 0
+    while True:
+        page = desk.tasks.page(wanted, kind=kind, cursor=cursor, limit=limit - len(found))
+        found += page.items
+        looked_at, cursor = looked_at + page.looked_at, page.cursor
+        if page.is_last or len(found) >= limit or time.monotonic() > deadline:
+            return Page(tuple(found), cursor, looked_at)
+
+
+@click.command("show", cls=CeleryCommand)
+@click.argument("task_id", metavar="ID")
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Show one task, whatever became of it: its state, why it waits, and what happened to it.
+
+    Of its arguments nothing is shown; `dead-letters show` has those of a dead letter.
+    """
+    console = None if as_json else console_of(ctx)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        view = desk.tasks.get(task_id)
+    if console is None:
+        print_json(view.as_dict())
+        return
+    console.print(printable(view.why.sentence))
+    if not view.is_known:
+        return
+    click.echo()
+    told = view.as_dict()
+    history, why = told.pop("history"), told.pop("why")
+    told["waits for"] = why["kind"]
+    pairs = [(name.replace("_", " "), shown(value)) for name, value in told.items()]
+    print_pairs(console, [pair for pair in pairs if pair[1]])
+    if history:
+        click.echo()
+        print_list(
+            console,
+            ("at (UTC)", "what", "attempt"),
+            [(to_second(one["at"]), one["what"], str(one["attempt"] or "")) for one in history],
+            [
+                "\n".join(f"{name}: {one[name]}" for name in ("cause", "worker") if one[name])
+                for one in history
+            ],
+        )
+
+
+@click.command("objects", cls=CeleryCommand)
+@click.argument("key", metavar="[KEY]", default="")
+@click.option("--task", help="With --id: the object of this task.")
+@click.option("--id", "object_id", help="The object's id, as its task is called with it.")
+@limit_option
+@cursor_option
+@as_json_option
+@click.pass_context
+def objects(
+    ctx: click.Context,
+    key: str,
+    task: str | None,
+    object_id: str | None,
+    limit: int,
+    cursor: str,
+    as_json: bool,
+) -> None:
+    """List the objects that tasks have to themselves, or show who has one and who waits for it.
+
+    An object is named by its KEY, or by --task and --id.
+    """
+    if (task is None) != (object_id is None):
+        raise click.UsageError("--task and --id go together.")
+    console = None if as_json else console_of(ctx)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        if task is not None:
+            key = desk.objects.key_of(task, object_id)
+        if key:
+            page = Page((desk.objects.get(key),), "", 1)
+        else:
+            page = desk.objects.page(cursor, limit=limit)
+    if console is None:
+        print_json(page.items[0].as_dict() if key else page.view(ObjectView.as_dict))
+        return
+    if page.items:
+        print_list(
+            console,
+            ("object", "since (UTC)"),
+            [(one.object_key, to_second(one.as_dict()["since"] or "")) for one in page.items],
+            [_about(one) for one in page.items],
+        )
+    if not key:
+        _print_end(page, "object")
+
+
+def _about(one: ObjectView) -> str:
+    if one.is_free:
+        said = "free"
+    elif one.kept_seconds is not None:
+        said = f"kept after {one.holder} for {one.kept_seconds:.0f} s yet"
+    else:
+        where = f", on {one.worker.rpartition('/')[0]}" if one.worker else ""
+        said = f"{one.name}[{one.holder}], {one.state or 'has ended'}{where}"
+    waiters = "".join(f"\nwaits: {task_id}" for task_id in one.waiters)
+    return said + waiters
+
+
+def _print_end(page: Page[Any], noun: str) -> None:
+    click.echo(f"{counted(len(page.items), noun)}, {page.looked_at} looked at")
+    if not page.is_last:
+        click.echo(f"There may be more: --cursor {page.cursor}")

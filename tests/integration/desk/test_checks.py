@@ -1,0 +1,199 @@
+"""Faults on real servers and workers: each is found, and a system that is well has none."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.operations import Desk, check
+from celery_reliable.operations.checks import Limits
+from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.support.effects import Effects
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+#: Each has to be seen so soon.
+SEEN_SECONDS = 30
+
+
+@pytest.fixture
+def hasty(project: Project) -> Project:
+    """The project with the least times: what is silent for eight seconds is found."""
+    return project.with_settings(reliable=SOON)
+
+
+@pytest.fixture
+def desk(hasty: Project) -> Iterator[Desk]:
+    with Desk(hasty.app) as found:
+        yield found
+
+
+def found(desk: Desk, limits: Limits | None = None) -> set[str]:
+    """The names of what is wrong."""
+    findings = check(desk.status(), limits)
+    assert all(one.message and one.hint for one in findings)
+    return {one.id.removeprefix("celery_reliable.") for one in findings}
+
+
+def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:
+    wait_for(lambda: name in found(desk, limits), SEEN_SECONDS, name)
+
+
+def test_nothing_is_wrong_with_a_system_that_works(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    assert found(desk) == set()
+    start_worker("one", project=hasty)
+    start_worker("two", project=hasty).stop()
+    hasty.send("gate", "door")
+    hasty.send("work", 0, countdown=3600)
+    hasty.send("failing")
+    results = [hasty.send("work", 0.2) for _ in range(20)]
+    seen: set[str] = set()
+
+    def is_done() -> bool:
+        seen.update(found(desk))
+        return all(result.ready() for result in results)
+
+    wait_for(is_done, 30, "all worked off")
+    # For longer than it takes to be found silent.
+    from_ms = desk.ledger.workers.time_ms()
+    wait_for(
+        lambda: seen.update(found(desk)) or desk.ledger.workers.time_ms() - from_ms > 10_000,
+        20,
+        "a quiet time",
+    )
+    assert seen == set()
+
+
+def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    worker = start_worker("one", project=hasty)
+    result = hasty.send("gate", "door")
+    effects.run_of(result.id)
+    hasty.send("work", 0)
+    worker.signal_main(signal.SIGSTOP)
+
+    wait_for_finding(desk, "worker_lapsed")
+    wait_for_finding(desk, "sweeper_silent")
+
+    (lapsed,) = (one for one in check(desk.status()) if one.id.endswith("worker_lapsed"))
+    assert result.id in lapsed.message
+    assert f"pid {worker.pid}" in lapsed.message
+    worker.signal_main(signal.SIGCONT)
+    effects.open_gate("door")
+    wait_for(lambda: not found(desk) - {"worker_died"}, 30, "all is well again")
+
+
+def test_a_death_is_told_when_all_of_it_is_mended(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    start_worker("survivor", project=hasty)
+    victim = start_worker("victim", project=hasty)
+    victim.kill_group()
+
+    wait_for_finding(desk, "worker_died")
+
+    assert found(desk) == {"worker_died"}
+    (finding,) = check(desk.status())
+    assert "victim@" in finding.message
+    assert found(desk, Limits(recent_seconds=0)) == set()
+
+
+def test_nobody_is_there(hasty: Project, desk: Desk) -> None:
+    hasty.send("work", 0)
+
+    assert "no_worker" in found(desk)
+
+
+def test_a_queue_that_nobody_consumes_and_one_that_is_old(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    start_worker("one", project=hasty, options=ONE_EACH)
+    for _ in range(2):
+        hasty.send("gate", "door")
+    for _ in range(4):
+        hasty.send("work", 0)
+    hasty.send("work", 0, queue="forgotten")
+
+    wait_for_finding(desk, "queue_old", Limits(oldest_seconds=3))
+    wait_for_finding(desk, "queue_without_consumer")
+
+    messages = {one.id: one.message for one in check(desk.status())}
+    assert "'forgotten'" in messages["celery_reliable.queue_without_consumer"]
+    # Its slots are taken: that is no fault of the worker's.
+    assert "worker_takes_nothing" not in found(desk)
+    effects.open_gate("door")
+
+
+def test_a_worker_that_turns_and_takes_nothing(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    """Nothing tells of it but that work waits."""
+    worker = start_worker("deaf", project=hasty, app="tests.integration.project.deaf")
+    # It has taken what it had asked for before that.
+    wait_for(lambda: hasty.send("work", 0) and desk.queues.all()[0].depth, 10, "it is deaf")
+
+    wait_for_finding(desk, "worker_takes_nothing")
+
+    assert found(desk) == {"worker_takes_nothing"}
+    (finding,) = check(desk.status())
+    assert "deaf@" in finding.message
+    assert f"pid {worker.pid}" in finding.message
+    assert "2 of 2 slots free" in finding.message
+
+
+def test_a_poison(hasty: Project, start_worker: Start, desk: Desk) -> None:
+    poisoned = hasty.with_settings(reliable={**SOON, "MAX_LOSSES": 0})
+    start_worker("one", project=poisoned)
+    result = poisoned.send("poison")
+
+    wait_for_finding(desk, "poison")
+
+    (finding,) = (one for one in check(desk.status()) if one.id.endswith("poison"))
+    assert "project.poison (1)" in finding.message
+    assert result.id in finding.message
+    assert "SIGKILL" in finding.message
+
+
+def test_a_redis_that_is_full(hasty: Project, redis_server: RedisServer, desk: Desk) -> None:
+    client = redis_server.client()
+    client.config_set("maxmemory-policy", "noeviction")
+    used = int(client.info("memory")["used_memory"])
+    client.config_set("maxmemory", used + used // 50)
+
+    assert found(desk) == {"ledger_full"}
+
+    client.config_set("maxmemory", used // 2)
+    (finding,) = check(desk.status())
+    assert finding.level == "error"
+
+
+def test_a_redis_that_evicts(hasty: Project, redis_server: RedisServer, desk: Desk) -> None:
+    client = redis_server.client()
+    client.config_set("maxmemory", 2**30)
+    client.config_set("maxmemory-policy", "allkeys-lru")
+
+    assert found(desk) == {"redis_evicts"}
+
+
+def test_a_broker_that_is_away(
+    project: Project, redis_server: RedisServer, ledger_server: RedisServer
+) -> None:
+    apart = project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
+    with Desk(apart.app) as desk:
+        redis_server.stop()
+
+        assert found(desk) == {"broker_away"}
+
+
+def test_a_ledger_that_is_away(project: Project, redis_server: RedisServer) -> None:
+    with Desk(project.app, patience_seconds=0.2) as desk:
+        redis_server.stop()
+
+        with pytest.raises(LedgerUnavailable):
+            desk.status()
