@@ -1,0 +1,164 @@
+"""The desk at a terminal: tables of 80 columns, JSON that stays, exit codes for probes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tests.integration.commands import Run, entry_point_path
+from tests.integration.conftest import APP, ONE_EACH, Project, Start
+from tests.integration.letters import put
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+PROGRAM = (sys.executable, "-m", "celery", "-A", APP, "reliable")
+
+
+def fits(out: str) -> bool:
+    return max(map(len, out.splitlines())) <= 80
+
+
+def test_from_status_to_the_cause(
+    project: Project, start_worker: Start, effects: Effects, run: Run
+) -> None:
+    start_worker("one", options=ONE_EACH)
+    holder = project.send("locked_retry_gate", "contract 7", "door")
+    effects.run_of(holder.id)
+    letter = project.send("failing", "no such customer")
+    parked = project.send("work", 0, countdown=3600)
+    wait_for(lambda: run("show", letter.id, "--json").json["state"] == "dead", 30, "it is dead")
+
+    status = run("status")
+    assert (status.code, status.err) == (0, "")
+    assert fits(status.out)
+    assert "1 running, 0 queued, 1 parked, 1 dead (1 failed)" in status.out
+    assert re.search(r"one@\S+ +alive +1 +2 ", status.out)
+    assert "Nothing is wrong." in status.out
+
+    told = run("status", "--json").json
+    assert told["tasks"] == {
+        "queued": 0,
+        "parked": 1,
+        "waiting": 0,
+        "owed": 0,
+        "running": 1,
+        "dead": 1,
+    }
+    assert (told["is_exact"], told["dead_by_reason"], told["findings"]) == (True, {"failed": 1}, [])
+    assert told["workers_by_state"] == {"alive": 1, "lapsed": 0, "dead": 0}
+    assert (told["slots"], told["saturation"]) == (2, 0.5)
+    assert told["last_pass"]["seconds_ago"] < 10
+    assert told["ledger"]["maxmemory_policy"] == "noeviction"
+    assert [(one["name"], one["depth"]) for one in told["queues"]] == [("celery", 0)]
+
+    tasks = run("tasks")
+    assert fits(tasks.out)
+    assert tasks.out.index(holder.id) < tasks.out.index(parked.id)
+    assert letter.id not in tasks.out
+    listed = run("tasks", "--state", "parked", "--json").json
+    assert [one["task_id"] for one in listed["items"]] == [parked.id]
+    assert listed["items"][0]["why"]["kind"] == "eta"
+    assert run("tasks", "--task", "no.such.*", "--json").json["items"] == []
+    first = run("tasks", "--limit", "1", "--json").json
+    (second,) = run("tasks", "--limit", "1", "--cursor", first["cursor"], "--json").json["items"]
+    assert {first["items"][0]["task_id"], second["task_id"]} == {holder.id, parked.id}
+
+    shown = run("show", letter.id)
+    assert fits(shown.out)
+    assert "no such customer" in shown.out
+    assert "door" not in run("show", holder.id).out
+    unknown = run("show", "4711")
+    assert (unknown.code, "knows no task" in unknown.out) == (0, True)
+
+    by_name = run("objects", "--task", "project.locked_retry_gate", "--id", "contract 7", "--json")
+    assert by_name.json["holder"] == holder.id
+    objects = run("objects")
+    assert fits(objects.out)
+    assert by_name.json["object_key"] in objects.out
+    assert run("objects", "--task", "alone").code == 2
+
+    workers = run("workers", "--long")
+    assert fits(workers.out)
+    assert f"project.locked_retry_gate[{holder.id}] since" in " ".join(workers.out.split())
+    queues = run("queues", "--json").json
+    assert [one["workers"][0].partition("@")[0] for one in queues] == ["one"]
+    assert fits(run("queues").out)
+    effects.open_gate("door")
+    holder.get(timeout=20)
+
+
+def test_exit_codes_for_probes(project: Project, redis_server: RedisServer, run: Run) -> None:
+    well = run("status", "--check")
+    assert (well.code, well.out, well.err) == (0, "Nothing is wrong.\n", "")
+    project.send("work", 0)
+
+    wrong = run("status", "--check")
+    told = run("status", "--check", "--json")
+
+    assert (wrong.code, told.code) == (1, 1)
+    assert "error: celery_reliable.no_worker" in wrong.out
+    assert {one["id"] for one in told.json["findings"]} >= {"celery_reliable.no_worker"}
+    assert all(one.keys() == {"id", "severity", "message", "hint"} for one in told.json["findings"])
+    assert run("status", "--check", "--watch").code == 2
+    redis_server.stop()
+    away = run("status", "--check", "--json")
+    assert (away.code, away.out) == (3, "")
+    assert len(away.err.splitlines()) == 1
+
+
+def test_status_is_drawn_again_while_it_is_watched(
+    project: Project, run: Run, tmp_path: Path
+) -> None:
+    paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
+    environ = project.environ("ready:none", {"PYTHONPATH": paths, "COLUMNS": "80", "LINES": "24"})
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "status", "--watch", "--interval", "0.2"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**environ, "TERM": "xterm"},
+        cwd=tmp_path,
+    )
+    os.close(theirs)
+    seen = ""
+
+    def sees(text: str) -> bool:
+        nonlocal seen
+        if select.select([ours], [], [], 0.1)[0]:
+            # What a terminal is asked for after its end is an error.
+            with suppress(OSError):
+                seen += os.read(ours, 65536).decode("utf-8", "replace")
+        return text in seen
+
+    try:
+        wait_for(lambda: sees("0 dead"), 30, "the first look")
+        put(project, "one")
+        wait_for(lambda: sees("1 dead (1 rejected)"), 10, "the next look")
+        process.send_signal(signal.SIGINT)
+        wait_for(lambda: sees("") and process.poll() is not None, 20, "its end")
+        assert process.returncode == 0
+        assert "Traceback" not in seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_names_cannot_speak_to_the_terminal(project: Project, run: Run) -> None:
+    project.send("work", 0, task_id="evil\x1b[2J", queue="\x1b]0;owned\x07")
+
+    for arguments in (["tasks"], ["status"], ["queues"], ["show", "evil\x1b[2J"]):
+        ran = run(*arguments)
+        assert ran.code == 0, ran.err
+        assert "\x1b" not in ran.out
+        assert "\x07" not in ran.out
