@@ -1,4 +1,4 @@
-"""What one Celery app has of ours: its settings, its ledger and its locks."""
+"""What the package has for each Celery app: its settings, its ledger and its locks."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from celery_reliable.settings import (
     split_urls,
 )
 
-__all__ = ["Reliable", "reliable_of", "set_cache_resolver", "set_config_source"]
+__all__ = ["Reliable", "facts_of", "reliable_of", "set_cache_resolver", "set_config_source"]
 
 T = TypeVar("T")
 
-#: What the setting broker_transport may be where messages are sent to lists of a Redis.
+#: The values of the setting broker_transport with which a redis:// URL means lists on that server.
 _PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
 
-#: Where an app keeps what it has of ours, so that the two go together.
+#: The note on an app that has its `Reliable`: the two are freed together.
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Set by the Django part: an alias -> a connector to the Redis of that cache.
+#: Set by the Django part: from a cache's alias to a connector to its Redis.
 _resolve_cache: Callable[[str], Connector] | None = None
 #: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
 #: another namespace.
@@ -86,7 +86,7 @@ def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None
 
 
 def reliable_of(app: Celery) -> Reliable:
-    """Return what *app* has of ours; made once, nothing is connected by it."""
+    """Return the `Reliable` of *app*, which is made once.  This connects to nothing."""
     real = real_app(app)
     with _lock:
         found: Reliable | None = noted(real, _ATTRIBUTE)
@@ -98,9 +98,9 @@ def reliable_of(app: Celery) -> Reliable:
 
 
 class Reliable:
-    """Settings, ledger and locks of one app, made when first asked for.
+    """Settings, ledger and locks of one app, each made when it is first asked for.
 
-    Connections are per process: a forked child makes its own.
+    A forked child makes connections of its own.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -130,7 +130,8 @@ class Reliable:
             if raw is None and _read_settings is not None:
                 raw = _read_settings()
             names = ReliableConfig.names()
-            # As every other setting of Celery's is written.
+            # Written one by one, as Celery's own settings are, they would not be read; the error
+            # says so.
             flat = [n for n in names if self.app.conf.get(f"reliable_{n.lower()}") is not None]
             self._config = ReliableConfig.from_mapping(raw, flat=flat)
         return self._config
@@ -155,8 +156,8 @@ class Reliable:
 
     @cached_property
     def is_unprotected(self) -> bool:
-        """Whether tasks are published and run as by Celery alone, as there is no ledger and need
-        not be: the broker lives in this one process, for tests.  Raises ConfigurationError.
+        """Whether tasks are published and run as by Celery alone: the broker lives in this one
+        process, which is for tests, and no ledger is named.  Raises ConfigurationError.
         """
         config = self.config
         scheme = self.broker_url.split("://", 1)[0]
@@ -166,7 +167,7 @@ class Reliable:
         """Warn, once, of what `is_unprotected` means."""
         if not self._has_told:
             self._has_told = True
-            for finding in check_app(self._app_facts()):
+            for finding in check_app(facts_of(self)):
                 if finding.id == UNPROTECTED:
                     events.finding(
                         check=finding.id,
@@ -177,36 +178,17 @@ class Reliable:
 
     @cached_property
     def queues_at(self) -> str:
-        """Where messages are sent to, if the ledger is in that very database, so that a message and
-        its record can be written in one step; else empty.  Raises ConfigurationError.
+        """Where messages are sent to, if that is the ledger's own database; else empty.  There a
+        message and its record are written in one step.  Raises ConfigurationError.
         """
-        return self._if_in_ledger(self.app.conf.broker_write_url)
+        return _if_in_ledger(self.app.conf, self.app.conf.broker_write_url, self.connector)
 
     @property
     def is_delivered_from_ledger(self) -> bool:
-        """Whether workers fetch from the ledger's own database, so that a message can be filed and
+        """Whether workers fetch from the ledger's own database.  There a message is filed and
         claimed in one round trip.  Raises ConfigurationError.
         """
-        return bool(self._if_in_ledger(self.app.conf.broker_read_url))
-
-    def _if_in_ledger(self, url: Any) -> str:
-        """Return where a broker's URL points to, if that is the ledger's database; else empty."""
-        conf = self.app.conf
-        if (
-            not isinstance(url, str)
-            or ";" in url
-            or (conf.broker_transport or "redis") not in _PLAIN
-        ):
-            return ""
-        if url.split("://", 1)[0] not in REDIS_SCHEMES:
-            return ""
-        there = connect(
-            url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl
-        )
-        ledger = self.connector()
-        if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
-            return ""
-        return there.shown
+        return bool(_if_in_ledger(self.app.conf, self.app.conf.broker_read_url, self.connector))
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing
@@ -287,7 +269,7 @@ class Reliable:
         Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable
         when the server is not there, LedgerRefused when it refuses.
         """
-        findings = list(check_app(self._app_facts()))
+        findings = list(check_app(facts_of(self)))
         raise_for(findings)
         ledger = self.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
         try:
@@ -308,31 +290,49 @@ class Reliable:
             ledger.close()
         return [f for f in findings if f.level != "error"]
 
-    def _app_facts(self) -> AppFacts:
-        conf = self.app.conf
-        late = {
-            name: task
-            for name, task in self.app.tasks.items()
-            if not name.startswith("celery.")
-            and not getattr(type(task), "is_reliable", False)
-            and task.acks_late
-        }
-        options = conf.broker_transport_options or {}
-        idle = {
-            name: tuple(options_without_base(type(task)))
-            for name, task in self.app.tasks.items()
-            if not getattr(type(task), "is_reliable", False)
-        }
-        return AppFacts(
-            broker_transport=self.broker_url.split("://", 1)[0],
-            redis_url_given=self.config.redis_url is not None,
-            cache=self.config.cache,
-            visibility_timeout_seconds=options.get("visibility_timeout"),
-            plain_options={name: given for name, given in idle.items() if given},
-            plain_time_limits={
-                name: task.time_limit for name, task in late.items() if task.time_limit
-            },
-            plain_requeued_when_lost=tuple(
-                sorted(name for name, task in late.items() if task.reject_on_worker_lost)
-            ),
-        )
+
+def facts_of(reliable: Reliable) -> AppFacts:
+    """Return what `check_app` wants to know of an app."""
+    app, config, conf = reliable.app, reliable.config, reliable.app.conf
+    late = {
+        name: task
+        for name, task in app.tasks.items()
+        if not name.startswith("celery.")
+        and not getattr(type(task), "is_reliable", False)
+        and task.acks_late
+    }
+    options = conf.broker_transport_options or {}
+    idle = {
+        name: tuple(options_without_base(type(task)))
+        for name, task in app.tasks.items()
+        if not getattr(type(task), "is_reliable", False)
+    }
+    return AppFacts(
+        broker_transport=reliable.broker_url.split("://", 1)[0],
+        redis_url_given=config.redis_url is not None,
+        cache=config.cache,
+        visibility_timeout_seconds=options.get("visibility_timeout"),
+        plain_options={name: given for name, given in idle.items() if given},
+        plain_time_limits={name: task.time_limit for name, task in late.items() if task.time_limit},
+        plain_requeued_when_lost=tuple(
+            sorted(name for name, task in late.items() if task.reject_on_worker_lost)
+        ),
+    )
+
+
+def _if_in_ledger(conf: Any, url: Any, ledger_connector: Callable[[], Connector]) -> str:
+    """Return where a broker's URL points to, without a password, if that is the very database of
+    the ledger; else empty.
+    """
+    if (
+        not isinstance(url, str)
+        or ";" in url
+        or (conf.broker_transport or "redis") not in _PLAIN
+        or url.split("://", 1)[0] not in REDIS_SCHEMES
+    ):
+        return ""
+    there = connect(url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl)
+    ledger = ledger_connector()
+    if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
+        return ""
+    return there.shown
