@@ -230,7 +230,13 @@ class Reliable:
     def ledger(self) -> Ledger:
         """The ledger, for any thread of this process."""
         return self._of_this_process(
-            "ledger", lambda: Ledger(self.connector(), self.config.namespace)
+            "ledger",
+            lambda: Ledger(
+                self.connector(),
+                self.config.namespace,
+                keep_ended=self.config.keep_ended,
+                sample_one_in=self.config.keep_ended_one_in,
+            ),
         )
 
     @property
@@ -248,6 +254,8 @@ class Reliable:
             patience_seconds=patience_seconds,
             reply_timeout_seconds=reply_timeout_seconds,
             single=single,
+            keep_ended=self.config.keep_ended,
+            sample_one_in=self.config.keep_ended_one_in,
         )
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:

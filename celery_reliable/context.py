@@ -137,8 +137,9 @@ class RunningAttempt:
     #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
     #: or is no longer current.
     is_closed: bool = False
-    #: Its body has not begun: it publishes itself again, to wait for its object.
-    is_waiting: bool = False
+    #: The object that another task has, of an attempt whose body has not begun: it publishes itself
+    #: again, to wait for it.
+    waits_for: str = ""
     #: Its result is stored and its record gone; what follows are hooks of the user's.
     is_settled: bool = False
     #: What it published under its own id, to be sent when its body has unwound.

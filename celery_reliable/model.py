@@ -16,6 +16,7 @@ __all__ = [
     "ClaimRequest",
     "DeadLetter",
     "Due",
+    "EndedTask",
     "Finding",
     "Group",
     "GroupOfLetters",
@@ -101,6 +102,11 @@ class Claim:
     #: The object that it has locked, as far as the caller knows; the record knows it too.
     object_key: str = ""
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether an attempt went before this one, as far as the caller knows."""
+        return self.attempt > 1 or self.losses > 0
+
 
 @dataclass(frozen=True)
 class ClaimRequest:
@@ -162,13 +168,44 @@ class Verdict:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One line of a task's history: a loss, a retry, a burial, a replay.  `cause` is for people."""
+    """One line of a task's history: a loss, a retry, a burial, a replay.  `cause` is for people.
+
+    Of an attempt that ended, *owner* is the worker, *pid* its process and *claimed_ms* when it
+    began.  Of a replay, *owner* is who did it.
+    """
 
     at_ms: int
     what: str
     attempt: int
     cause: str
     owner: str
+    pid: int = 0
+    claimed_ms: int = 0
+
+
+@dataclass(frozen=True)
+class EndedTask:
+    """What is kept of a task that has ended.  Times are milliseconds on the Redis server's clock.
+
+    Attributes:
+        outcome: a state of Celery's, "DISCARDED" for a dead letter that was removed, or empty.
+        by: who ended it, and why; empty for its last attempt.
+        attempts: the number of its last attempt.
+        owner: the worker of that; with *pid* and *claimed_ms*, where it ended by itself.
+    """
+
+    task_id: str
+    name: str
+    outcome: str
+    by: str
+    attempts: int
+    losses: int
+    published_ms: int
+    ended_ms: int
+    owner: str = ""
+    pid: int = 0
+    claimed_ms: int = 0
+    history: tuple[HistoryEntry, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,11 @@ def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
     result = delivery.trace()
     if result.info is None or result.info.state not in (states.RETRY, states.REJECTED):
         delivery.reliable.ledger.cancel(
-            delivery.id, epoch=delivery.stamp.epoch, patience_seconds=FOREVER
+            delivery.id,
+            epoch=delivery.stamp.epoch,
+            outcome=states.SUCCESS if result.info is None else result.info.state,
+            by="it ran unprotected",
+            patience_seconds=FOREVER,
         )
     return result
 

@@ -65,7 +65,7 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         )
     else:
         keep = keep_ms(task) if result.info is None else 0
-        answer = ledger.settle(claim, keep_ms=keep, patience_seconds=FOREVER)
+        answer = ledger.settle(claim, outcome=state, keep_ms=keep, patience_seconds=FOREVER)
     # A canvas that was quicker than the task it replaced has taken the id over already.
     if isinstance(answer, answers.Fenced | answers.Gone) and not attempt.is_replaced:
         leave(task, attempt)

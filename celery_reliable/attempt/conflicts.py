@@ -16,6 +16,7 @@ from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt
 from celery_reliable.exceptions import ObjectBusy
 from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.options import key_of
 
 __all__ = ["give_way", "next_wait"]
 
@@ -56,8 +57,8 @@ def _wait(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """Publish the same task again, for later; that spends no retry, no loss and no number."""
     task = delivery.task
     waits, seconds = next_wait(delivery.request.get(_WAITS))
-    attempt.is_waiting = True
     args, kwargs = delivery.args, delivery.kwargs
+    attempt.waits_for = key_of(task, args, kwargs) or ""
     context = Context(delivery.request, args=args, kwargs=kwargs, called_directly=False)
     publication = task.signature_from_request(
         context,

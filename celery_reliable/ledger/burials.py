@@ -12,6 +12,7 @@ from celery_reliable.ledger.answers import (
     ReplayAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone
+from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import A, Transition
@@ -173,22 +174,31 @@ class Burials(TransitionGroup):
             [letter.buried_ms, reader, "1" if is_over else ""],
         )
 
-    def replay(self, task_id: str, *, epoch: str, message: str, due_in_ms: int) -> ReplayAnswer:
-        """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero."""
+    def replay(
+        self, task_id: str, *, epoch: str, message: str, due_in_ms: int, by: str = ""
+    ) -> ReplayAnswer:
+        """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero.
+
+        *by*: the operator, for its history.
+        """
         return self._caller.call(
             _REPLAY,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
-            [task_id, epoch, self.generation, message, due_in_ms],
+            [task_id, epoch, self.generation, message, due_in_ms, by],
         )
 
-    def discard(self, task_id: str, *, buried_ms: int | None = None) -> DiscardAnswer:
-        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time."""
-        return call_freeing_lock(
+    def discard(self, task_id: str, *, buried_ms: int | None = None, by: str = "") -> DiscardAnswer:
+        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
+
+        *by*: the operator, for those who ask later.
+        """
+        return call_ending_task(
             self._caller,
             self.keys,
             _DISCARD,
             [self.keys.record(task_id), self.keys.due, self.keys.dead],
             [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],
+            how=self._ending(task_id, "DISCARDED", by, is_kept=True),
         )
 
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:

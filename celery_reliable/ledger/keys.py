@@ -44,6 +44,16 @@ class Keys:
         return f"{self._prefix}groups"
 
     @property
+    def ended(self) -> str:
+        """HASH: task id -> what happened to a task that has ended, as JSON."""
+        return f"{self._prefix}ended"
+
+    @property
+    def ended_at(self) -> str:
+        """ZSET: task id -> when it ended, in ms; of those in `ended`."""
+        return f"{self._prefix}ended_at"
+
+    @property
     def meta(self) -> str:
         """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report."""
         return f"{self._prefix}meta"

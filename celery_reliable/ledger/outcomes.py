@@ -14,6 +14,7 @@ from celery_reliable.ledger.answers import (
     SettleAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
+from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
@@ -24,7 +25,7 @@ __all__ = ["Outcomes"]
 _NO_RESULT = StoredResult("", "", "", 0, 0)
 
 _SETTLE: Transition[SettleAnswer] = Transition(
-    "settle", SettleAnswer, repeated=(Gone, Settled), frees=True
+    "settle", SettleAnswer, repeated=(Gone, Settled), frees=True, keeps=True
 )
 _CONCLUDE: Transition[ConcludeAnswer] = Transition("conclude", ConcludeAnswer)
 _BEQUEATH: Transition[BequeathAnswer] = Transition("bequeath", BequeathAnswer)
@@ -41,6 +42,8 @@ class Outcomes(TransitionGroup):
         claim: Claim,
         result: StoredResult | None = None,
         *,
+        outcome: str = "",
+        by: str = "",
         keep_ms: int = 0,
         patience_seconds: float | None = None,
     ) -> SettleAnswer:
@@ -49,9 +52,11 @@ class Outcomes(TransitionGroup):
         *result* is stored in the same step; None when Celery has stored the outcome already.  With
         *keep_ms* (milliseconds of the server's clock) the object is not freed but stays locked for
         so long: the task succeeded, and is to be done once.
+
+        *outcome* (a state of Celery's) and *by* (who ended it, and why) are kept for operators.
         """
         result = result or _NO_RESULT
-        return call_freeing_lock(
+        return call_ending_task(
             self._caller,
             self.keys,
             _SETTLE,
@@ -72,6 +77,7 @@ class Outcomes(TransitionGroup):
                 self.connector.db,
                 keep_ms,
             ],
+            how=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
             object_key=claim.object_key,
             patience_seconds=patience_seconds,
         )

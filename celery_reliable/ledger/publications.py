@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
 from celery_reliable.ledger.answers.tasks import Gone, Withdrawn
+from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.senders import remembered_ms, sender_of
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
@@ -16,7 +17,7 @@ _RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
 _WITHDRAW: Transition[WithdrawAnswer] = Transition(
     "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn), frees=True
 )
-_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True)
+_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True, keeps=True)
 
 
 class Publications(TransitionGroup):
@@ -34,7 +35,7 @@ class Publications(TransitionGroup):
         queue: str = "",
         is_used: bool = False,
         heir: str = "",
-        is_unrun: bool = False,
+        waits_for: str = "",
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
@@ -44,8 +45,9 @@ class Publications(TransitionGroup):
         copy of this call is known, and after a restart of the server it proves that the publication
         was recorded.  *due_in_ms*: when somebody looks whether a worker has claimed it.
 
-        *claim*: the running attempt that publishes its own id; *is_unrun*: its body has not begun,
-        so the next attempt gets the same number.  *queue*: a list on this server, to which the
+        *claim*: the running attempt that publishes its own id; *waits_for*: the
+        object that another task has, so that its body has not begun and the next attempt gets the
+        same number.  *queue*: a list on this server, to which the
         message is pushed in the same step.  *is_used*: an earlier task of the same id may have left
         a result.  *heir*: names the canvas that the task is a member of, if that took over an id.
 
@@ -80,7 +82,7 @@ class Publications(TransitionGroup):
                 heir,
                 number,
                 "1" if queue else "",
-                "1" if is_unrun else "",
+                waits_for,
             ],
         )
         return self._caller.run(step, patience_seconds, undone_patience_seconds)
@@ -104,18 +106,22 @@ class Publications(TransitionGroup):
         *,
         epoch: str = "",
         is_revoked: bool = False,
+        outcome: str = "REVOKED",
+        by: str = "",
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
         """Call off a task that nobody runs, and free its object.
 
         If a worker has still to stop an attempt of it, the record and the lock stay until it has.
         *is_revoked*: a task that runs is marked, so that it does not run again.
+        *outcome* and *by*: as `Outcomes.settle`.
         """
-        return call_freeing_lock(
+        return call_ending_task(
             self._caller,
             self.keys,
             _CANCEL,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
+            how=self._ending(task_id, outcome, by),
             patience_seconds=patience_seconds,
         )

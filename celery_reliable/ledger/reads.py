@@ -10,7 +10,7 @@ import redis
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
-from celery_reliable.model import DeadLetter, Due, Record
+from celery_reliable.model import DeadLetter, Due, EndedTask, Record
 
 __all__ = ["Reads"]
 
@@ -152,3 +152,21 @@ class Reads(TransitionGroup):
     def count_dead(self) -> int:
         """Return how many dead letters there are."""
         return int(self._caller.read("count dead", lambda client: client.zcard(self.keys.dead)))
+
+    def ended_task(self, task_id: str) -> EndedTask | None:
+        """Return what is kept of a task that has ended; None when nothing is.
+
+        What has a record lives, whatever is kept of a former life of its id.
+        """
+        found = self._caller.read("ended", lambda client: client.hget(self.keys.ended, task_id))
+        return None if found is None else rows.ended(task_id, found)
+
+    def ended_tasks(self, *, start: int = 0, limit: int = 100) -> list[EndedTask]:
+        """Return what is kept of *limit* tasks after the first *start*, the latest first."""
+
+        def read(client: Any) -> list[tuple[bytes, bytes | None]]:
+            ids = client.zrange(self.keys.ended_at, start, start + limit - 1, desc=True)
+            return list(zip(ids, client.hmget(self.keys.ended, ids), strict=True)) if ids else []
+
+        found = self._caller.read("ended tasks", read)
+        return [rows.ended(name.decode(), text) for name, text in found if text is not None]

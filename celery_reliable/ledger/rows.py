@@ -12,6 +12,7 @@ import redis
 
 from celery_reliable.model import (
     DeadLetter,
+    EndedTask,
     HistoryEntry,
     Reason,
     Record,
@@ -25,6 +26,7 @@ __all__ = [
     "LETTER_FIELDS",
     "RECORD_FIELDS",
     "Found",
+    "ended",
     "history",
     "history_entry",
     "hmget_all",
@@ -188,6 +190,27 @@ def history_entry(told: dict[str, Any]) -> HistoryEntry:
         attempt=int(told.get("attempt", 0)),
         cause=str(told.get("cause", "")),
         owner=str(told.get("owner", "")),
+        pid=int(told.get("pid") or 0),
+        claimed_ms=int(told.get("claimed_ms") or 0),
+    )
+
+
+def ended(task_id: str, text: bytes) -> EndedTask:
+    """Return what is kept of a task that has ended.  What a record did not have is false there."""
+    told = json.loads(text.decode("utf-8", "replace"))
+    return EndedTask(
+        task_id=task_id,
+        name=str(told.get("name") or ""),
+        outcome=str(told.get("outcome") or ""),
+        by=str(told.get("by") or ""),
+        attempts=int(told.get("attempt") or 0),
+        losses=int(told.get("losses") or 0),
+        published_ms=int(told.get("published_ms") or 0),
+        ended_ms=int(told.get("ended_ms") or 0),
+        owner=str(told.get("owner") or ""),
+        pid=int(told.get("pid") or 0),
+        claimed_ms=int(told.get("claimed_ms") or 0),
+        history=history(told.get("history") or ""),
     )
 
 

@@ -35,6 +35,8 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks
         patience_seconds: float = 10.0,
         reply_timeout_seconds: float = 5.0,
         single: bool = False,
+        keep_ended: int = 10_000,
+        sample_one_in: int = 0,
     ) -> None:
         self.connector = connector
         self.namespace = namespace
@@ -46,6 +48,8 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"
+        self.keep_ended = keep_ended
+        self.sample_one_in = sample_one_in
         #: The names under which this process publishes.
         self.senders = Senders()
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar, get_args
 
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Batch, OtherObject
+from celery_reliable.ledger.answers.tasks import Batch, OtherObject, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Due
@@ -25,6 +25,7 @@ class Transition(Generic[A]):
     *repeated*: a pair.  If a call was sent more than once and the script answers the first, an
     earlier copy of the call has done the second.  *frees*: the script may end a task and free its
     object, so it is called by `call_freeing_lock`.
+    *keeps*: the script keeps what happened to the task, so it is called by `call_ending_task`.
     """
 
     def __init__(
@@ -34,11 +35,14 @@ class Transition(Generic[A]):
         *,
         repeated: tuple[()] | tuple[type[Answer], type[Answer]] = (),
         frees: bool = False,
+        keeps: bool = False,
     ) -> None:
         self.name = name
         self.kinds: tuple[type[Answer], ...] = get_args(answers) or (answers,)
         if frees:
             self.kinds += (OtherObject,)
+        if keeps:
+            self.kinds += (Troubled,)
         self._readers = {kind.word.encode(): _reader(kind) for kind in self.kinds}
         self.repeated = repeated
         self._instead = {}

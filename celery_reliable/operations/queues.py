@@ -41,7 +41,9 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
                     headers = message.headers if isinstance(message.headers, dict) else {}
                     epoch = Stamp.of(headers).epoch
                     if epoch:
-                        answer = ledger.cancel(str(headers.get("id")), epoch=epoch)
+                        answer = ledger.cancel(
+                            str(headers.get("id")), epoch=epoch, by="its queue was purged"
+                        )
                         done.records += isinstance(answer, answers.Cancelled)
                     channel.basic_ack(message.delivery_tag)
                     done.messages += 1

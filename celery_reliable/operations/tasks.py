@@ -16,7 +16,7 @@ from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
-from celery_reliable.operations.waits import Seen, Why, absent, why
+from celery_reliable.operations.waits import Seen, Why, absent, ended, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
@@ -40,7 +40,7 @@ class TaskView:
 
     Attributes:
         state: "parked", "queued", "running", "waiting" or "dead", as the ledger's README has them;
-            "absent" for what the ledger does not know.
+            "ended" for a task that was kept when it ended, "absent" for what nobody knows.
         why: why it waits, or what becomes of it.
         attempts: how many have begun.
         losses: how many were lost and are counted.
@@ -49,6 +49,7 @@ class TaskView:
         object_key: the object that it has, or had when its lock was last looked at.
         worker: that runs it.
         published_ms: when it was published first.
+        outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
         history: what happened to it, the oldest first; empty in lists, and while nothing has.
     """
 
@@ -65,12 +66,13 @@ class TaskView:
     published_ms: int = 0
     reason: str = ""
     exception: str = ""
+    outcome: str = ""
     history: tuple[HistoryEntry, ...] = ()
 
     @property
     def is_known(self) -> bool:
         """Whether the ledger has a record of it."""
-        return self.state != "absent"
+        return self.state not in ("absent", "ended")
 
     def as_dict(self, *, with_history: bool = True) -> dict[str, Any]:
         """The same as plain JSON values.  Times are ISO 8601, UTC."""
@@ -88,6 +90,7 @@ class TaskView:
             "published_at": iso(self.published_ms),
             "reason": self.reason,
             "exception": self.exception,
+            "outcome": self.outcome,
         }
         if with_history:
             found["history"] = [
@@ -97,6 +100,8 @@ class TaskView:
                     "attempt": entry.attempt,
                     "cause": entry.cause,
                     "worker": entry.owner,
+                    "pid": entry.pid,
+                    "claimed_at": iso(entry.claimed_ms),
                 }
                 for entry in self.history
             ]
@@ -120,15 +125,33 @@ class Tasks:
         """
         look, now_ms = self._ledger.look(task_id)
         if look is None:
-            return TaskView(task_id, "absent", absent(task_id))
+            return self._ended(task_id)
         seen = self._seen(look, now_ms)
         again, now_ms = self._ledger.look(task_id)
         if again is None:
-            return TaskView(task_id, "absent", absent(task_id))
+            return self._ended(task_id)
         if (again.record.state, again.record.token) != (look.record.state, look.record.token):
             # It went on while its message was looked for.
             seen = self._seen(again, now_ms)
         return _view(again, seen, now_ms, history=again.history)
+
+    def _ended(self, task_id: str) -> TaskView:
+        """Return what is kept of a task that has no record."""
+        kept = self._ledger.ended_task(task_id)
+        if kept is None:
+            return TaskView(task_id, "absent", absent(task_id))
+        return TaskView(
+            task_id,
+            "ended",
+            ended(kept),
+            name=kept.name,
+            attempts=kept.attempts,
+            losses=kept.losses,
+            worker=kept.owner,
+            published_ms=kept.published_ms,
+            outcome=kept.outcome,
+            history=kept.history,
+        )
 
     def page(
         self,

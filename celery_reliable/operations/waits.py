@@ -11,11 +11,11 @@ from typing import Any
 
 from celery_reliable.ledger import Held, Look
 from celery_reliable.message import Stamp
-from celery_reliable.model import State
+from celery_reliable.model import EndedTask, State
 from celery_reliable.operations.times import at, iso, span
 from celery_reliable.operations.workers import WorkerView
 
-__all__ = ["Seen", "Wait", "Why", "absent", "why"]
+__all__ = ["Seen", "Wait", "Why", "absent", "ended", "why"]
 
 
 class Wait(str, Enum):
@@ -47,6 +47,8 @@ class Wait(str, Enum):
     OWED = "owed"
     #: An operator: it is a dead letter.
     DEAD = "dead"
+    #: Nothing: it has ended.
+    ENDED = "ended"
     #: Nothing: nobody knows it.
     ABSENT = "absent"
 
@@ -126,6 +128,21 @@ class Seen:
     depth: int | None = None
     is_in_queue: bool = True
     fetched_by: str = ""
+
+
+def ended(kept: EndedTask) -> Why:
+    """Say how a task ended of which something was kept."""
+    how = f"ended as {kept.outcome}" if kept.outcome else "ended"
+    by = f", by {kept.by}" if kept.outcome == "DISCARDED" and kept.by else ""
+    because = f" ({kept.by})" if kept.by and not by else ""
+    where = f", by its attempt {kept.attempts} on {_node(kept.owner)}" if kept.owner else ""
+    return Why(
+        Wait.ENDED,
+        f"It {how}{because}{by}{where} {at(kept.ended_ms)}.",
+        since_ms=kept.ended_ms,
+        worker=kept.owner,
+        pid=kept.pid,
+    )
 
 
 def absent(task_id: str) -> Why:

@@ -200,8 +200,8 @@ class RecordingProducer:
     ) -> answers.RecordAnswer:
         ledger = self._reliable.ledger
         claim = self._attempt.claim if self._attempt else None
-        is_unrun = self._attempt is not None and self._attempt.is_waiting
-        number = claim.attempt - is_unrun if claim is not None else 0
+        waits_for = self._attempt.waits_for if self._attempt is not None else ""
+        number = claim.attempt - bool(waits_for) if claim is not None else 0
         self._epoch = ledger.senders.new_epoch(number)
         while True:
             self._headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
@@ -216,7 +216,7 @@ class RecordingProducer:
                     queue=queue,
                     is_used=self._is_used and claim is None,
                     heir=str(self._headers.get(HEIR) or ""),
-                    is_unrun=is_unrun and claim is not None,
+                    waits_for=waits_for,
                     # What an attempt publishes is part of its outcome: that waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                     undone_patience_seconds=None if running.get() is not None else self._retries,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery import Celery
+from celery import Celery, states
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
@@ -45,7 +45,12 @@ class Losses:
         if record is not None and is_current and not due_ms and has_succeeded(self.app, record):
             # Without an answer of the chord the claim stays, and the next pass tries again.
             if try_to_tell_chord(self.app, record):
-                self.ledger.settle(claim, keep_ms=keep_ms(self.app.tasks.get(record.name)))
+                self.ledger.settle(
+                    claim,
+                    outcome=states.SUCCESS,
+                    by="its result was stored already",
+                    keep_ms=keep_ms(self.app.tasks.get(record.name)),
+                )
             return 0
         answer = self.ledger.lose(
             claim,

@@ -169,7 +169,12 @@ class Overdue:
         since_ms = record.waiting_ms or record.published_ms
         is_over = now_ms - since_ms > _LONGEST_WAITING_MS and not self._lives(record)
         if is_over or has_ended_elsewhere(record, stored_elsewhere(self.app, record)):
-            self.ledger.cancel(due.task_id, epoch=record.epoch)
+            self.ledger.cancel(
+                due.task_id,
+                epoch=record.epoch,
+                outcome="",
+                by="its canvas has ended, or was given up",
+            )
         else:
             self._later.append((due, self.config.queued_ms))
 
@@ -198,7 +203,12 @@ class Overdue:
         if not has_ended_elsewhere(record, stored):
             self._send(due, report, stored)
         else:
-            self.ledger.cancel(record.task_id, epoch=record.epoch)
+            self.ledger.cancel(
+                record.task_id,
+                epoch=record.epoch,
+                outcome="",
+                by="its result was stored already",
+            )
         return 0
 
     def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:

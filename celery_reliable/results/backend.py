@@ -186,7 +186,11 @@ class PatientBackend:
         """Store and settle in one step; False when nothing was done."""
         try:
             answer = reliable_of(self._task.app).ledger.settle(
-                attempt.claim, stored, keep_ms=keep_ms(self._task), patience_seconds=FOREVER
+                attempt.claim,
+                stored,
+                outcome=states.SUCCESS,
+                keep_ms=keep_ms(self._task),
+                patience_seconds=FOREVER,
             )
         except LedgerForbidden as exc:
             # The result is stored by itself now, and the task settled after it.

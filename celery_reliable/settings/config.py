@@ -81,6 +81,10 @@ class ReliableConfig:
     dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
     #: How many dead letters are kept, the newest ones.
     dead_letter_max: int = _count(10_000, minimum=1)
+    #: How many ended tasks are kept, the newest ones, of those to which something happened.
+    keep_ended: int = _count(10_000, minimum=0)
+    #: One in so many of the other tasks is kept with them; 0: none.
+    keep_ended_one_in: int = _count(0, minimum=0)
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from celery import states
 from celery.worker import state
 
 from celery_reliable import events
@@ -42,7 +43,13 @@ def end_lost(request: Any, exc: BaseException) -> None:
         # found as no process runs it.
         if not is_in_chord(request.app, record):
             keep = keep_ms(request.task)
-            ledger.settle(claim, keep_ms=keep, patience_seconds=PATIENCE_SECONDS)
+            ledger.settle(
+                claim,
+                outcome=states.SUCCESS,
+                by="its result was stored already",
+                keep_ms=keep,
+                patience_seconds=PATIENCE_SECONDS,
+            )
         state.task_ready(request)
         request.acknowledge()
         return

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from celery import states
+
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bury
@@ -84,7 +86,9 @@ def end_stopped(request: Any) -> None:
         if record is None:
             return
         if request.is_revoked:
-            reliable.ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+            reliable.ledger.settle(
+                record.claim, outcome=states.REVOKED, patience_seconds=PATIENCE_SECONDS
+            )
             return
         reliable.ledger.release(
             record.claim,
@@ -114,7 +118,7 @@ def end_failed(request: Any, reason: Reason, exc: Exception, *, is_owed: bool) -
             )
         else:
             ledger = reliable_of(request.app).ledger
-            ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+            ledger.settle(record.claim, outcome=states.FAILURE, patience_seconds=PATIENCE_SECONDS)
 
 
 def end_revoked(request: Any, *, expired: bool) -> None:
@@ -128,12 +132,13 @@ def end_revoked(request: Any, *, expired: bool) -> None:
         request.id,
         # A revocation means the id, whichever publication of it; an expiry means this one.
         epoch=Stamp.of(request.request_dict).epoch if expired else "",
+        by="it had expired" if expired else "",
         patience_seconds=PATIENCE_SECONDS,
     )
     if isinstance(answer, answers.Running) and not is_running_child(request.worker_pid):
         record = own_record(request)
         if record is not None:
-            ledger.settle(record.claim, patience_seconds=PATIENCE_SECONDS)
+            ledger.settle(record.claim, outcome=states.REVOKED, patience_seconds=PATIENCE_SECONDS)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ class Scene:
         claim: Claim | None = None,
         queue: str = "",
         heir: str = "",
-        is_unrun: bool = False,
+        waits_for: str = "",
     ) -> Answer:
         while True:
             answer = self.ledger.record(
@@ -133,7 +133,7 @@ class Scene:
                 claim=claim,
                 queue=queue,
                 heir=heir,
-                is_unrun=is_unrun,
+                waits_for=waits_for,
             )
             if not isinstance(answer, OtherGeneration):
                 return answer

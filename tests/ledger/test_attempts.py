@@ -47,7 +47,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
     again = Published(message.task, epoch, message.generation)
 
     for _ in range(2):
-        answer = scene.record(message.task, epoch, claim=waiting, is_unrun=True)
+        answer = scene.record(message.task, epoch, claim=waiting, waits_for="object")
         assert isinstance(answer, Recorded)
 
     current = scene.claim(again)
@@ -63,7 +63,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
         type(scene.ledger.release(waiting, due_in_ms=0)),
         type(scene.lose(waiting)),
         type(scene.bury(waiting)),
-        type(scene.record(message.task, "1-late", claim=waiting, is_unrun=True)),
+        type(scene.record(message.task, "1-late", claim=waiting, waits_for="object")),
     }
     assert replies == {Fenced, NotCurrent}
     assert scene.snapshot() == before

@@ -18,7 +18,7 @@ import pytest
 from celery_reliable import ledger
 from celery_reliable.ledger import answers, scripts
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import Batch, OtherObject
+from celery_reliable.ledger.answers.tasks import Batch, OtherObject, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
@@ -63,19 +63,26 @@ def calls() -> dict[str, tuple[int, int]]:
                         func=ast.Attribute(attr="call") | ast.Name(id="Step"),
                         args=[ast.Name(id=name), ast.List(keys), ast.List(args), *_],
                     ):
-                        n_more = 0
+                        n_more = n_args = 0
                     case ast.Call(
                         func=ast.Name(id="call_freeing_lock"),
                         args=[_, _, ast.Name(id=name), ast.List(keys), ast.List(args)],
                     ):
                         # A lock, and the object that it is of.
-                        n_more = 1
+                        n_more = n_args = 1
+                    case ast.Call(
+                        func=ast.Name(id="call_ending_task"),
+                        args=[_, _, ast.Name(id=name), ast.List(keys), ast.List(args)],
+                    ):
+                        # The same, and what happened to the task: where it is kept, and three
+                        # things about it.
+                        n_more, n_args = 3, 4
                     case _:
                         continue
                 # What follows in any number has no numbers.
                 args = [one for one in args if not isinstance(one, ast.Starred)]
                 for script in [named[name]] if name in named else given(module, function):
-                    found[script] = len(keys) + n_more, len(args) + n_more
+                    found[script] = len(keys) + n_more, len(args) + n_args
     return found
 
 
@@ -157,8 +164,8 @@ def test_every_transition_is_typed_as_what_it_reads() -> None:
         for name, value in vars(module).items():
             if isinstance(value, Transition):
                 (union,) = get_args(hints[name])
-                # The other is heard by `call_freeing_lock` alone.
-                heard = set(value.kinds) - {OtherObject}
+                # The others are heard by those who call the script, and call it again.
+                heard = set(value.kinds) - {OtherObject, Troubled}
                 assert set(get_args(union) or (union,)) == heard, name
                 seen += 1
     assert seen >= len(NAMES)
@@ -185,6 +192,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.dead,
         keys.grouped,
         keys.groups,
+        keys.ended,
+        keys.ended_at,
         keys.claims("<worker>"),
         keys.taken("<worker>"),
         keys.worker("<worker>"),

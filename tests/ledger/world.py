@@ -435,7 +435,7 @@ class World(RuleBasedStateMachine):
                 state=state,
                 due_in_ms=due_in_ms,
                 claim=claim,
-                is_unrun=is_unrun,
+                waits_for="object" if is_unrun else "",
             ),
         )
         if self._is_current(claim):

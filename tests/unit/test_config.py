@@ -34,6 +34,8 @@ def test_the_defaults_are_those_of_the_design(mapping):
         "stall_seconds": 30.0,
         "dead_letter_seconds": 30 * 24 * 3600.0,
         "dead_letter_max": 10_000,
+        "keep_ended": 10_000,
+        "keep_ended_one_in": 0,
         "outbox": False,
         "fail_open": False,
     }
@@ -54,6 +56,8 @@ def test_every_setting_can_be_given():
         "STALL_SECONDS": 9,
         "DEAD_LETTER_SECONDS": 1,
         "DEAD_LETTER_MAX": 1,
+        "KEEP_ENDED": 0,
+        "KEEP_ENDED_ONE_IN": 100,
         "OUTBOX": True,
         "FAIL_OPEN": True,
     }

@@ -55,6 +55,7 @@ __all__ = [
     "Stale",
     "Stopping",
     "Touched",
+    "Troubled",
     "Unknown",
     "Unlocked",
     "Unrecorded",
@@ -183,6 +184,11 @@ class Spent(Answer):
 @final
 class Touched(Answer):
     """The attempt's time to run has started anew."""
+
+
+@final
+class Troubled(Answer):
+    """The task has a history, which was given no place to be kept; nothing was changed."""
 
 
 @final

@@ -29,7 +29,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'history', 'owner', 'token', 'epoch',
-  'called_off', 'object', 'stopping')
+  'called_off', 'object', 'stopping', 'pid', 'claimed_ms')
 -- What was called off has ended, though something of it may still run.
 local state = not found[8] and found[1]
 if ARGV[2] == '' then
@@ -55,7 +55,7 @@ if not state then
 end
 local history = cjson.decode(found[4] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[3], attempt = tonumber(ARGV[2] ~= '' and ARGV[2] or 0),
-  cause = ARGV[4], owner = found[5] or ''}
+  cause = ARGV[4], owner = found[5] or '', pid = tonumber(found[11] or 0), claimed_ms = tonumber(found[12] or 0)}
 while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'ended', ARGV[2], 'reason', ARGV[3],
   'exception', ARGV[4], 'traceback', ARGV[5], 'buried_ms', now_ms, 'history', cjson.encode(history))

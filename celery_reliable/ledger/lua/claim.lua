@@ -113,7 +113,7 @@ end
 local attempt = tonumber(found[3] or 0) + 1
 -- The removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
 -- could work a full Redis off.
-redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored')
+redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored', 'waiting_for')
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
 local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]

@@ -8,15 +8,21 @@ KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   dead     ZSET
 KEYS[4]   lock     STRING   of the object; "none" for none
+KEYS[5]   ended    HASH   where the task is kept
+KEYS[6]   ended_at ZSET   when each of these ended
 ARGV[1]   id
 ARGV[2]   buried_ms   that was seen; "" for whichever is there
 ARGV[3]   due_in_ms   when to look whether that attempt has been stopped
 ARGV[4]   object      whose lock is given; "" for none
+ARGV[5]   outcome     a word for it
+ARGV[6]   by          who discards it
+ARGV[7]   most        how many are kept
 Returns   {"discarded"} | {"absent"} | {"not_dead", state} | {"object", object}
           "object": the record notes another one than was given, and nothing was changed
 Cost      O(log N) in dead letters
 ]]
-local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms', 'stopping', 'called_off', 'object')
+local found = redis.call('HMGET', KEYS[1], 'state', 'buried_ms', 'stopping', 'called_off', 'object', 'history',
+  'name', 'published_ms', 'losses', 'attempt')
 if not found[1] or found[4] then
   redis.call('ZREM', KEYS[3], ARGV[1])
   return {'absent'}
@@ -27,6 +33,8 @@ end
 if not found[3] and found[5] and found[5] ~= ARGV[4] then
   return {'object', found[5]}
 end
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREM', KEYS[3], ARGV[1])
 if not found[3] then
   redis.call('DEL', KEYS[1])
@@ -34,12 +42,21 @@ if not found[3] then
   if ARGV[4] ~= '' and string.match(redis.call('GET', KEYS[4]) or '', '^%d+:(.*)$') == ARGV[1] then
     redis.call('DEL', KEYS[4])
   end
-  return {'discarded'}
+else
+  -- An attempt still runs, as in cancel.
+  redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
+  redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',
+    'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'openings', 'waits', 'alone')
+  redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 end
--- An attempt still runs, as in cancel.
-local time = redis.call('TIME')
-redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
-redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'reason', 'exception', 'traceback', 'buried_ms',
-  'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'openings', 'waits', 'alone')
-redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3], ARGV[1])
+redis.call('HSET', KEYS[5], ARGV[1], cjson.encode({outcome = ARGV[5], by = ARGV[6], ended_ms = now_ms,
+  attempt = found[10], name = found[7], published_ms = found[8], losses = found[9], history = found[6]}))
+redis.call('ZADD', KEYS[6], now_ms, ARGV[1])
+local spare = redis.call('HLEN', KEYS[5]) - ARGV[7]
+if spare > 0 then
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', '+inf', 'LIMIT', 0, math.min(spare, 10))) do
+    redis.call('HDEL', KEYS[5], id)
+    redis.call('ZREM', KEYS[6], id)
+  end
+end
 return {'discarded'}

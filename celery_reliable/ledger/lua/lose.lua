@@ -35,7 +35,7 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object')
+  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -68,7 +68,8 @@ if is_freed and found[12] and found[12] ~= ARGV[13] then
 end
 local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[10] == '' and 'spared' or 'lost',
-  attempt = tonumber(ARGV[2]), cause = cause, owner = found[7]}
+  attempt = tonumber(ARGV[2]), cause = cause, owner = found[7], pid = tonumber(found[13]),
+  claimed_ms = tonumber(found[14])}
 while #history > 20 do table.remove(history, 1) end
 -- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')

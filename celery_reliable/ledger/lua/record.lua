@@ -28,8 +28,8 @@ ARGV[12]  used         "1": a task that had the same id before may have left a r
 ARGV[13]  heir         the replacement whose canvas publishes; "" for anybody else
 ARGV[14]  number       of this publication among its sender's; "" without a sender
 ARGV[15]  is_sent      "1": put it into its queue; else ""
-ARGV[16]  is_unrun     "1": the attempt has not begun its body, and gives its number back: the next one is told from
-                       it by its token; else ""
+ARGV[16]  waits_for    an object: the attempt has not begun its body as another task has that, and gives its number
+                       back: the next one is told from it by its token; else ""
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current} | {"unknown"}
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
           name; or this is a late copy, and the sender has gone on
@@ -75,8 +75,8 @@ if ARGV[8] ~= '' then
     if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' fenced', 'PX', ARGV[11]) end
     return {'fenced'}
   end
-  if ARGV[16] == '1' then
-    redis.call('HSET', KEYS[1], 'attempt', ARGV[8] - 1)
+  if ARGV[16] ~= '' then
+    redis.call('HSET', KEYS[1], 'attempt', ARGV[8] - 1, 'waiting_for', ARGV[16])
   else
     local history = cjson.decode(found[6] or '[]')
     local entry = {what = 'retried', cause = ''}

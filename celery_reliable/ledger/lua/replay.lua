@@ -11,6 +11,7 @@ ARGV[2]   epoch        names this publication
 ARGV[3]   generation   that the message is stamped with
 ARGV[4]   message
 ARGV[5]   due_in_ms    when somebody must look
+ARGV[6]   by           who replays it
 Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"generation", current}
 Cost      O(log N) in dead letters
 ]]
@@ -39,7 +40,8 @@ if generation ~= ARGV[3] then
 end
 local history = cjson.decode(found[3] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = 'replayed', attempt = tonumber(found[4] or 0),
-  cause = '', owner = ''}
+  cause = '', owner = ARGV[6]}
+while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'epoch', ARGV[2], 'message', ARGV[4], 'losses', 0,
   'sent_ms', now_ms, 'history', cjson.encode(history), 'used', '1')
 redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',

@@ -131,7 +131,8 @@ class Indexes:
             if not name.startswith(self.prefix):
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
-            if kind in ("meta", "pass", "sent", "dead", "grouped", "groups", "workers", "audit"):
+            kept = ("dead", "grouped", "groups", "ended", "ended_at", "audit")
+            if kind in ("meta", "pass", "sent", "workers", *kept):
                 continue
             if kind == "worker" and rest in workers:
                 continue

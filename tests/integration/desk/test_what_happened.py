@@ -1,0 +1,80 @@
+"""What can still be asked about a task that has ended, of real tasks in real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from celery_reliable.operations import Desk, Wait
+from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.support.effects import Effects
+from tests.support.waiting import wait_for
+
+
+def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
+    project: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    worker = start_worker("one", options=ONE_EACH)
+    result = project.send("gate", "door")
+    killed = effects.run_of(result.id).pid
+    assert killed in worker.children()
+    os.kill(killed, signal.SIGKILL)
+    second = effects.run_of(result.id, 2).pid
+    effects.open_gate("door")
+    result.get(timeout=20)
+
+    view = wait_for(
+        lambda: (found := desk.tasks.get(result.id)).state == "ended" and found, 10, "its end"
+    )
+
+    assert (view.name, view.outcome, view.attempts, view.losses) == (
+        "project.gate",
+        "SUCCESS",
+        2,
+        1,
+    )
+    # A worker's main process may claim for one of its pool's.
+    assert view.why.kind is Wait.ENDED
+    assert view.why.pid in (worker.pid, second)
+    assert view.why.worker.startswith("one@")
+    assert "ended as SUCCESS" in view.why.sentence
+    (entry,) = view.history
+    assert (entry.what, entry.attempt) == ("lost", 1)
+    assert entry.pid in (worker.pid, killed)
+    assert entry.owner.startswith("one@")
+    assert "child_lost" in entry.cause
+    assert "9" in entry.cause
+    assert view.published_ms <= entry.claimed_ms <= entry.at_ms <= view.why.since_ms
+
+
+def test_a_retry_a_burial_and_a_discarded_letter(
+    project: Project, start_worker: Start, desk: Desk
+) -> None:
+    start_worker("one")
+    retried = project.send("flaky", 2, 0)
+    retried.get(timeout=30)
+    failed = project.send("failing", "no such customer")
+    wait_for(lambda: desk.tasks.get(failed.id).state == "dead", 20, "a dead letter")
+    desk.letters.discard(failed.id)
+
+    found = wait_for(
+        lambda: (one := desk.tasks.get(retried.id)).state == "ended" and one, 10, "its end"
+    )
+    assert (found.outcome, found.attempts, found.losses) == ("SUCCESS", 3, 0)
+    assert [one.what for one in found.history] == ["retried"]
+    gone = desk.tasks.get(failed.id)
+    assert (gone.state, gone.outcome) == ("ended", "DISCARDED")
+    assert "no such customer" in gone.history[-1].cause
+
+
+def test_nothing_is_kept_of_what_nothing_happened_to(
+    project: Project, start_worker: Start, desk: Desk
+) -> None:
+    start_worker("one")
+    results = [project.send("work", 0) for _ in range(20)]
+    for result in results:
+        result.get(timeout=20)
+    wait_for(lambda: not any(desk.tasks.get(one.id).is_known for one in results), 10, "their ends")
+
+    assert {desk.tasks.get(one.id).state for one in results} == {"absent"}
+    assert not desk.ledger.ended_tasks()
