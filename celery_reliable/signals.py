@@ -13,10 +13,12 @@ from celery.utils.dispatch import Signal
 from celery_reliable import events
 
 __all__ = [
+    "dead_letter_replayed",
     "pass_finished",
     "task_buried",
     "task_fenced",
     "task_lost",
+    "task_recovered",
     "task_running_out",
     "task_skipped",
     "worker_declared",
@@ -33,9 +35,11 @@ def _signal_of(event: events.Event[Any]) -> Signal:
 
 task_fenced = _signal_of(events.task_fenced)
 task_lost = _signal_of(events.task_lost)
+task_recovered = _signal_of(events.task_recovered)
 task_buried = _signal_of(events.task_buried)
 task_skipped = _signal_of(events.task_skipped)
 task_running_out = _signal_of(events.task_running_out)
+dead_letter_replayed = _signal_of(events.dead_letter_replayed)
 worker_declared_dead = _signal_of(events.worker_declared_dead)
 #: The same, by its shorter name.
 worker_declared = worker_declared_dead

@@ -33,11 +33,16 @@ def task_lost(
     """
 
 
-@declared(SILENT, celery_event=("attempt", "losses", "worker"))
+@declared(
+    SILENT,
+    sender="name",
+    signal=("task_id", "attempt", "losses"),
+    celery_event=("attempt", "losses", "worker"),
+)
 def task_recovered(
     *, app: Any, name: str, task_id: str, attempt: int, losses: int, worker: str
 ) -> None:
-    """An attempt begins that follows a loss."""
+    """An attempt begins that follows a loss; sent by the process that runs it."""
 
 
 @declared(
@@ -119,7 +124,7 @@ def burial_not_announced(*, task_id: str, error: Exception) -> None:
     """
 
 
-@declared(INFO)
+@declared(INFO, sender="name", signal=("task_id",))
 def dead_letter_replayed(*, name: str, task_id: str) -> None:
     """An operator put a dead letter back into its queue."""
 

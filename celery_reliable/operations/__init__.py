@@ -7,6 +7,8 @@ from celery_reliable.operations.control import install_control, install_control_
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.metrics import FleetCollector, registry_of
+from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page
 from celery_reliable.operations.queues import purge
@@ -24,6 +26,7 @@ __all__ = [
     "DeadLetters",
     "Desk",
     "Filter",
+    "FleetCollector",
     "Kind",
     "Limits",
     "ObjectView",
@@ -38,7 +41,9 @@ __all__ = [
     "full_view",
     "install_control",
     "install_control_everywhere",
+    "install_metrics",
     "purge",
+    "registry_of",
     "release",
     "short_view",
 ]

@@ -67,6 +67,7 @@ class WorkerView:
         running: how many it runs, of any base, as it told last.
         turned_ms: when its main loop turned last, as it told with its last beat; 0: not known.
         begun_ms: when it began a task last, or started; likewise.
+        lease_age_seconds: since it renewed its lease.
     """
 
     worker: str
@@ -90,6 +91,7 @@ class WorkerView:
     running: int | None = None
     turned_ms: int = 0
     begun_ms: int = 0
+    lease_age_seconds: float = 0.0
 
     @property
     def idle_slots(self) -> int | None:
@@ -202,6 +204,7 @@ def _view(
         running=_number(doing.get("running")),
         turned_ms=_ago_ms(look.beat_ms, doing.get("turned")),
         begun_ms=_ago_ms(look.beat_ms, doing.get("moved")),
+        lease_age_seconds=round(look.lease_ms / 1000 - left_seconds, 3),
     )
 
 

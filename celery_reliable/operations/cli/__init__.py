@@ -13,6 +13,7 @@ import click
 from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.cli.letters import dead_letters
+from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
 from celery_reliable.operations.cli.status import status
@@ -40,6 +41,7 @@ for _command in (
     objects,
     workers,
     queues_command,
+    metrics,
     dead_letters,
     sweep,
     release_command,

@@ -1,0 +1,355 @@
+"""Metrics for Prometheus: what a namespace looks like, and what each process counts.
+
+The first is asked of the ledger when somebody scrapes (`FleetCollector`).  The second is counted by
+whoever publishes and runs tasks, from the signals of Celery and of the package (`install`): where
+that is not called, nothing is counted and nothing is paid.
+
+The package prometheus_client is imported only when it is needed: the extra ``metrics``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+from celery import Celery
+from celery.signals import after_task_publish, before_task_publish, task_postrun, task_prerun
+
+from celery_reliable import signals as our_signals
+from celery_reliable.app import reliable_of
+from celery_reliable.compat.app import real_app
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.message import HEADER
+from celery_reliable.operations.checks import Limits, check
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.status import Status
+from celery_reliable.options import is_reliable
+
+__all__ = ["FleetCollector", "install", "registry_of"]
+
+#: The header in which a publisher that counts says when it sent a task: its own clock, in seconds.
+_SENT_HEADER = "reliable_sent_at"
+_WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600)
+_RECOVERY_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 900)
+_HISTORY_SECONDS = 1.0
+
+#: Under which name an app has what counts for it.
+_NOTED = "metrics"
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError:
+        raise ConfigurationError(
+            "Metrics need the package prometheus_client, which is not installed: "
+            'pip install "celery-reliable[metrics]".'
+        ) from None
+    return prometheus_client
+
+
+def install(app: Celery, registry: Any = None) -> None:
+    """Count what this process, and those that it forks, publish, run, lose and bury of *app*.
+
+    To be called where the app is made.  Repeating it changes nothing.  With a prefork pool, or more
+    processes than one, let ``PROMETHEUS_MULTIPROC_DIR`` name an empty directory before anything is
+    imported; `registry_of` then has the sum of all.  Raises ConfigurationError without
+    prometheus_client.
+    """
+    client, app = _client(), real_app(app)
+    if noted(app, _NOTED) is None:
+        counts = _Counts(app, client, registry if registry is not None else client.REGISTRY)
+        note(app, _NOTED, counts)
+        counts.connect()
+
+
+def registry_of(app: Celery, *, limits: Limits | None = None) -> Any:
+    """Return a registry with the state of the fleet, asked when it is scraped, and with what all
+    processes have counted that share ``PROMETHEUS_MULTIPROC_DIR``, if that is set.
+
+    Raises ConfigurationError without prometheus_client.
+    """
+    client = _client()
+    registry = client.CollectorRegistry()
+    registry.register(FleetCollector(app, limits=limits))
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        MultiProcessCollector(registry)
+    return registry
+
+
+class FleetCollector:
+    """Asks for the status of a namespace with each scrape, one at a time.
+
+    Where the ledger cannot be reached ``reliable_up`` is 0, and nothing else is told.
+    """
+
+    def __init__(self, app: Celery, *, limits: Limits | None = None) -> None:
+        self._app = app
+        self._limits = limits
+        self._mutex = threading.Lock()
+
+    def describe(self) -> list[Any]:
+        """Nothing is asked for when the collector is registered."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of the fleet."""
+        with self._mutex:
+            try:
+                # A desk is one thread's, and scrapes come from any.
+                with Desk(self._app, patience_seconds=1.0) as desk:
+                    status = desk.status()
+            except ReliableError:
+                yield _gauge("reliable_up", "Whether the ledger could be reached.", 0)
+                return
+        yield _gauge("reliable_up", "Whether the ledger could be reached.", 1)
+        yield from _of_tasks(status)
+        yield from _of_workers(status)
+        yield from _of_queues(status)
+        findings = check(status, self._limits)
+        yield _labelled(
+            "reliable_finding",
+            "What `reliable status --check` finds; 1 for each.",
+            ("id", "severity"),
+            {(one.id, one.level): 1.0 for one in findings},
+        )
+
+
+def _of_tasks(status: Status) -> Iterator[Any]:
+    states = {name: count for name, count in status.tasks.items() if name != "dead"}
+    yield _labelled(
+        "reliable_tasks",
+        "Tasks that live, by state; estimated by a sample where there are very many.",
+        ("state",),
+        {(name,): float(count) for name, count in states.items()},
+    )
+    yield _gauge("reliable_dead_letters", "Dead letters.", status.tasks["dead"])
+    yield _labelled(
+        "reliable_dead_letters_latest",
+        "Dead letters by reason, of the latest where there are very many.",
+        ("reason",),
+        {(name,): float(count) for name, count in status.dead_by_reason.items()},
+    )
+    silent = status.last_pass.seconds_ago
+    if silent is not None:
+        yield _gauge(
+            "reliable_sweeper_silence_seconds", "Since the sweeper's last pass ended.", silent
+        )
+    if status.saturation is not None:
+        yield _gauge(
+            "reliable_saturation",
+            "Running and waiting tasks for each slot: for autoscalers.",
+            status.saturation,
+        )
+    yield _gauge("reliable_slots", "How many tasks living workers run at once.", status.slots)
+    if status.server.used_bytes is not None:
+        yield _gauge(
+            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.server.used_bytes
+        )
+    if status.server.facts.maxmemory:
+        yield _gauge(
+            "reliable_ledger_maxmemory_bytes",
+            "The limit of that.",
+            status.server.facts.maxmemory,
+        )
+
+
+def _of_workers(status: Status) -> Iterator[Any]:
+    yield _labelled(
+        "reliable_workers",
+        "Workers by state.",
+        ("state",),
+        {(name,): float(count) for name, count in status.workers_by_state.items()},
+    )
+    yield _labelled(
+        "reliable_worker_lease_age_seconds",
+        "Since a worker renewed its lease last.",
+        ("worker",),
+        {(one.worker,): max(0.0, one.lease_age_seconds) for one in status.workers},
+    )
+    yield _labelled(
+        "reliable_worker_running",
+        "Tasks that a worker runs.",
+        ("worker",),
+        {(one.worker,): float(max(one.running or 0, one.claims)) for one in status.workers},
+    )
+
+
+def _of_queues(status: Status) -> Iterator[Any]:
+    yield _labelled(
+        "reliable_queue_depth",
+        "Messages that wait in a queue.",
+        ("queue",),
+        {(one.name,): float(one.depth) for one in status.queues if one.depth is not None},
+    )
+    yield _labelled(
+        "reliable_queue_oldest_seconds",
+        "For how long the oldest of those waits that are popped next.",
+        ("queue",),
+        {(one.name,): one.oldest_seconds or 0.0 for one in status.queues},
+    )
+
+
+def _gauge(name: str, text: str, value: float) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _labelled(
+    name: str, text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]
+) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for words, value in values.items():
+        # Anybody may name a task or a queue, and not every text can be encoded.
+        family.add_metric([_encodable(word) for word in words], value)
+    return family
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class _Counts:
+    """What one process counts, by receivers of signals.  What a receiver raises is logged by who
+    sends, and nothing else becomes of it.
+    """
+
+    def __init__(self, app: Celery, client: Any, registry: Any) -> None:
+        self._app = app
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return client.Counter(f"reliable_{name}", text, labels, registry=registry)
+
+        self.published = counter("published", "Tasks published.", "task")
+        self.claimed = counter("claimed", "Attempts begun.", "task")
+        self.settled = counter("settled", "Attempts ended, by Celery's state.", "task", "state")
+        self.lost = counter("lost", "Attempts lost.", "task", "cause")
+        self.recovered = counter("recovered", "Attempts that follow a loss.", "task")
+        self.buried = counter("buried", "Tasks dead-lettered.", "task", "reason")
+        self.fenced = counter("fenced", "Attempts that came too late to end.", "task")
+        self.skipped = counter("skipped", "Tasks skipped over their object.", "task")
+        self.replayed = counter("replayed", "Dead letters replayed.", "task")
+        self.deaths = counter("workers_declared_dead", "Workers declared dead.", "cause")
+        self.wait = client.Histogram(
+            "reliable_wait_seconds",
+            "From publication (or ETA) to the start, by the clocks of both hosts.",
+            ("task",),
+            buckets=_WAIT_BUCKETS,
+            registry=registry,
+        )
+        self.recovery = client.Histogram(
+            "reliable_recovery_seconds",
+            "From a loss, as it was noticed, to the next start.",
+            ("task",),
+            buckets=_RECOVERY_BUCKETS,
+            registry=registry,
+        )
+
+    def connect(self) -> None:
+        """Begin to count."""
+        pairs: list[tuple[Any, Callable[..., None]]] = [
+            (before_task_publish, self._stamp),
+            (after_task_publish, self._published),
+            (task_prerun, self._begun),
+            (task_postrun, self._ended),
+            (our_signals.task_lost, self._lost),
+            (our_signals.task_recovered, self._recovered),
+            (our_signals.task_buried, self._buried),
+            (our_signals.task_fenced, self._fenced),
+            (our_signals.task_skipped, self._skipped),
+            (our_signals.dead_letter_replayed, self._replayed),
+            (our_signals.worker_declared_dead, self._declared),
+        ]
+        for signal, receiver in pairs:
+            signal.connect(receiver, weak=False)
+
+    def _is_ours(self, task: Any) -> bool:
+        return is_reliable(task) and task.app is self._app
+
+    def _stamp(self, sender: str = "", headers: Any = None, **_: Any) -> None:
+        if headers is not None and self._is_ours(self._app.tasks.get(sender)):
+            headers[_SENT_HEADER] = time.time()
+
+    def _published(self, sender: str = "", headers: Any = None, **_: Any) -> None:
+        if isinstance(headers, dict) and HEADER in headers:
+            self.published.labels(_encodable(sender)).inc()
+
+    def _begun(self, task: Any = None, **_: Any) -> None:
+        if not self._is_ours(task):
+            return
+        self.claimed.labels(task.name).inc()
+        request = task.request
+        sent_at = getattr(request, _SENT_HEADER, None)
+        is_again = (request.delivery_info or {}).get("redelivered")
+        if isinstance(sent_at, (int, float)) and not is_again:
+            begins_at = max(float(sent_at), _seconds_of(request.eta))
+            self.wait.labels(task.name).observe(max(0.0, time.time() - begins_at))
+
+    def _ended(self, task: Any = None, state: Any = None, **_: Any) -> None:
+        if self._is_ours(task):
+            self.settled.labels(task.name, str(state)).inc()
+
+    def _lost(self, sender: str = "", cause: str = "", **_: Any) -> None:
+        self.lost.labels(_encodable(sender), cause).inc()
+
+    def _recovered(self, sender: str = "", task_id: str = "", **_: Any) -> None:
+        self.recovered.labels(_encodable(sender)).inc()
+        seconds = self._since_loss(task_id)
+        if seconds is not None:
+            self.recovery.labels(_encodable(sender)).observe(seconds)
+
+    def _since_loss(self, task_id: str) -> float | None:
+        """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
+        enough to ask.
+        """
+        ledger = reliable_of(self._app).ledger
+        keys = ledger.keys
+
+        def read(client: Any) -> tuple[Any, Any]:
+            return client.hget(keys.record(task_id), "history"), client.time()
+
+        with suppress(ReliableError, ValueError):
+            history, (seconds, micros) = ledger.ask("history", read)
+            lost = [one for one in json.loads(history or "[]") if one["what"] in ("lost", "spared")]
+            if lost:
+                now_ms = int(seconds) * 1000 + int(micros) // 1000
+                return float(max(0, now_ms - int(lost[-1]["at_ms"]))) / 1000
+        return None
+
+    def _buried(self, sender: str = "", reason: str = "", **_: Any) -> None:
+        self.buried.labels(_encodable(sender), reason).inc()
+
+    def _fenced(self, sender: Any = None, **_: Any) -> None:
+        self.fenced.labels(sender.name).inc()
+
+    def _skipped(self, sender: Any = None, **_: Any) -> None:
+        self.skipped.labels(sender.name).inc()
+
+    def _replayed(self, sender: str = "", **_: Any) -> None:
+        self.replayed.labels(_encodable(sender)).inc()
+
+    def _declared(self, cause: str = "", **_: Any) -> None:
+        self.deaths.labels(cause).inc()
+
+
+def _seconds_of(eta: Any) -> float:
+    """Return an ETA of a message as seconds since the epoch; 0 for none."""
+    if not eta:
+        return 0.0
+    try:
+        found = eta if isinstance(eta, datetime) else datetime.fromisoformat(str(eta))
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,209 @@
+"""What Prometheus scrapes, of real workers and a real server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from celery_reliable.operations import registry_of
+from tests.integration.commands import Run, entry_point_path
+from tests.integration.conftest import APP, SOON, Project, Start
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+COUNTED = "tests.integration.project.counted"
+
+#: A sample's name and its labels, as Prometheus writes them -> its value.
+Samples = dict[str, float]
+
+
+class Exporter:
+    """`reliable metrics` on a free port."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def scrape(self) -> Samples:
+        with urllib.request.urlopen(self.url, timeout=20) as answer:
+            text = answer.read().decode()
+        found = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., object]:
+    @contextmanager
+    def serve(project: Project, **environ: str) -> Iterator[Exporter]:
+        paths = filter(None, [entry_point_path(tmp_path), str(REPOSITORY)])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", APP, "reliable", "metrics", "--port", "0"],
+            stdout=subprocess.PIPE,
+            env=project.environ("ready:none", {"PYTHONPATH": os.pathsep.join(paths), **environ}),
+            cwd=tmp_path,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            url = line.removeprefix("Serving metrics on ").strip()
+            assert url.startswith("http://127.0.0.1:")
+            yield Exporter(url)
+        finally:
+            process.kill()
+            process.communicate()
+
+    return serve
+
+
+def test_a_real_worker_is_scraped(
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    tmp_path: Path,
+    serve: Callable[..., object],
+) -> None:
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    shared = {"PROMETHEUS_MULTIPROC_DIR": str(counts)}
+    hasty = project.with_settings(reliable=SOON)
+    worker = start_worker("one", project=hasty, app=COUNTED, environ=shared)
+    # What a worker publishes is counted there; this process does not count.
+    published = hasty.send("call", "work", [0])
+    lost = hasty.send("poison_times", 1)
+    buried = hasty.send("failing")
+    holder = hasty.send("locked_gate", "contract 7", "door")
+    effects.run_of(holder.id)
+    skipped = hasty.send("locked_gate", "contract 7", "door")
+    for one in (published, lost, skipped):
+        one.get(timeout=30)
+    wait_for(lambda: buried.ready(), 20, "it failed")
+    hasty.send("work", 0, countdown=3600)
+    hasty.send("work", 0, queue="slow")
+
+    with serve(hasty, **shared) as exporter:  # type: ignore[attr-defined]
+        found: Samples = {}
+
+        def has_all() -> bool:
+            found.update(exporter.scrape())
+            return found.get("reliable_settled_total{state=SUCCESS,task=project.work}") == 1
+
+        wait_for(has_all, 20, "what was published by a task is worked off")
+
+        assert found["reliable_published_total{task=project.work}"] == 1
+        assert found["reliable_claimed_total{task=project.poison_times}"] == 2
+        assert found["reliable_lost_total{cause=child_lost,task=project.poison_times}"] == 1
+        assert found["reliable_recovered_total{task=project.poison_times}"] == 1
+        assert found["reliable_recovery_seconds_count{task=project.poison_times}"] == 1
+        assert found["reliable_recovery_seconds_sum{task=project.poison_times}"] < 30
+        assert found["reliable_settled_total{state=FAILURE,task=project.failing}"] == 1
+        assert found["reliable_buried_total{reason=failed,task=project.failing}"] == 1
+        assert found["reliable_skipped_total{task=project.locked_gate}"] == 1
+        # Who published the others counts nothing.
+        assert found["reliable_wait_seconds_count{task=project.work}"] == 1
+        assert found["reliable_wait_seconds_sum{task=project.work}"] < 10
+        assert "reliable_wait_seconds_count{task=project.call}" not in found
+
+        assert found["reliable_up"] == 1
+        assert found["reliable_tasks{state=running}"] == 1
+        assert found["reliable_tasks{state=parked}"] == 1
+        assert found["reliable_tasks{state=queued}"] == 1
+        assert found["reliable_dead_letters"] == 1
+        assert found["reliable_dead_letters_latest{reason=failed}"] == 1
+        assert found["reliable_workers{state=alive}"] == 1
+        assert found["reliable_queue_depth{queue=slow}"] == 1
+        assert found["reliable_queue_depth{queue=celery}"] == 0
+        assert found["reliable_sweeper_silence_seconds"] < 10
+        assert found["reliable_slots"] == 2
+        # One runs, and one waits where nobody takes it, for two slots.
+        assert found["reliable_saturation"] == 1
+        (lease_age,) = (v for k, v in found.items() if "worker_lease_age_seconds" in k)
+        assert 0 <= lease_age < 4
+
+        worker.freeze()
+        wait_for(
+            lambda: exporter.scrape().get(
+                "reliable_finding{id=celery_reliable.sweeper_silent,severity=error}"
+            ),
+            30,
+            "a sweeper that is silent",
+        )
+        assert exporter.scrape()["reliable_workers{state=lapsed}"] == 1
+        worker.thaw()
+    effects.open_gate("door")
+    holder.get(timeout=30)
+
+
+def test_a_ledger_that_is_away_is_not_up(
+    project: Project, redis_server: RedisServer, serve: Callable[..., object]
+) -> None:
+    with serve(project) as exporter:  # type: ignore[attr-defined]
+        assert exporter.scrape()["reliable_up"] == 1
+        redis_server.stop()
+
+        found = exporter.scrape()
+
+        assert {name: v for name, v in found.items() if name.startswith("reliable_")} == {
+            "reliable_up": 0
+        }
+        redis_server.start()
+        assert exporter.scrape()["reliable_up"] == 1
+
+
+def test_a_name_with_anything_in_it_is_one_label(project: Project) -> None:
+    from prometheus_client import generate_latest
+
+    project.send("work", 0, queue='a "name"{ \\ }\n')
+
+    text = generate_latest(registry_of(project.app)).decode()
+
+    (depth,) = (
+        family
+        for family in text_string_to_metric_families(text)
+        if family.name == "reliable_queue_depth"
+    )
+    found = {sample.labels["queue"]: sample.value for sample in depth.samples}
+    assert found == {"celery": 0, 'a "name"{ \\ }\n': 1}
+
+
+def test_without_the_client_it_says_what_to_install(
+    project: Project, run: Run, tmp_path: Path
+) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "prometheus_client.py").write_text("raise ImportError('not installed')\n")
+
+    ran = run("metrics", PYTHONPATH=str(hidden))
+
+    assert (ran.code, ran.out) == (1, "")
+    assert 'pip install "celery-reliable[metrics]"' in ran.err
+    assert run("status", "--check", PYTHONPATH=str(hidden)).code == 0
+
+
+def test_who_does_not_count_pays_nothing() -> None:
+    """No receiver of a signal, no header, and not even the import."""
+    code = (
+        "import sys, celery_reliable, celery_reliable.operations.cli\n"
+        "from celery import signals as theirs\n"
+        "from celery_reliable import signals as ours\n"
+        "assert 'prometheus_client' not in sys.modules\n"
+        "for name in ('before_task_publish', 'after_task_publish', 'task_prerun',"
+        " 'task_postrun'):\n"
+        "    assert not [r for r in getattr(theirs, name).receivers"
+        " if 'metrics' in str(r)], name\n"
+        "assert not any(getattr(ours, name).receivers for name in ours.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, timeout=60)
