@@ -17,6 +17,7 @@ from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.options import is_reliable, key_of
 from celery_reliable.publishing.producers import ProducingAMQP
+from celery_reliable.publishing.publication import Publication
 from celery_reliable.publishing.recorder import RecordingProducer, amqp_of
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere"]
@@ -63,7 +64,8 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             return send(producer, name, message, **options)
         # Whoever calls without the argument that names the object hears it here.
         key = key_of(task, message.body[0], message.body[1])
-        recording = RecordingProducer(producer, reliable, task, message.headers, key)
+        publication = Publication(reliable, task, message.headers, key)
+        recording = RecordingProducer(producer, reliable, publication)
         sent = send(recording, name, message, **options)
         recording.raise_unless_seen()
         return sent

@@ -1,0 +1,192 @@
+"""The record of one publication: made before or with the sending, and withdrawn when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.app import Reliable
+from celery_reliable.context import is_forgotten, running
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.message import HEADER, HEIR, Stamp, looks_used_once, seconds_until
+from celery_reliable.model import Claim, State
+from celery_reliable.options import task_ref
+from celery_reliable.publishing.errors import not_recorded, unknown
+from celery_reliable.publishing.unique import fresh_id, unique_call
+
+__all__ = ["Publication"]
+
+#: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
+_WITHDRAW_PATIENCE_SECONDS = 2.0
+
+
+class Publication:
+    """One publication of a task, at the ledger.  It is known by the task's id, as instrumentation
+    may copy the headers.
+    """
+
+    def __init__(
+        self, reliable: Reliable, task: Any, headers: dict[str, Any], object_key: str | None
+    ) -> None:
+        self._reliable = reliable
+        self.ref = task_ref(task, str(headers["id"]))
+        #: The headers that are sent, which the stamp is put into.
+        self.headers = headers
+        #: The ledger has answered whether it is recorded.
+        self.is_answered = False
+        #: For how many seconds a server that takes nothing is asked again.
+        self.retry_seconds = 0.0
+        attempt = running.get()
+        is_own = (
+            attempt is not None and attempt.claim.task_id == self.ref.id and not attempt.is_settled
+        )
+        #: The attempt that publishes its own task again, if one does.
+        self.attempt = attempt if is_own else None
+        call = unique_call.get()
+        is_unique = call is not None and call.task_id == self.ref.id and self.attempt is None
+        #: The call that is to have its object to itself, if it is one.
+        self.unique = call if is_unique else None
+        self._object_key = object_key
+        self._is_used = fresh_id.get() != self.ref.id or not looks_used_once(self.ref.id)
+        #: Names the publication; given when it is recorded.
+        self._epoch = ""
+
+    def is_of(self, headers: Any) -> bool:
+        """Whether a message with these headers is this publication's."""
+        return bool(headers) and str(headers.get("id")) == self.ref.id
+
+    def plan(self) -> tuple[State, float]:
+        """Return how the task begins, and after how many seconds somebody must look at it."""
+        config = self._reliable.config
+        wait_seconds = seconds_until(self.headers.get("eta"))
+        if wait_seconds <= config.eta_horizon_seconds:
+            return State.QUEUED, wait_seconds + config.queued_seconds
+        look_seconds = wait_seconds - config.eta_horizon_seconds
+        if self.headers.get("expires"):
+            # It is sent no later than it expires, so that a worker reports that.
+            look_seconds = min(look_seconds, seconds_until(self.headers["expires"]))
+        return State.PARKED, look_seconds
+
+    def record(
+        self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str = ""
+    ) -> bool:
+        """Record it; False when the ledger refuses, and nothing is to be sent.
+
+        *queue*: the key of the list that the ledger puts the message into.  Raises NotPublished,
+        PublishUnknown and LedgerRefused.
+        """
+        return self._may_send(self._record(to_text, state, look_seconds, queue))
+
+    def _record(
+        self, to_text: Callable[[], str], state: State, look_seconds: float, queue: str
+    ) -> answers.RecordAnswer:
+        ledger = self._reliable.ledger
+        claim = self.attempt.claim if self.attempt else None
+        waits_for = self.attempt.waits_for if self.attempt is not None else ""
+        number = claim.attempt - bool(waits_for) if claim is not None else 0
+        self._epoch = ledger.senders.new_epoch(number)
+        while True:
+            self.headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
+            try:
+                answer = ledger.record(
+                    self.ref,
+                    epoch=self._epoch,
+                    state=state,
+                    due_in_ms=int(look_seconds * 1000),
+                    message=to_text(),
+                    claim=claim,
+                    queue=queue,
+                    is_used=self._is_used and claim is None,
+                    heir=str(self.headers.get(HEIR) or ""),
+                    waits_for=waits_for,
+                    # What an attempt publishes is part of its outcome: that waits for the ledger.
+                    patience_seconds=FOREVER if running.get() is not None else None,
+                    undone_patience_seconds=None
+                    if running.get() is not None
+                    else self.retry_seconds,
+                )
+            except LedgerUnavailable as exc:
+                raise not_recorded(self.ref, exc) from exc
+            if isinstance(answer, answers.OtherGeneration):
+                ledger.generation = answer.current
+                continue
+            if isinstance(answer, answers.Unknown):
+                # The server lost what this sender published before, or has long forgotten it.
+                self._epoch = ledger.senders.new_epoch(number)
+                continue
+            ledger.senders.answered(self._epoch)
+            self.is_answered = True
+            if (
+                claim is not None
+                and self.attempt is not None
+                and isinstance(answer, answers.NotCurrent)
+                and is_forgotten(ledger, self.attempt)
+            ):
+                # The server lost the record of this attempt, so the task gets a new one.
+                claim = None
+                self._epoch = ledger.senders.new_epoch(number)
+                continue
+            return answer
+
+    def _may_send(self, answer: answers.RecordAnswer) -> bool:
+        if isinstance(answer, answers.Recorded):
+            if self.attempt is not None:
+                self.attempt.is_closed = True
+            return True
+        # The id belongs to a task that is alive, or the attempt that publishes is no longer current
+        # and must not change what its successor does.
+        events.publication_refused(name=self.ref.name, task_id=self.ref.id, reply=answer.word)
+        if isinstance(answer, answers.NotCurrent) and self.attempt is not None:
+            self.attempt.is_closed = True
+        return False
+
+    def is_anothers(self) -> bool:
+        """Take the object of a unique task; True when nothing is to be sent, as another has it."""
+        if self.unique is None or self._object_key is None:
+            return False
+        try:
+            holder = self._reliable.locks.take(
+                self._object_key,
+                self._as_holder(),
+                patience_seconds=FOREVER if running.get() is not None else None,
+            )
+        except (LedgerUnavailable, LedgerRefused) as exc:
+            if self._is_withdrawn(exc):
+                raise
+            return True
+        if holder is None:
+            return False
+        if self._is_withdrawn(f"{holder} has its object"):
+            self.unique.holder = holder
+        return True
+
+    def _as_holder(self) -> Claim:
+        """What holds the object before any attempt was made."""
+        return Claim(self.ref.id, 0, "", "")
+
+    def is_send_given_up(self, exc: Exception) -> bool:
+        """Decide what a send that raised means; True when the caller has to see the error."""
+        if self._reliable.config.outbox:
+            events.send_left_to_sweeper(name=self.ref.name, task_id=self.ref.id, error=exc)
+            return False
+        return self._is_withdrawn(exc)
+
+    def _is_withdrawn(self, why: object) -> bool:
+        """Take the publication back; False when somebody runs it already, or another call was
+        answered with it: then the sweeper sends it.
+        """
+        name, task_id = self.ref.name, self.ref.id
+        try:
+            answer = self._reliable.ledger.withdraw(
+                task_id, self._epoch, patience_seconds=_WITHDRAW_PATIENCE_SECONDS
+            )
+        except LedgerUnavailable as unavailable:
+            raise unknown(
+                f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
+                f"withdrawn ({unavailable}): it may run or not.",
+                task_id=task_id,
+            ) from (why if isinstance(why, Exception) else unavailable)
+        # Else the message has arrived after all and is claimed, or another call relies on it.
+        return isinstance(answer, answers.Withdrawn)
