@@ -52,7 +52,9 @@ class ObjectLocks:
     def take(
         self, object_key: str, claim: Claim, *, patience_seconds: float | None = None
     ) -> str | None:
-        """Take the lock of *object_key* for *claim*.  A publication is a claim with attempt 0.
+        """Take the lock of *object_key* for *claim*.
+
+        A publication is a claim with attempt 0, and has its epoch as its token.
 
         Returns None if the caller may go on, or else the id of the task that has the object: its
         record lives, the object is kept for it, or a worker has still to stop an attempt of it.  A
@@ -60,8 +62,8 @@ class ObjectLocks:
         a unique call cannot be withdrawn any more.
 
         Returns an empty id for an attempt that is not the current one of its task.  A publication
-        gets None without the lock in two cases: its record is gone, or the holder is only being
-        stopped.  It is sent then, and its attempt asks for the lock again.
+        gets None without the lock in two cases: its record is gone or another's, or the holder is
+        only being stopped.  It is sent then, and its attempt asks for the lock again.
         """
         seen = holder = ""
         deadline = time.monotonic() + _CONCLUDING_SECONDS

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
-from celery_reliable.ledger.answers.tasks import Gone, Withdrawn
+from celery_reliable.ledger.answers.tasks import Gone, Stale, Withdrawn
 from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.senders import remembered_ms, sender_of
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
-from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.transitions import Step, Transition, encoded
 from celery_reliable.model import Claim, State, TaskRef
 
 __all__ = ["Publications"]
@@ -18,6 +19,9 @@ _WITHDRAW: Transition[WithdrawAnswer] = Transition(
     "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn), frees=True
 )
 _CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True, keeps=True)
+
+#: In the place of an epoch: what was called off has none.
+_CALLED_OFF = "called_off"
 
 
 class Publications(TransitionGroup):
@@ -104,13 +108,13 @@ class Publications(TransitionGroup):
         self,
         task_id: str,
         *,
-        epoch: str = "",
+        epoch: str,
         is_revoked: bool = False,
         outcome: str = "REVOKED",
         by: str = "",
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
-        """Call off a task that nobody runs, and free its object.
+        """Call off a publication that nobody runs, and free its object.
 
         If a worker has still to stop an attempt of it, the record and the lock stay until it has.
         *is_revoked*: a task that runs is marked, so that it does not run again.
@@ -125,3 +129,35 @@ class Publications(TransitionGroup):
             how=self._ending(task_id, outcome, by),
             patience_seconds=patience_seconds,
         )
+
+    def revoke(
+        self, task_id: str, *, is_noted: bool = False, patience_seconds: float | None = None
+    ) -> CancelAnswer:
+        """Call off whatever has the id now: a retry and the last member of a canvas are other
+        publications than the first.  *is_noted*: what runs is noted not to run again.
+
+        What is published after this has returned is not meant, also if a command comes late.
+        """
+        key = encoded(self.keys.record(task_id))
+        while True:
+            ((epoch, is_called_off),) = self._caller.read(
+                "find",
+                lambda client: rows.hmget_all(client, [key], ("epoch", "called_off")),
+                patience_seconds,
+            )
+            if is_called_off:
+                return Gone()
+            answer = self.cancel(
+                task_id,
+                epoch=(epoch or b"").decode(),
+                is_revoked=is_noted,
+                patience_seconds=patience_seconds,
+            )
+            if not isinstance(answer, Stale):
+                return answer
+
+    def let_go(self, task_id: str) -> CancelAnswer:
+        """Remove the record of what was called off, as nothing of it runs any more; not what was
+        published under the id meanwhile.
+        """
+        return self.cancel(task_id, epoch=_CALLED_OFF)

@@ -164,7 +164,7 @@ class Publication:
 
     def _as_holder(self) -> Claim:
         """What holds the object before any attempt was made."""
-        return Claim(self.ref.id, 0, "", "")
+        return Claim(self.ref.id, 0, "", self._epoch)
 
     def is_send_given_up(self, exc: Exception) -> bool:
         """Decide what a send that raised means; True when the caller has to see the error."""

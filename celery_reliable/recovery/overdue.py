@@ -188,7 +188,7 @@ class Overdue:
         if record.stopping_on and not self.ledger.is_outlived(due.task_id, record.stopping_on):
             self._later.append((due, self.config.lease_ms))
         else:
-            self.ledger.cancel(record.task_id)
+            self.ledger.let_go(record.task_id)
 
     def _send_if_missing(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport

@@ -41,4 +41,4 @@ def _call_off(app: Celery, ledger: Ledger, record: Record) -> None:
     if record.state is not State.RUNNING:
         # First, as without its record nobody would find the task again.
         try_to_store_revoked(app, record)
-    ledger.cancel(record.task_id, is_revoked=True, patience_seconds=_PATIENCE_SECONDS)
+    ledger.revoke(record.task_id, is_noted=True, patience_seconds=_PATIENCE_SECONDS)

@@ -128,13 +128,16 @@ def end_revoked(request: Any, *, expired: bool) -> None:
     Until its process is gone, or it has ended by itself, claim and lock are its own.
     """
     ledger = reliable_of(request.app).ledger
-    answer = ledger.cancel(
-        request.id,
-        # A revocation means the id, whichever publication of it; an expiry means this one.
-        epoch=Stamp.of(request.request_dict).epoch if expired else "",
-        by="it had expired" if expired else "",
-        patience_seconds=PATIENCE_SECONDS,
-    )
+    # A revocation means the id, whichever publication of it; an expiry means this one.
+    if expired:
+        answer = ledger.cancel(
+            request.id,
+            epoch=Stamp.of(request.request_dict).epoch,
+            by="it had expired",
+            patience_seconds=PATIENCE_SECONDS,
+        )
+    else:
+        answer = ledger.revoke(request.id, patience_seconds=PATIENCE_SECONDS)
     if isinstance(answer, answers.Running) and not is_running_child(request.worker_pid):
         record = own_record(request)
         if record is not None:

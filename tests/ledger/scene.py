@@ -299,6 +299,12 @@ def attempt_zero(task_id: str = "task") -> Claim:
     return Claim(task_id, 0, "me", "no such delivery")
 
 
+def holding(scene: Scene, task_id: str = "task") -> Claim:
+    """What takes an object for a task's publication."""
+    record = scene.ledger.find(task_id)
+    return Claim(task_id, 0, "", record.epoch if record is not None else "none")
+
+
 def older(claim: Claim) -> Claim:
     """The attempt before `claim`."""
     return replace(claim, attempt=claim.attempt - 1)

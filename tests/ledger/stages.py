@@ -81,7 +81,7 @@ def stopping(scene: Scene) -> Stage:
 def called_off(scene: Scene) -> Stage:
     """Revoked while its worker has not yet said that it stopped what was taken from it."""
     stage = stopping(scene)
-    scene.ledger.cancel("task")
+    scene.ledger.revoke("task")
     return stage
 
 
@@ -218,11 +218,11 @@ class Steps:
 
     def cancel(self) -> Answer:
         """A revocation: whichever publication is current."""
-        return self._ledger.cancel("task")
+        return self._ledger.revoke("task")
 
     def revoke(self) -> Answer:
         """A revocation, which what runs is to remember."""
-        return self._ledger.cancel("task", is_revoked=True)
+        return self._ledger.revoke("task", is_noted=True)
 
     def cancel_first(self) -> Answer:
         """The first message is found to have expired."""

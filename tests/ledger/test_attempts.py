@@ -78,7 +78,7 @@ def test_an_attempt_that_waits_for_its_object_gives_its_number_back(scene: Scene
 def test_a_zombie_of_an_ids_former_life_ends_nothing_of_the_latter(scene: Scene) -> None:
     zombie = scene.claim(scene.publish())
     scene.lose(zombie, is_taken=True)
-    scene.ledger.cancel("task")
+    scene.ledger.revoke("task")
     current = scene.claim(scene.publish(), "other")
     assert current.attempt == zombie.attempt
     before = scene.snapshot()
@@ -142,7 +142,7 @@ def test_it_is_known_of_an_id_whether_it_may_have_left_a_result(scene: Scene) ->
     for is_used in (False, True):
         task = scene.foreign(f"used {is_used}").task
         scene.publish("learn the generation")
-        scene.ledger.cancel("learn the generation")
+        scene.ledger.revoke("learn the generation")
         answer = scene.ledger.record(
             task, epoch="0-1", state=State.QUEUED, due_in_ms=0, message="", is_used=is_used
         )

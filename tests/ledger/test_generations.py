@@ -53,7 +53,7 @@ def sweep(scene: Scene) -> None:
 def test_a_late_copy_of_a_task_that_ended_is_dropped_however_it_ended(scene: Scene) -> None:
     settled, cancelled, discarded = (scene.publish(name) for name in ("a", "b", "c"))
     scene.ledger.settle(scene.claim(settled))
-    scene.ledger.cancel("b")
+    scene.ledger.revoke("b")
     scene.bury(scene.claim(discarded))
     scene.ledger.discard("c")
     before = scene.snapshot()

@@ -25,7 +25,7 @@ from celery_reliable.ledger.answers.tasks import (
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim, Reason, Verdict, WorkerLease
-from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero
+from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding
 from tests.support.promises import promise
 
 KEEP_MS = 60_000
@@ -53,7 +53,7 @@ def note(scene: Scene) -> str | None:
 def queued(scene: Scene, locks: ObjectLocks) -> Claim:
     """A unique publication that nobody has claimed."""
     scene.publish()
-    locks.take("object", attempt_zero())
+    locks.take("object", holding(scene))
     return attempt_zero()
 
 
@@ -121,7 +121,7 @@ def withdraw(scene: Scene, claim: Claim) -> Answer:
 
 
 def cancel(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.cancel("task")
+    return scene.ledger.revoke("task")
 
 
 def bury_message(scene: Scene, claim: Claim) -> Answer:
@@ -402,7 +402,7 @@ def test_when_it_has_been_stopped_its_object_is_freed(
     if ending is discard:
         # It is due, and somebody lets its record go.
         assert scene.overdue_ids() == ["task"]
-        scene.ledger.cancel("task")
+        scene.ledger.let_go("task")
     assert (holder(scene), note(scene)) == (None, None)
     assert scene.index_faults() == []
 

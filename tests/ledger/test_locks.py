@@ -12,7 +12,7 @@ import pytest
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers.tasks import Concluding, Fenced, Gone, NotWithdrawn, Withdrawn
 from celery_reliable.model import Claim, State
-from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, older
+from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding, older
 from tests.support.promises import promise
 
 THREADS = 8
@@ -54,7 +54,7 @@ def bury(scene: Scene, claim: Claim) -> None:
 
 def cancel(scene: Scene, claim: Claim) -> None:
     scene.lose(claim)
-    scene.ledger.cancel(claim.task_id)
+    scene.ledger.revoke(claim.task_id)
 
 
 Happening = Callable[[Scene, Claim], None]
@@ -179,7 +179,7 @@ def test_a_lock_is_not_taken_over_from_another_than_was_seen(
     # The quicker one takes over while the slower one looks whether the holder lives.
     before_call(slow_locks, 3 if is_publication else 2, lambda: locks.take("object", quicker))
 
-    mine = attempt_zero("slower") if is_publication else slower
+    mine = holding(scene, "slower") if is_publication else slower
     assert slow_locks.take("object", mine) == "quicker"
 
 
@@ -198,7 +198,7 @@ def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
     slow_locks = ObjectLocks(scene.ledger)
     before_call(slow_locks, 3 if is_publication else 2, live_again)
 
-    mine = attempt_zero("other task") if is_publication else other
+    mine = holding(scene, "other task") if is_publication else other
     assert slow_locks.take("object", mine) == "holder"
 
 
@@ -210,7 +210,7 @@ def test_an_attempt_of_a_former_life_frees_nothing(
     locks.take("object", former)
     scene.ledger.settle(former)
     message = scene.publish("task")
-    latter = scene.claim(message) if is_running else attempt_zero("task")
+    latter = scene.claim(message) if is_running else holding(scene)
     assert locks.take("object", latter) is None
     before = scene.snapshot()
 
@@ -252,19 +252,19 @@ def test_the_older_attempt_of_a_task_that_was_settled_takes_over_nothing(
 def publish(scene: Scene, locks: ObjectLocks, task_id: str) -> str | None:
     """Record a publication of a unique task and take its object; return who else has it."""
     scene.publish(task_id)
-    return locks.take("object", attempt_zero(task_id))
+    return locks.take("object", holding(scene, task_id))
 
 
 def test_a_publication_holds_and_its_attempts_walk_in(scene: Scene, locks: ObjectLocks) -> None:
     message = scene.publish("holder")
-    assert locks.take("object", attempt_zero("holder")) is None
+    assert locks.take("object", holding(scene, "holder")) is None
     assert publish(scene, locks, "other task") == "holder"
 
     first = scene.claim(message)
     assert locks.take("object", first) is None
     # A repeated publication does not put its attempt's lock back.
     once = scene.snapshot()
-    assert locks.take("object", attempt_zero("holder")) is None
+    assert locks.take("object", holding(scene, "holder")) is None
     assert scene.snapshot() == once
     assert not locks.free("object", attempt_zero("holder"))
     assert locks.free("object", first)
@@ -272,7 +272,7 @@ def test_a_publication_holds_and_its_attempts_walk_in(scene: Scene, locks: Objec
 
 def test_a_publication_that_was_withdrawn_holds_nothing(scene: Scene, locks: ObjectLocks) -> None:
     message = scene.publish("holder")
-    locks.take("object", attempt_zero("holder"))
+    locks.take("object", holding(scene, "holder"))
     scene.ledger.withdraw("holder", message.epoch)
 
     assert publish(scene, locks, "other task") is None
@@ -284,12 +284,12 @@ def test_a_publication_that_somebody_relies_on_is_not_withdrawn(
     scene: Scene, locks: ObjectLocks
 ) -> None:
     message = scene.publish("holder")
-    locks.take("object", attempt_zero("holder"))
+    locks.take("object", holding(scene, "holder"))
     # An attempt that comes to run decides by itself what becomes of it.
     assert locks.take("object", start(scene, "attempt")) == "holder"
     assert scene.record_of("holder").state is State.QUEUED
     other = scene.publish("other task")
-    assert locks.take("object", attempt_zero("other task")) == "holder"
+    assert locks.take("object", holding(scene, "other task")) == "holder"
 
     answer = scene.ledger.withdraw("holder", message.epoch)
     assert answer == NotWithdrawn("queued")
@@ -305,8 +305,8 @@ def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks)
     before = scene.snapshot()
 
     scene.publish("task")
-    assert locks.take("object", attempt_zero("task")) is None
-    assert locks.take("another object", attempt_zero("task")) is None
+    assert locks.take("object", holding(scene)) is None
+    assert locks.take("another object", holding(scene)) is None
     # Nothing is left of the one, and nothing noted of the other.
     after = scene.snapshot()
     assert scene.state("gone") == ABSENT
@@ -324,7 +324,7 @@ def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
                 locks.take("object", claim)
             scene.lose(claim)
 
-        scene.ledger.cancel("task")
+        scene.ledger.revoke("task")
 
         assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
@@ -340,7 +340,7 @@ def test_who_has_no_record_of_his_own_leaves_no_lock_behind(
     scene.ledger.settle(successor)
     assert locks.take("object", zombie) == ""
     # Nor does a publication whose task has ended by the time it asks.
-    assert locks.take("object", attempt_zero("task")) is None
+    assert locks.take("object", holding(scene)) is None
 
     assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
@@ -421,7 +421,7 @@ def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(
 
     assert publish(scene, locks, "task") == "task"
     # Nor has any attempt of it, whatever its number.
-    scene.ledger.cancel("task")
+    scene.ledger.revoke("task")
     message = scene.publish("task")
     scene.lose(scene.claim(message))
     assert locks.take("object", scene.claim(message)) == "task"
@@ -438,7 +438,7 @@ def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(
     scene.ledger.settle(second)
 
     anew = scene.publish("task")
-    assert locks.take("object", attempt_zero("task")) is None
+    assert locks.take("object", holding(scene)) is None
     first = scene.claim(anew)
     assert locks.take("object", first) is None
     assert locks.free("object", first)
@@ -455,7 +455,7 @@ def test_a_call_waits_for_the_object_of_a_task_whose_outcome_is_being_stored(
     scene.publish("a call")
 
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(locks.take, "object", attempt_zero("a call"))
+        answer = pool.submit(locks.take, "object", holding(scene, "a call"))
         assert not wait([answer], timeout=0.2).done
         scene.bury(holder)
         assert answer.result(5) is None
@@ -470,11 +470,35 @@ def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: Obj
     scene.ledger.conclude(first)
     scene.lose(first)
     scene.publish("a call")
-    assert locks.take("object", attempt_zero("a call")) == "holder"
+    assert locks.take("object", holding(scene, "a call")) == "holder"
 
     second = scene.claim(message)
     assert isinstance(scene.ledger.conclude(first), Fenced)
-    assert locks.take("object", attempt_zero("a call")) == "holder"
+    assert locks.take("object", holding(scene, "a call")) == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
-    assert locks.take("object", attempt_zero("a call")) == "holder"
+    assert locks.take("object", holding(scene, "a call")) == "holder"
+
+
+def begin_anew(scene: Scene, claim: Claim) -> None:
+    """With other arguments, and another object."""
+    scene.ledger.settle(claim)
+    scene.publish()
+
+
+@pytest.mark.parametrize("happening", [bury, replace, begin_anew])
+def test_a_publication_that_asks_late_leaves_no_lock_behind(
+    scene: Scene, locks: ObjectLocks, happening: Happening
+) -> None:
+    message = scene.publish()
+    publication = holding(scene)
+    assert locks.take("object", publication) is None
+    claim = scene.claim(message)
+    locks.take("object", claim)
+    locks.free("object", claim)
+    happening(scene, claim)
+    once = scene.snapshot()
+
+    assert locks.take("object", publication) is None
+
+    assert scene.snapshot() == once

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import Cancelled, Claimed, Queued, Running, Settled, Stale
+from celery_reliable.ledger.answers.tasks import (
+    Cancelled,
+    Claimed,
+    Gone,
+    Queued,
+    Running,
+    Settled,
+    Stale,
+)
 from celery_reliable.model import Cause, Claim
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Scene
+from tests.support.promises import promise
 
 
 def lose(scene: Scene, claim: Claim) -> None:
@@ -36,19 +47,19 @@ def test_it_is_not_claimed_again_and_due_to_be_called_off(
 ) -> None:
     message = scene.publish()
     claim = scene.claim(message)
-    assert isinstance(scene.ledger.cancel("task", is_revoked=True), Running)
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), Running)
 
     end(scene, claim)
 
     assert isinstance(scene.ask(message), Stale)
     assert scene.overdue_ids() == ["task"]
     assert scene.record_of().is_revoked
-    assert isinstance(scene.ledger.cancel("task"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task"), Cancelled)
 
 
 def test_its_outcome_counts(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
-    scene.ledger.cancel("task", is_revoked=True)
+    scene.ledger.revoke("task", is_noted=True)
 
     assert isinstance(scene.ledger.settle(claim), Settled)
 
@@ -60,3 +71,89 @@ def test_who_expires_or_is_swept_is_not_revoked(scene: Scene) -> None:
     lose(scene, claim)
 
     assert isinstance(scene.ask(message), Claimed)
+
+
+@dataclass
+class Sent:
+    """The calls of scripts that a ledger has made."""
+
+    calls: list[Callable[[], Any]] = field(default_factory=list)
+
+
+@pytest.fixture
+def sent(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """Note what is sent from now on, to be sent again."""
+    found, call = Sent(), scene.ledger._caller.call
+
+    def noting(*args: Any, **options: Any) -> Any:
+        found.calls.append(lambda: call(*args, **options))
+        return call(*args, **options)
+
+    monkeypatch.setattr(scene.ledger._caller, "call", noting)
+    return found
+
+
+def stay(scene: Scene) -> None:
+    """Its next publication waits for a worker."""
+    scene.publish()
+
+
+def run(scene: Scene) -> None:
+    scene.claim(scene.publish())
+
+
+def be_foreign(scene: Scene) -> None:
+    """Somebody without the package has published it."""
+    scene.claim(scene.foreign())
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("go_on", [stay, run, be_foreign])
+def test_a_revocation_that_comes_late_means_nothing_that_was_published_after(
+    scene: Scene, sent: Sent, go_on: Callable[[Scene], None]
+) -> None:
+    scene.publish()
+    sent.calls.clear()
+    assert isinstance(scene.ledger.revoke("task", is_noted=True), Cancelled)
+    (revoke,) = sent.calls
+    go_on(scene)
+    once = scene.snapshot()
+
+    revoke()
+
+    assert scene.snapshot() == once
+
+
+def test_a_revocation_means_what_becomes_of_the_task_as_it_is_revoked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = scene.claim(scene.publish())
+    cancel, retries = scene.ledger.cancel, iter([claim])
+
+    def cancel_after_a_retry(*args: Any, **options: Any) -> Any:
+        for one in retries:
+            scene.publish(claim=one)
+        return cancel(*args, **options)
+
+    monkeypatch.setattr(scene.ledger, "cancel", cancel_after_a_retry)
+
+    assert isinstance(scene.ledger.revoke("task"), Cancelled)
+    assert scene.ledger.find("task") is None
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("go_on", [stay, run, be_foreign])
+def test_who_lets_go_of_what_was_called_off_leaves_what_was_published_meanwhile(
+    scene: Scene, go_on: Callable[[Scene], None]
+) -> None:
+    claim = scene.claim(scene.publish())
+    scene.take(claim)
+    scene.ledger.revoke("task")
+    # A sweeper has seen that nothing of it runs any more.
+    scene.workers.acknowledge(claim)
+    go_on(scene)
+    once = scene.snapshot()
+
+    assert isinstance(scene.ledger.let_go("task"), (Stale, Gone))
+
+    assert scene.snapshot() == once

@@ -38,7 +38,7 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
     messages = [scene.publish(name) for name in ("settled", "revoked", "discarded", "withdrawn")]
     settled, _, discarded, withdrawn = messages
     scene.ledger.settle(scene.claim(settled))
-    scene.ledger.cancel("revoked")
+    scene.ledger.revoke("revoked")
     scene.bury(scene.claim(discarded))
     scene.ledger.discard("discarded")
     assert isinstance(scene.ledger.withdraw("withdrawn", withdrawn.epoch), Withdrawn)
@@ -85,7 +85,7 @@ def test_a_publication_right_after_a_restart_proves_as_much(
     restart(redis_server)
     message = scene.publish("after")
     assert message.generation == before.generation
-    scene.ledger.cancel("after")
+    scene.ledger.revoke("after")
     # This begins another generation.
     scene.ask(scene.foreign("x"))
     scene.ledger.passes.begin("n", interval_ms=0, ttl_ms=1, interruption_ms=1, lease_ms=1)
@@ -131,7 +131,7 @@ class TestLoss:
         for message in lost:
             assert not scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
             assert scene.claim(message).attempt == 1
-            scene.ledger.cancel(message.task.id)
+            scene.ledger.revoke(message.task.id)
             scene.client.delete(scene.ledger.keys.record(message.task.id))
         for message in kept:
             has_ended = scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
@@ -213,7 +213,7 @@ def test_a_sender_is_remembered_for_an_hour_for_each_publication_and_a_day_at_mo
         message = scene.publish("task")
         key = scene.ledger.keys.sent(sender_of(message.epoch)[0])
         left_ms.append(scene.client.pttl(key))
-        scene.ledger.cancel("task")
+        scene.ledger.revoke("task")
 
     assert [round(ms / HOUR_MS, 1) for ms in left_ms] == [min(n, 24) for n in range(1, 31)]
 
@@ -237,7 +237,7 @@ def test_a_message_of_a_generation_of_its_own_without_a_sender_is_judged_by_that
     task, epoch = TaskRef("task", "app.work"), "0-12345678"
     assert isinstance(scene.record(task, epoch, state=State.QUEUED), Recorded)
     message = Published(task, epoch, scene.ledger.generation)
-    scene.ledger.cancel("task")
+    scene.ledger.revoke("task")
     assert isinstance(scene.ask(message), Ended)
     restart(redis_server)
 

@@ -21,7 +21,7 @@ from celery_reliable.ledger.answers.tasks import (
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
 from celery_reliable.model import Claim
-from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, attempt_zero
+from tests.ledger.scene import LEASE_MS, LOOK_MS, Published, Scene, holding
 from tests.support.promises import promise
 
 
@@ -132,7 +132,7 @@ def bury(scene: Scene) -> None:
 
 
 def call_off(scene: Scene) -> None:
-    assert isinstance(scene.ledger.cancel("task"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task"), Cancelled)
 
 
 def discard(scene: Scene) -> None:
@@ -143,7 +143,7 @@ def call_off_again(scene: Scene) -> None:
     """It was published anew, and called off once more."""
     scene.ledger.discard("task")
     scene.publish()
-    scene.ledger.cancel("task")
+    scene.ledger.revoke("task")
 
 
 Ending = Callable[[Scene], None]
@@ -179,7 +179,7 @@ def test_it_has_its_object_to_the_end_whatever_becomes_of_its_task(
     assert locks.take("object", other) == "task"
     # A unique call cannot be answered with what is over: it is published, and takes its turn.
     scene.publish("a call")
-    assert locks.take("object", attempt_zero("a call")) is None
+    assert locks.take("object", holding(scene, "a call")) is None
     assert locks.take("object", other) == "task"
 
     end(scene)

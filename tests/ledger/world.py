@@ -106,7 +106,7 @@ class World(RuleBasedStateMachine):
         self.numbers = count(1)
         # The first record of all names the generation.
         self.scene.publish("first")
-        ledger.cancel("first")
+        ledger.revoke("first")
         self.workers = ["worker of old", "another of old"]
         for worker in self.workers:
             self.scene.start_worker(worker)
@@ -205,7 +205,7 @@ class World(RuleBasedStateMachine):
                 ("queued", "parked"),
             ),
             "cancel": (
-                lambda: self.ledger.cancel(task_id),
+                lambda: self.ledger.revoke(task_id),
                 Cancelled,
                 ("queued", "parked", "waiting"),
             ),
@@ -592,7 +592,7 @@ class World(RuleBasedStateMachine):
             if not is_outlived:
                 return False
             del self.stopping[task_id]
-        assert isinstance(self.ledger.cancel(task_id), Cancelled)
+        assert isinstance(self.ledger.revoke(task_id), Cancelled)
         assert self.ledger.find(task_id) is None
         self.called_off.remove(task_id)
         self.attempts[task_id] = 0

@@ -10,34 +10,31 @@ KEYS[3]   lock     STRING   of the object; "none" for none
 KEYS[4]   ended    HASH   where the task is to be kept; not given for what nothing happened to
 KEYS[5]   ended_at ZSET   when each of these ended; likewise
 ARGV[1]   id
-ARGV[2]   epoch        of the publication that is called off; "" for whichever is current
+ARGV[2]   epoch        of the publication that is called off; "called_off": what was called off is let go
 ARGV[3]   due_in_ms    when to look whether the attempt has been stopped
 ARGV[4]   is_revoked   "1": what runs is not run again, should its attempt end without an outcome
 ARGV[5]   object       whose lock is given; "" for none
-ARGV[6]   outcome      with KEYS[4]: a state of Celery's
-ARGV[7]   by           with KEYS[4]: who ended it, and why
-ARGV[8]   most         with KEYS[4]: how many are kept there
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} | {"object", object} | {"troubled"}
-          "gone" also of what was called off before, while the attempt still runs; "object": the record notes
-          another one than was given; "troubled": it has a history, and KEYS[4] was not given; nothing was
-          changed by either
+          "stale": another publication has the id; "gone" also of what was called off before, while the attempt still
+          runs; "object": the record notes another one than was given; "troubled": it has a history, and KEYS[4] was
+          not given; nothing was changed by either
 Cost      O(log N) in records that are due some time
 ]]
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'owner', 'stopping', 'called_off', 'object', 'history')
 if not found[1] or (found[4] and found[5]) then
   return {'gone'}
 end
+if found[1] == 'dead' then
+  return {'dead'}
+end
+if (found[5] and 'called_off' or found[2] or '') ~= ARGV[2] then
+  return {'stale'}
+end
 if found[1] == 'running' then
   if ARGV[4] == '1' then
     redis.call('HSET', KEYS[1], 'revoked', '1')
   end
   return {'running', found[3]}
-end
-if found[1] == 'dead' then
-  return {'dead'}
-end
-if ARGV[2] ~= '' and found[2] ~= ARGV[2] then
-  return {'stale'}
 end
 if not found[4] and found[6] and found[6] ~= ARGV[5] then
   return {'object', found[6]}

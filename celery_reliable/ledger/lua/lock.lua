@@ -11,18 +11,22 @@ KEYS[3]   holder   HASH     the record of the id in the value that was seen
 ARGV[1]   id
 ARGV[2]   attempt  0: a publication
 ARGV[3]   seen     value that an earlier call was answered with; "" for none
-ARGV[4]   token    of the attempt's claim
+ARGV[4]   token    of the attempt's claim; of a publication its epoch
 ARGV[5]   object   that the record notes, for whatever ends it to free
 Returns   {"locked"} | {"held", value} | {"kept", id} | {"stopping", worker} | {"fenced"}
           "held" by the value that was seen means that its record lives; "stopping": the task that was seen is
-          over, but what that worker still runs of it has the object; "fenced": whose record is not his, or gone,
-          would leave behind a lock that nobody frees
+          over, but what that worker still runs of it has the object; "fenced": whose record is not his, over or
+          gone, would leave behind a lock that nobody frees
 Cost      O(1)
 ]]
 local mine = ARGV[2] .. ':' .. ARGV[1]
-local record = redis.call('HMGET', KEYS[2], 'state', 'attempt', 'token', 'kept')
-if not record[1] or (ARGV[2] ~= '0'
-    and (record[1] ~= 'running' or record[2] ~= ARGV[2] or record[3] ~= ARGV[4])) then
+local record = redis.call('HMGET', KEYS[2], 'state', 'attempt', 'token', 'kept', 'epoch')
+local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[4]
+if ARGV[2] == '0' then
+  -- It may come late: when the task has become a canvas, is a dead letter, or was published anew.
+  is_his = record[5] == ARGV[4] and record[1] ~= 'dead' and record[1] ~= 'waiting'
+end
+if not is_his then
   return {'fenced'}
 end
 local value = redis.call('GET', KEYS[1])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_reliable.app import reliable_of
-from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.uninstall import release
+from celery_reliable.recovery.revocations import call_off
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.ledger.driver.tasks import QUEUE
 
@@ -51,7 +50,7 @@ class People:
         world = self.world
         world.note(f"operator: {what} {task_id}")
         acts = {
-            "revoke": lambda: self._revoke(task_id),
+            "revoke": lambda: call_off(world.app, [task_id]),
             "replay": lambda: DeadLetters(world.app).replay(task_id),
             "discard": lambda: DeadLetters(world.app).discard(task_id),
             "purge": lambda: purge(world.app, [QUEUE]),
@@ -79,13 +78,6 @@ class People:
             meant()
 
         world.schedule.start(world.process(f"operator {what}"), what, run)
-
-    def _revoke(self, task_id: str) -> None:
-        """As a worker does that hears of it."""
-        reliable = reliable_of(self.world.app)
-        record = reliable.ledger.find(task_id, patience_seconds=1.0)
-        if record is not None and record.state in (State.PARKED, State.QUEUED):
-            reliable.ledger.cancel(task_id, patience_seconds=1.0)
 
     # Beat.
 
