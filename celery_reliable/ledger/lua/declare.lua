@@ -18,6 +18,7 @@ ARGV[5]   witness_ms   how long the connection may stay lost
 ARGV[6]   lease_ms     of a worker that has not said how long its own is
 ARGV[7]   expected_ms  what the time should be, as the sweeper reckons from when its pass began; ""
 Returns   {"declared"} | {"alive"} | {"grace", until_ms} | {"suspected"} | {"already"} | {"gone"}
+          "alive" also if the lease ends later than any lease can; from then on it ends one lease from now
           "declared" also asks for a look ahead, at what it may have popped and not filed
 Cost      O(log N) in workers
 ]]
@@ -57,8 +58,13 @@ if ARGV[2] == 'connection' then
     return {'suspected'}
   end
 else
-  -- A lease that ends later than two leases from now was written before the clock stepped back.
-  if until_ms > now_ms and until_ms <= now_ms + 2 * lease_ms then
+  -- A lease that ends later than two leases from now was written before the clock stepped back: perhaps just now,
+  -- as the clock may have stepped forward and back between two passes.
+  if until_ms > now_ms + 2 * lease_ms then
+    until_ms = now_ms + lease_ms
+    redis.call('ZADD', KEYS[2], until_ms, ARGV[1])
+  end
+  if until_ms > now_ms then
     return {'alive'}
   end
   local grace_ms = tonumber(meta[1] or 0)

@@ -85,7 +85,7 @@ class World:
         head = _SIZE.sub(b"", data[:_HEAD])
         what = b"" if head.startswith(b"CLIENT") else head
         self.digest = crc32(f"{who} {self.schedule.now_ms} ".encode() + what, self.digest)
-        if data[:200].find(self.stage.sha_of_bury) >= 0:
+        if any(data[:200].find(one) >= 0 for one in self.stage.burials):
             self.observer.buries(data)
         if not self.is_traced:
             return ""
