@@ -116,6 +116,18 @@ def test_a_lease_that_ends_too_late_ends_a_lease_from_now(scene: Scene) -> None:
     assert declare(scene) is Declared
 
 
+@promise("clock-of-redis")
+def test_a_renewal_by_a_clock_that_is_behind_for_a_moment_shortens_no_lease(scene: Scene) -> None:
+    scene.start_worker("me")
+    until_ms = scene.workers.time_ms() + HOUR_MS
+    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
+
+    scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+
+    # It is set forward again before the next pass.
+    assert scene.lease("me").until_ms == until_ms
+
+
 def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
     """Of a worker with other settings, or during their change."""
     scene.start_worker("me", lease_ms=10 * LEASE_MS)

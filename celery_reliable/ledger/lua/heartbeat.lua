@@ -27,7 +27,8 @@ elseif state == 'alive' then
   redis.call('HDEL', KEYS[1], 'missing_ms', 'missing_renewals')
   redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV[5], 'beat_ms', now_ms)
-  redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
+  -- A clock that steps back and forward again must not shorten the lease. What is too long is cut by declare.
+  redis.call('ZADD', KEYS[2], 'GT', now_ms + ARGV[2], ARGV[1])
 elseif state == 'dead' then
   -- It lives after all: what the sweeper may not move it can keep.
   redis.call('HSET', KEYS[1], 'thawed', '1')
