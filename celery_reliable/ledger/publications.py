@@ -131,12 +131,18 @@ class Publications(TransitionGroup):
         )
 
     def revoke(
-        self, task_id: str, *, is_noted: bool = False, patience_seconds: float | None = None
+        self,
+        task_id: str,
+        *,
+        is_noted: bool = False,
+        by: str = "",
+        patience_seconds: float | None = None,
     ) -> CancelAnswer:
-        """Call off whatever has the id now: a retry and the last member of a canvas are other
-        publications than the first.  *is_noted*: what runs is noted not to run again.
+        """Call off the current publication of an id: a retry and the last member of a canvas are
+        other publications than the first.
 
-        What is published after this has returned is not meant, also if a command comes late.
+        *is_noted*: a task that runs is marked, so that it does not run again.  What is published
+        after this has returned is never called off, even if a command arrives late.
         """
         key = encoded(self.keys.record(task_id))
         while True:
@@ -151,13 +157,15 @@ class Publications(TransitionGroup):
                 task_id,
                 epoch=(epoch or b"").decode(),
                 is_revoked=is_noted,
+                by=by,
                 patience_seconds=patience_seconds,
             )
             if not isinstance(answer, Stale):
                 return answer
 
     def let_go(self, task_id: str) -> CancelAnswer:
-        """Remove the record of what was called off, as nothing of it runs any more; not what was
-        published under the id meanwhile.
+        """Remove the record of a task that was called off, and of which nothing runs any more.
+
+        If the id was published again meanwhile, nothing is changed.
         """
         return self.cancel(task_id, epoch=_CALLED_OFF)

@@ -103,7 +103,7 @@ def test_a_task_that_is_called_off_says_by_whom(scene: Scene) -> None:
     scene.start_worker("me")
     scene.lose(scene.claim(scene.publish()))
 
-    assert isinstance(scene.ledger.cancel("task", by="revoked"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task", by="revoked"), Cancelled)
 
     found = ended(scene)
     assert (found.outcome, found.by, whats(found)) == ("REVOKED", "revoked", ["lost"])
@@ -115,7 +115,7 @@ def test_what_is_called_off_while_an_attempt_is_still_to_be_stopped_is_kept_too(
     scene.start_worker("me")
     scene.take(scene.claim(scene.publish()))
 
-    assert isinstance(scene.ledger.cancel("task", by="revoked"), Cancelled)
+    assert isinstance(scene.ledger.revoke("task", by="revoked"), Cancelled)
 
     assert scene.state() == "waiting"
     assert whats(ended(scene)) == ["lost"]

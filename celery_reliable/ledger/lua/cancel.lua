@@ -14,6 +14,9 @@ ARGV[2]   epoch        of the publication that is called off; "called_off": what
 ARGV[3]   due_in_ms    when to look whether the attempt has been stopped
 ARGV[4]   is_revoked   "1": what runs is not run again, should its attempt end without an outcome
 ARGV[5]   object       whose lock is given; "" for none
+ARGV[6]   outcome      with KEYS[4]: a state of Celery's
+ARGV[7]   by           with KEYS[4]: who ended it, and why
+ARGV[8]   most         with KEYS[4]: how many are kept there
 Returns   {"cancelled"} | {"running", owner} | {"dead"} | {"stale"} | {"gone"} | {"object", object} | {"troubled"}
           "stale": another publication has the id; "gone" also of what was called off before, while the attempt still
           runs; "object": the record notes another one than was given; "troubled": it has a history, and KEYS[4] was
