@@ -41,6 +41,7 @@ def test_the_sentence_of_each_task(
     assert waits.holder == holder.id
     assert waits.holder_since_ms == running.why.since_ms
     assert f"which {holder.id} has since" in waits.sentence
+    assert desk.objects.get(waits.object_key).waiters == (waiter.id,)
 
     until = desk.tasks.get(parked.id)
     assert (until.state, until.why.kind, until.why.queue) == ("parked", Wait.ETA, "celery")

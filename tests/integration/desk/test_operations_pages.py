@@ -1,0 +1,104 @@
+"""`docs/operations*.rst`: each command and block is run, and each table is what is there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+
+from celery_reliable.operations import Wait, checks, metrics, registry_of
+from celery_reliable.operations.cli import reliable
+from tests.integration.conftest import Project, Start
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+INDEX, STATUS = (
+    (DOCS / name).read_text("utf-8") for name in ("operations.rst", "operations-status.rst")
+)
+#: They go on until they are ended: by tests of their own.
+ENDLESS = {"reliable status --watch", "reliable metrics --port 9809"}
+
+
+def commands() -> list[str]:
+    return re.findall(r"^    celery -A proj (reliable .+)$", STATUS, re.MULTILINE)
+
+
+def blocks(page: str) -> list[str]:
+    found = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
+
+
+def rows(section: str) -> set[str]:
+    """What the first column of the tables of a section names."""
+    text = re.split(rf"\n{section}\n-+\n", STATUS)[1]
+    text = re.split(r"\n-{4,}\n", text)[0]
+    return set(re.findall(r"^``(\w+)``(?: and its like)? {2,}", text, re.MULTILINE))
+
+
+def test_every_command_runs(project: Project, start_worker: Start, effects: Effects) -> None:
+    start_worker("one")
+    effects.run_of(project.send("gate", "door").id)
+    project.send("work", 0, countdown=3600)
+    assert set(commands()) > ENDLESS
+
+    for command in commands():
+        if command in ENDLESS:
+            continue
+        _, *arguments = shlex.split(command)
+        calling = SimpleNamespace(app=project.app, no_color=True)
+        ran = CliRunner().invoke(reliable, arguments, obj=calling)
+        assert ran.exit_code == 0, (command, ran.output, ran.exception)
+        assert ran.output.strip(), command
+    effects.open_gate("door")
+
+
+def test_every_block_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (desk,), (counting,) = blocks(INDEX), blocks(STATUS)
+    module = ModuleType("proj.celery")
+    module.app = project.app  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
+    monkeypatch.setitem(sys.modules, "proj.celery", module)
+
+    exec(compile(desk, "operations.rst", "exec"), {})
+
+    assert "knows no task '4711'" in capsys.readouterr().out
+    # It connects receivers for as long as its process lives.
+    subprocess.run([sys.executable, "-c", counting], cwd=REPOSITORY, check=True, timeout=60)
+
+
+def test_every_finding_is_told_of() -> None:
+    named = set(re.findall(r'f"\{_PREFIX\}(\w+)"', inspect.getsource(checks)))
+
+    assert rows("For probes") == named | {"redis_evicts"}
+
+
+def test_every_kind_of_waiting_is_told_of() -> None:
+    assert rows("Tasks") - {"kind"} == {kind.value for kind in Wait}
+
+
+def test_every_metric_is_told_of(project: Project) -> None:
+    fleet = set(re.findall(r'"(reliable_\w+)"', inspect.getsource(metrics)))
+    counted = CollectorRegistry()
+    metrics._Counts(project.app, metrics._client(), counted)
+    names = {family.name for family in counted.collect()}
+
+    # One is the name of a header.
+    assert rows("Metrics") == (fleet - {"reliable_sent_at"}) | names
+    assert {one.name for one in registry_of(project.app).collect()} <= rows("Metrics")
+
+
+def test_lines_are_no_longer_than_elsewhere() -> None:
+    for path in sorted(Path(DOCS).glob("operations*.rst")):
+        for line in path.read_text("utf-8").splitlines():
+            assert len(line) <= 120, (path.name, line)
