@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from celery_reliable.ledger.scripts import script
 from celery_reliable.recovery import Sweeper
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import wait_until_gone
@@ -103,6 +104,8 @@ def test_of_a_killed_one_to_its_second_run(
     sweeper = Sweeper(watched.app)
     dead.kill_group()
     n_runs = runs(proxy, KILLED)
+    # Other tests of this process may have loaded them.
+    script.cache_clear()
 
     with redis_server.client() as client, following(path):
         wait_for(lambda: sweeper.run_if_due() and client.llen("celery"), 20, "it is queued again")

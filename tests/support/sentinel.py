@@ -68,7 +68,8 @@ class Sentinel(Server):
     def master_port(self) -> int:
         """Return the port of the master, as it tells clients."""
         with self._client() as client:
-            return int(client.sentinel_get_master_addr_by_name(self.name)[1])
+            # redis-py 6.4 cannot read the answer to its own `sentinel_get_master_addr_by_name`.
+            return int(client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.name)[1])
 
     def fail_over(self) -> None:
         """Begin a planned failover, as an operator does it, as soon as it knows a fit replica."""
