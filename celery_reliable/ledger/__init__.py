@@ -6,6 +6,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.connector import Connector, connect, server_of
+from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
@@ -29,7 +30,9 @@ __all__ = [
     "WorkerLook",
     "answers",
     "connect",
+    "death_of",
     "denied",
+    "group_of",
     "last_death",
     "ledger_commands",
     "on_key",

@@ -175,16 +175,31 @@ class Burials(TransitionGroup):
         )
 
     def replay(
-        self, task_id: str, *, epoch: str, message: str, due_in_ms: int, by: str = ""
+        self,
+        task_id: str,
+        *,
+        epoch: str,
+        message: str,
+        due_in_ms: int,
+        by: str = "",
+        buried_ms: int | None = None,
     ) -> ReplayAnswer:
         """Queue a dead letter again, with this *message*.  Its losses and retries begin at zero.
 
-        *by*: the operator, for its history.
+        *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
         """
         return self._caller.call(
             _REPLAY,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
-            [task_id, epoch, self.generation, message, due_in_ms, by],
+            [
+                task_id,
+                epoch,
+                self.generation,
+                message,
+                due_in_ms,
+                by,
+                "" if buried_ms is None else buried_ms,
+            ],
         )
 
     def discard(self, task_id: str, *, buried_ms: int | None = None, by: str = "") -> DiscardAnswer:

@@ -17,13 +17,20 @@ from typing import Any
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import GroupAnswer
 from celery_reliable.ledger.caller import Caller
-from celery_reliable.ledger.causes import last_death
+from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.dead_order import entries_after
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition, encoded
-from celery_reliable.model import CaughtUp, Group, GroupOfLetters, Reason
+from celery_reliable.model import (
+    CaughtUp,
+    DeadLetter,
+    Group,
+    GroupOfLetters,
+    HistoryEntry,
+    Reason,
+)
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "death_of", "group_of"]
 
 _GROUP: Transition[GroupAnswer] = Transition("group", GroupAnswer)
 
@@ -84,6 +91,15 @@ class Groups:
         true = self._members_of([(one[3], int(one[2])) for one in read if one])
         # Whether one is dead still, and since when, the step itself looks at.
         self._note({**dict.fromkeys(members, ""), **true}, checked=checked)
+
+    def left(self, letters: Sequence[DeadLetter]) -> None:
+        """Have the index forget letters that are none any more, and no others."""
+        self.look_at(
+            [
+                _member(group_of(letter).id, letter.buried_ms, encoded(letter.task_id))
+                for letter in letters
+            ]
+        )
 
     def members_of(self, letters: Sequence[tuple[str, int]]) -> list[bytes]:
         """Return what stands in the index for letters, by their ids and the times of their
@@ -168,7 +184,7 @@ class Groups:
         )
         groups = [_group_in(row) for row in found]
         return {
-            b"%s %015d %s" % (group.id.encode(), ms, id_): group.to_text()
+            _member(group.id, ms, id_): group.to_text()
             for (id_, ms), group in zip(entries, groups, strict=True)
         }
 
@@ -263,6 +279,33 @@ class Groups:
         return [(one[3].decode(), int(one[2])) for one in read if one]
 
 
+def death_of(letter: DeadLetter) -> Death:
+    """Return what is known of how a letter's last attempt was lost; nothing of one that ended
+    otherwise.
+    """
+    if letter.reason is not Reason.LOST:
+        return Death()
+    return last_death(letter.history, letter.exception)
+
+
+def group_of(letter: DeadLetter) -> Group:
+    """Return the group that a letter is of."""
+    return _group(letter.reason.value, letter.name, letter.exception, letter.history)
+
+
+def _member(group_id: str, ms: int, id_: bytes) -> bytes:
+    return b"%s %015d %s" % (group_id.encode(), ms, id_)
+
+
+def _group(reason: str, name: str, died_of: str, history: Sequence[HistoryEntry]) -> Group:
+    if reason == Reason.LOST.value:
+        told, type_ = str(last_death(history, died_of)), ""
+    else:
+        found = _TYPE.fullmatch(died_of.partition(":")[0])
+        told, type_ = "", found[0] if found else ""
+    return Group(reason[:_LONGEST], told, type_, name[:_LONGEST])
+
+
 def _group_in(row: Sequence[bytes | None]) -> Group:
     """Return the group of a letter, by the fields of its record; one that is damaged is of one
     too.
@@ -270,13 +313,7 @@ def _group_in(row: Sequence[bytes | None]) -> Group:
     name, reason, exception, cause, history = (
         (value or b"").decode("utf-8", "replace") for value in row
     )
-    died_of = exception or cause
-    if reason == Reason.LOST.value:
-        told, type_ = str(last_death(rows.history(history), died_of)), ""
-    else:
-        found = _TYPE.fullmatch(died_of.partition(":")[0])
-        told, type_ = "", found[0] if found else ""
-    return Group(reason[:_LONGEST], told, type_, name[:_LONGEST])
+    return _group(reason, name, exception or cause, rows.history(history))
 
 
 def _group_of(text: bytes) -> Group | None:

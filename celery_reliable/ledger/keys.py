@@ -32,6 +32,11 @@ class Keys:
         return f"{self._prefix}dead"
 
     @property
+    def audit(self) -> str:
+        """STREAM: what operators did."""
+        return f"{self._prefix}audit"
+
+    @property
     def grouped(self) -> str:
         """ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters."""
         return f"{self._prefix}grouped"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import redis
 
 from celery_reliable.ledger import rows
+from celery_reliable.ledger.dead_order import entries_after
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, Due, EndedTask, Record
@@ -106,6 +108,69 @@ class Reads(TransitionGroup):
         )
         return [rows.letter(task_id, row) for task_id, row in zip(task_ids, found, strict=True)]
 
+    def light_letters(self, task_ids: Sequence[str]) -> list[DeadLetter | None]:
+        """Return the same without message and traceback, which may be long; None also for what
+        cannot be read.
+        """
+        if not task_ids:
+            return []
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        fields = tuple(one for one in rows.LETTER_FIELDS if one not in ("message", "traceback"))
+        found = self._caller.read(
+            "dead letters", lambda client: rows.hmget_all(client, keys, fields)
+        )
+        return [
+            rows.letter_if_readable(task_id, row, fields)
+            for task_id, row in zip(task_ids, found, strict=True)
+        ]
+
+    def letters_in_groups(
+        self, task_ids: Sequence[str], *, most_bytes: int
+    ) -> Iterator[DeadLetter | None]:
+        """Yield dead letters, read in groups whose messages have at most *most_bytes* together,
+        unless one alone has more; None for what is none, and for what cannot be read.
+        """
+        if not task_ids:
+            return
+        keys = [encoded(self.keys.record(task_id)) for task_id in task_ids]
+        lengths = self._caller.read(
+            "lengths", lambda client: rows.hstrlen_all(client, keys, "message")
+        )
+        start = n_bytes = 0
+        for end, length in enumerate([*lengths, most_bytes]):
+            if end > start and (n_bytes + length > most_bytes or end == len(keys)):
+                some, fields = keys[start:end], rows.LETTER_FIELDS
+                found = self._caller.read("dead letters", partial(_rows, some, fields))
+                for task_id, row in zip(task_ids[start:end], found, strict=True):
+                    yield rows.letter_if_readable(task_id, row, fields)
+                start, n_bytes = end, 0
+            n_bytes += length
+
+    def letters_after(
+        self,
+        after: tuple[int, str] | None,
+        limit: int,
+        *,
+        is_latest_first: bool = False,
+        until_ms: int | None = None,
+    ) -> list[tuple[str, int]]:
+        """Return ids of dead letters and when they were buried in ms: at most *limit* that follow
+        the place *after*; *until_ms*: none that was buried later.
+        """
+        place = None if after is None else (after[0], encoded(after[1]))
+        found = self._caller.read(
+            "letters after",
+            lambda client: entries_after(
+                client,
+                self.keys.dead,
+                place,
+                limit,
+                is_latest_first=is_latest_first,
+                until_ms=until_ms,
+            ),
+        )
+        return [(id_.decode("utf-8", "replace"), ms) for id_, ms in found]
+
     def dead_ids(
         self, *, start: int = 0, limit: int = 100, before_ms: int | None = None
     ) -> list[str]:
@@ -170,3 +235,7 @@ class Reads(TransitionGroup):
 
         found = self._caller.read("ended tasks", read)
         return [rows.ended(name.decode(), text) for name, text in found if text is not None]
+
+
+def _rows(keys: list[bytes], fields: tuple[str, ...], client: Any) -> list[list[bytes | None]]:
+    return rows.hmget_all(client, keys, fields)

@@ -40,6 +40,8 @@ _AFTER_KEY: dict[str, Command] = {
     "SET": ("value",),
     "SETEX": ("1", "value"),
     "SREM": ("member",),
+    "XADD": ("*", "field", "value"),
+    "XREVRANGE": ("+", "-"),
     "ZADD": ("1", "member"),
     "ZLEXCOUNT": ("-", "+"),
     "ZRANGE": ("0", "0"),

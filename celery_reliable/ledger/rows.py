@@ -33,6 +33,7 @@ __all__ = [
     "hstrlen_all",
     "lease",
     "letter",
+    "letter_if_readable",
     "record",
     "server_facts",
 ]
@@ -223,9 +224,23 @@ def history(text: str) -> tuple[HistoryEntry, ...]:
         return ()
 
 
-def letter(task_id: str, row: Sequence[bytes | None]) -> DeadLetter | None:
+def letter_if_readable(
+    task_id: str, row: Sequence[bytes | None], fields: tuple[str, ...]
+) -> DeadLetter | None:
+    """Return the dead letter in a row of *fields*; None for what is none, and for what a later
+    version or somebody else has written.
+    """
+    try:
+        return letter(task_id, row, fields)
+    except (KeyError, ValueError):
+        return None
+
+
+def letter(
+    task_id: str, row: Sequence[bytes | None], fields: tuple[str, ...] = LETTER_FIELDS
+) -> DeadLetter | None:
     """Return the dead letter in a row; None if the record is no dead letter."""
-    got = _texts(row, LETTER_FIELDS)
+    got = _texts(row, fields)
     if got.get("state") != State.DEAD.value:
         return None
     return DeadLetter(

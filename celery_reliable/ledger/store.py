@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.ledger.attempts import Attempts
+from celery_reliable.ledger.audits import Audits
 from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
@@ -45,6 +46,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks
         self._caller = Caller(client, connector.shown, patience_seconds)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
+        self.audits = Audits(self._caller, self.keys)
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"

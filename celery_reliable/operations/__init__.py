@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from celery_reliable.operations.audit import AuditEntry, somebody
+from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import ObjectView
@@ -15,30 +18,38 @@ from celery_reliable.operations.queues import purge
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.uninstall import release
-from celery_reliable.operations.views import full_view, short_view
+from celery_reliable.operations.views import full_view, group_view, short_view
 from celery_reliable.operations.waits import Wait, Why
 from celery_reliable.operations.walks import Kind
 from celery_reliable.operations.workers import WorkerView
 
 __all__ = [
+    "AuditEntry",
     "BadCursor",
+    "Bulk",
     "CannotReplay",
+    "Chosen",
     "DeadLetters",
     "Desk",
+    "Done",
     "Filter",
     "FleetCollector",
+    "GroupsOfLetters",
     "Kind",
+    "LetterPages",
     "Limits",
     "ObjectView",
     "Page",
     "Status",
     "Subject",
     "TaskView",
+    "UnknownGroup",
     "Wait",
     "Why",
     "WorkerView",
     "check",
     "full_view",
+    "group_view",
     "install_control",
     "install_control_everywhere",
     "install_metrics",
@@ -46,4 +57,5 @@ __all__ = [
     "registry_of",
     "release",
     "short_view",
+    "somebody",
 ]

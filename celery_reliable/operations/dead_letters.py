@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
@@ -111,12 +111,17 @@ class DeadLetters:
             raise _unknown(task_id, record.state.value if record is not None else "")
         return letter
 
-    def replay(self, task_id: str) -> Replayed:
+    def replay(self, task_id: str, *, to_queue: str = "", by: str = "") -> Replayed:
         """Return a dead letter to its queue, under its id, with its losses and its retries at zero.
 
         It runs as soon as a worker takes it: its ETA is dropped, and its expiry if that has passed.
         The record comes first; a message that cannot be sent then is sent by the sweeper, and that
         is no error.
+
+        Args:
+            task_id: the letter's.
+            to_queue: send it there instead of where it was sent before.
+            by: who does it, for its history.
 
         Raises:
             UnknownDeadLetter: there is none with this id (any more).
@@ -124,7 +129,18 @@ class DeadLetters:
                 base, which nobody would send later, and the broker is away.
         """
         letter = self.get(task_id)
+        replayed = self.replay_seen(letter, to_queue=to_queue, by=by)
+        self._ledger.groups.left([letter])
+        return replayed
+
+    def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> Replayed:
+        """Do the same for a letter that was read; one that was buried again since is not meant.
+        Whoever calls tells the groups.
+        """
+        task_id = letter.task_id
         envelope = _afresh(letter)
+        if to_queue:
+            envelope = _sent_to(self.app, envelope, to_queue)
         if not self._is_ours(letter, envelope):
             return self._replay_plain(letter, envelope)
         epoch = new_epoch(letter.attempts)
@@ -137,6 +153,8 @@ class DeadLetters:
                 epoch=epoch,
                 message=stamped.to_text(),
                 due_in_ms=self._reliable.config.queued_ms,
+                buried_ms=letter.buried_ms,
+                by=by,
             )
             if not isinstance(answer, answers.OtherGeneration):
                 break
@@ -152,6 +170,10 @@ class DeadLetters:
             events.send_left_to_sweeper(name=letter.name, task_id=task_id, error=exc)
         events.dead_letter_replayed(name=letter.name, task_id=task_id)
         return Replayed(task_id, letter.attempts + 1, problem)
+
+    def check_queue(self, name: str) -> None:
+        """Raise CannotReplay when there is no queue *name* to send to."""
+        _queue_of(self.app, name)
 
     def _is_ours(self, letter: DeadLetter, envelope: Envelope) -> bool:
         """Whether who runs the task will claim it; the task itself may not be known here."""
@@ -176,12 +198,20 @@ class DeadLetters:
         events.dead_letter_replayed(name=letter.name, task_id=letter.task_id)
         return Replayed(letter.task_id, 1)
 
-    def discard(self, task_id: str) -> None:
+    def discard(self, task_id: str, *, by: str = "") -> None:
         """Remove a dead letter for good.  Raises UnknownDeadLetter."""
-        answer = self._ledger.discard(task_id)
+        letter = self.get(task_id)
+        self.discard_seen(letter, by=by)
+        self._ledger.groups.left([letter])
+
+    def discard_seen(self, letter: DeadLetter, *, by: str = "") -> None:
+        """Do the same for a letter that was read; one that was buried again since is not meant.
+        Whoever calls tells the groups.
+        """
+        answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
         if not isinstance(answer, answers.Discarded):
-            raise _unknown(task_id, _state_in(answer))
-        events.dead_letter_discarded(task_id=task_id)
+            raise _unknown(letter.task_id, _state_in(answer))
+        events.dead_letter_discarded(task_id=letter.task_id)
 
 
 def _state_in(answer: answers.Absent | answers.NotDead) -> str:
@@ -225,6 +255,23 @@ def _afresh(letter: DeadLetter) -> Envelope:
         envelope.exchange,
         envelope.routing_key,
     )
+
+
+def _queue_of(app: Celery, name: str) -> Any:
+    try:
+        return app.amqp.queues[name]
+    except KeyError:
+        raise CannotReplay(
+            f"There is no queue {name!r} in task_queues, and task_create_missing_queues is off."
+        ) from None
+
+
+def _sent_to(app: Celery, envelope: Envelope, name: str) -> Envelope:
+    """Return the message as Celery would send it to the queue *name*."""
+    queue = _queue_of(app, name)
+    if queue.exchange is None or queue.exchange.type == "direct":
+        return replace(envelope, exchange="", routing_key=name)
+    return replace(envelope, exchange=queue.exchange.name, routing_key=queue.routing_key)
 
 
 def _has_passed(expires: object) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 
 from celery_reliable.app import reliable_of
+from celery_reliable.operations.audit import AuditEntry, noted, read_audit
+from celery_reliable.operations.bulk import Bulk
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
+from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.status import Status, look_at_status
 from celery_reliable.operations.tasks import Tasks
@@ -56,6 +61,30 @@ class Desk:
     def letters(self) -> DeadLetters:
         """The dead letters."""
         return DeadLetters(self.app, ledger=self.ledger)
+
+    @cached_property
+    def letter_pages(self) -> LetterPages:
+        """The dead letters in pages, and by group."""
+        return LetterPages(self.app, self.ledger)
+
+    @cached_property
+    def bulk(self) -> Bulk:
+        """What is done to many dead letters at once."""
+        return Bulk(self.app, self.ledger, self.letters)
+
+    @contextmanager
+    def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[None]:
+        """Note in the audit what is done within, when it begins and how it ends.
+
+        Only what begins is sure to be noted: where the ledger is away then, the end is not.
+        """
+        with noted(self.ledger, act, by, about) as outcome:
+            yield
+            outcome.done = 1
+
+    def audit(self, limit: int = 100) -> list[AuditEntry]:
+        """Return what operators did, the latest first."""
+        return read_audit(self.ledger, limit)
 
     @cached_property
     def tasks(self) -> Tasks:

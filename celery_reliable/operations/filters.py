@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
+
+from celery_reliable.model import Group
 
 __all__ = ["Filter", "Subject"]
 
@@ -79,6 +81,19 @@ class Filter:
                 )
             )
         )
+
+    def fits_group(self, group: Group) -> bool:
+        """Whether letters of *group* may fit, by what they have in common."""
+        common = replace(
+            self,
+            queue=None,
+            object_id=None,
+            worker=None,
+            older_than_seconds=None,
+            newer_than_seconds=None,
+        )
+        subject = Subject("", group.task, "", group.reason, group.exception, group.cause)
+        return common.matches(subject, 0)
 
     @property
     def given(self) -> dict[str, str | float]:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from celery_reliable.ledger import Death, death_of, group_of
 from celery_reliable.message import Envelope
-from celery_reliable.model import DeadLetter
+from celery_reliable.model import DeadLetter, GroupOfLetters
 
-__all__ = ["REDACTED", "envelope_of", "full_view", "short_view"]
+__all__ = ["REDACTED", "envelope_of", "full_view", "group_view", "short_view"]
 
 #: Stands where a view keeps arguments to itself.
 REDACTED = "(redacted)"
@@ -31,6 +32,7 @@ _SHOWN_HEADERS = frozenset(
         "parent_id",
         "reliable",
         "reliable_heir",
+        "reliable_origin",
         "replaced_task_nesting",
         "retries",
         "root_id",
@@ -52,6 +54,8 @@ def short_view(letter: DeadLetter) -> dict[str, Any]:
         "name": letter.name,
         "reason": letter.reason.value,
         "exception": letter.exception,
+        "cause": str(death_of(letter)),
+        "group": group_of(letter).id,
         "attempts": letter.attempts,
         "losses": letter.losses,
         "published_at": _iso(letter.published_ms),
@@ -69,6 +73,7 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, 
     envelope = envelope_of(letter)
     view = {
         **short_view(letter),
+        "death": _death_view(death_of(letter)),
         "traceback": letter.traceback,
         "history": [
             {
@@ -95,6 +100,35 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, 
     else:
         view.update(args=REDACTED, kwargs=REDACTED, body=REDACTED)
     return view
+
+
+def _death_view(death: Death) -> dict[str, Any] | None:
+    """Return what killed the last attempt; None where nothing did, or nobody knows."""
+    if not death.cause:
+        return None
+    return {
+        "cause": death.cause,
+        "signal": death.signal,
+        "exit_code": death.exit_code,
+        "out_of_memory": death.is_out_of_memory,
+        "pid": death.pid,
+    }
+
+
+def group_view(found: GroupOfLetters) -> dict[str, Any]:
+    """Return a group as plain JSON values."""
+    group = found.group
+    return {
+        "group": group.id,
+        "count": found.count,
+        "task": group.task,
+        "reason": group.reason,
+        "cause": group.cause,
+        "exception": group.exception,
+        "first_at": _iso(found.first_ms),
+        "last_at": _iso(found.last_ms),
+        "example": found.example_id,
+    }
 
 
 def envelope_of(letter: DeadLetter) -> Envelope | None:

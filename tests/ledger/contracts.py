@@ -8,8 +8,8 @@ from dataclasses import dataclass
 #: All that scripts may do: bounded commands on keys that they were given.
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INFO",
-    "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "ZADD", "ZLEXCOUNT",
-    "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "XADD", "XREVRANGE", "ZADD",
+    "ZLEXCOUNT", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 }  # fmt: skip
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 

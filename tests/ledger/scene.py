@@ -290,6 +290,7 @@ _READ: dict[bytes, Callable[[Any, bytes], object]] = {
     b"hash": lambda client, key: client.hgetall(key),
     b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
     b"string": lambda client, key: client.get(key),
+    b"stream": lambda client, key: client.xrange(key),
     b"list": lambda client, key: client.lrange(key, 0, -1),
 }
 

@@ -190,6 +190,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.record("<id>"),
         keys.due,
         keys.dead,
+        keys.audit,
         keys.grouped,
         keys.groups,
         keys.ended,
@@ -205,7 +206,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.none,
     ]
 
-    listed = re.findall(r"^``([^`]+)`` +(?:HASH|ZSET|STRING) ", README, re.MULTILINE)
+    listed = re.findall(r"^``([^`]+)`` +(?:HASH|ZSET|STREAM|STRING) ", README, re.MULTILINE)
     assert listed == [kind.removeprefix("{ns:0}:") for kind in kinds]
     assert len(kinds) == len([name for name in dir(Keys) if not name.startswith("_")])
 

@@ -11,6 +11,7 @@ from celery_reliable.ledger.answers.tasks import (
     Absent,
     Alone,
     Announced,
+    Audited,
     Batch,
     Bequeathed,
     Buried,
@@ -96,6 +97,8 @@ __all__ = [
     "Announced",
     "Answer",
     "Asked",
+    "AuditAnswer",
+    "Audited",
     "Batch",
     "Beat",
     "BeatOfDead",
@@ -214,6 +217,7 @@ DeregisterAnswer = Deregistered | Refused
 DiscardAnswer = Discarded | Absent | NotDead
 EndPassAnswer = Ended | Overtaken
 EndedAnswer = Ended | Exists | Unrecorded
+AuditAnswer = Audited
 GroupAnswer = Grouped
 HeartbeatAnswer = Renewed | BeatOfDead | Forgotten
 LockAnswer = Locked | LockedBy | KeptFor | Stopping | NotCurrent

@@ -12,6 +12,7 @@ __all__ = [
     "Absent",
     "Alone",
     "Announced",
+    "Audited",
     "Batch",
     "Bequeathed",
     "Buried",
@@ -258,6 +259,11 @@ class Fenced(Answer):
 @final
 class Gone(Answer):
     """There is no such record."""
+
+
+@final
+class Audited(Answer):
+    """What an operator does is noted."""
 
 
 @final

@@ -12,19 +12,20 @@ ARGV[3]   generation   that the message is stamped with
 ARGV[4]   message
 ARGV[5]   due_in_ms    when somebody must look
 ARGV[6]   by           who replays it
+ARGV[7]   buried_ms    that was seen; "" for whichever is there
 Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"generation", current}
 Cost      O(log N) in dead letters
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'history', 'attempt')
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'history', 'attempt', 'buried_ms')
 if not found[1] then
   return {'absent'}
 end
 if found[2] == ARGV[2] then
   return {'replayed'}
 end
-if found[1] ~= 'dead' then
+if found[1] ~= 'dead' or (ARGV[7] ~= '' and found[5] ~= ARGV[7]) then
   return {'not_dead', found[1]}
 end
 local generation = redis.call('HGET', KEYS[4], 'generation')

@@ -12,6 +12,8 @@ from typing import Any
 import click
 from celery.bin.base import handle_preload_options
 
+from celery_reliable.operations.cli.acts import discard, replay
+from celery_reliable.operations.cli.audit import audit
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.passes import release_command, sweep
@@ -34,6 +36,8 @@ def reliable(ctx: click.Context, **_: Any) -> None:
     """
 
 
+for _command in (replay, discard):
+    dead_letters.add_command(_command)
 for _command in (
     status,
     tasks,
@@ -43,6 +47,7 @@ for _command in (
     queues_command,
     metrics,
     dead_letters,
+    audit,
     sweep,
     release_command,
     purge_command,

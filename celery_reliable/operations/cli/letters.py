@@ -1,19 +1,22 @@
-"""The commands of dead letters."""
+"""The commands that look at dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand
 
+from celery_reliable.model import DeadLetter
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
     as_json_option,
     errors_told,
 )
+from celery_reliable.operations.cli.choosing import filter_of, filter_options, group_option
 from celery_reliable.operations.cli.printing import (
     console_of,
     counted,
@@ -21,13 +24,16 @@ from celery_reliable.operations.cli.printing import (
     shown,
     to_second,
 )
-from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.tables import print_list, print_pairs, printable
-from celery_reliable.operations.views import full_view, short_view
+from celery_reliable.operations.views import full_view, group_view, short_view
 
 __all__ = ["dead_letters"]
 
 _LONGEST_EXCEPTION = 200
+#: A list of what fits looks for so long; then it says where it goes on.
+_LOOK_SECONDS = 1.0
 
 
 @click.group("dead-letters")
@@ -39,26 +45,104 @@ def dead_letters() -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most so many."
 )
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="After so many.")
+@click.option("--cursor", default="", help="Go on where the page that gave it has ended.")
+@click.option(
+    "--offset", type=click.IntRange(min=0), default=0, help="After so many, of all letters."
+)
+@group_option
+@filter_options
 @as_json_option
 @click.pass_context
-def list_(ctx: click.Context, limit: int, offset: int, as_json: bool) -> None:
+def list_(
+    ctx: click.Context,
+    /,
+    limit: int,
+    cursor: str,
+    offset: int,
+    group: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """List dead letters, the latest first."""
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx), DeadLetters(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as letters:
-        views = [short_view(letter) for letter in letters.list(limit, offset)]
-        total = letters.count()
+    wanted = filter_of(given)
+    if offset and (wanted.given or group or cursor):
+        raise click.UsageError("--offset goes with no filter, group or cursor: use --cursor.")
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        if offset:
+            letters: Sequence[DeadLetter] = desk.letters.list(limit, offset)
+            cursor = ""
+        else:
+            letters, cursor = _found(desk, wanted, group, cursor, limit)
+        total = desk.letters.count()
+    views = [short_view(letter) for letter in letters]
     if console is None:
         print_json(views)
+    else:
+        if views:
+            print_list(
+                console,
+                ("task id", "reason", "buried (UTC)"),
+                [(one["task_id"], one["reason"], to_second(one["buried_at"])) for one in views],
+                [_about(view) for view in views],
+            )
+        click.echo(f"{len(views)} of {counted(total, 'dead letter')}")
+    if cursor:
+        click.echo(f"There may be more: --cursor {cursor}", err=True)
+
+
+def _found(
+    desk: Desk, wanted: Filter, group: str, cursor: str, limit: int
+) -> tuple[list[DeadLetter], str]:
+    """Return what is found in a second, and the cursor of what follows."""
+    found: list[DeadLetter] = []
+    until = time.monotonic() + _LOOK_SECONDS
+    while True:
+        page = desk.letter_pages.page(wanted, group=group, cursor=cursor, limit=limit - len(found))
+        found += page.items
+        cursor = page.cursor
+        if page.is_last or len(found) >= limit or time.monotonic() > until:
+            return found, cursor
+
+
+@dead_letters.command("groups", cls=CeleryCommand)
+@filter_options
+@as_json_option
+@click.pass_context
+def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
+    """Group dead letters by task, reason, cause and exception, the largest group first.
+
+    Of the filters only those count that are about what a group has in common: --task, --reason,
+    --exception, --cause and --text.
+    """
+    console = None if as_json else console_of(ctx)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        until = time.monotonic() + _LOOK_SECONDS
+        found = desk.letter_pages.groups(filter_of(given))
+        while not found.is_complete and time.monotonic() < until:
+            found = desk.letter_pages.groups(filter_of(given))
+    views = [group_view(one) for one in found.groups]
+    if console is None:
+        print_json({"groups": views, "letters": found.letters, "grouped": found.grouped})
         return
     if views:
         print_list(
             console,
-            ("task id", "reason", "buried (UTC)"),
-            [(view["task_id"], view["reason"], to_second(view["buried_at"])) for view in views],
-            [_about(view) for view in views],
+            ("group", "letters", "first (UTC)", "last (UTC)"),
+            [
+                (
+                    one["group"],
+                    str(one["count"]),
+                    to_second(one["first_at"]),
+                    to_second(one["last_at"]),
+                )
+                for one in views
+            ],
+            [_common(one) for one in views],
         )
-    click.echo(f"{len(views)} of {counted(total, 'dead letter')}")
+    click.echo(f"{counted(len(views), 'group')} of {counted(found.letters, 'dead letter')}")
+    if not found.is_complete:
+        click.echo(f"The group is known of {found.grouped} so far; ask again.", err=True)
 
 
 @dead_letters.command("show", cls=CeleryCommand)
@@ -71,14 +155,15 @@ def list_(ctx: click.Context, limit: int, offset: int, as_json: bool) -> None:
 def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json: bool) -> None:
     """Show one dead letter; its arguments only when asked for."""
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx), DeadLetters(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as letters:
-        view = full_view(letters.get(task_id), with_arguments=with_arguments)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        view = full_view(desk.letters.get(task_id), with_arguments=with_arguments)
     if console is None:
         print_json(view)
         return
-    history, traceback = view.pop("history"), view.pop("traceback")
+    history, traceback, death = view.pop("history"), view.pop("traceback"), view.pop("death")
     for name in ("headers", "properties"):
         view[name] = _said(view.get(name) or {})
+    view["killed by"] = _said(death or {})
     print_pairs(console, [(name, shown(value)) for name, value in view.items()])
     click.echo()
     if history:
@@ -100,61 +185,21 @@ def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json
         click.echo(printable(traceback))
 
 
-@dead_letters.command("replay", cls=CeleryCommand)
-@click.argument("task_id", metavar="ID")
-@as_json_option
-@click.pass_context
-def replay(ctx: click.Context, task_id: str, as_json: bool) -> None:
-    """Return a dead letter to its queue, under its id, with fresh budgets of losses and retries."""
-    with errors_told(ctx), DeadLetters(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as letters:
-        done = letters.replay(task_id)
-    if as_json:
-        print_json(
-            {
-                "task_id": done.task_id,
-                "replayed": True,
-                "next_attempt": done.attempt,
-                "sent": done.is_sent,
-                "problem": done.problem,
-            }
-        )
-        return
-    click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.attempt}.")
-    if not done.is_sent:
-        click.echo(
-            f"Its message could not be sent yet ({printable(done.problem)}). Nothing is lost: "
-            "the sweeper sends it when the broker is back.",
-            err=True,
-        )
-
-
-@dead_letters.command("discard", cls=CeleryCommand)
-@click.argument("task_id", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@as_json_option
-@click.pass_context
-def discard(ctx: click.Context, task_id: str, yes: bool, as_json: bool) -> None:
-    """Remove a dead letter for good."""
-    with errors_told(ctx), DeadLetters(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as letters:
-        if not yes:
-            what = f"{letters.get(task_id).name or 'the message'}[{task_id}]"
-            click.confirm(f"Discard {printable(what)} for good?", abort=True, err=True)
-        letters.discard(task_id)
-    if as_json:
-        print_json({"task_id": task_id, "discarded": True})
-    else:
-        click.echo(f"Discarded {printable(task_id)}.")
-
-
 def _about(view: Mapping[str, Any]) -> str:
-    exception = view["exception"]
-    if len(exception) > _LONGEST_EXCEPTION:
-        exception = f"{exception[:_LONGEST_EXCEPTION]}…"
+    died_of = view["exception"]
+    if len(died_of) > _LONGEST_EXCEPTION:
+        died_of = f"{died_of[:_LONGEST_EXCEPTION]}…"
     named = f"{view['name'] or '(not readable)'}, attempts: {view['attempts']}"
-    return f"{named}\n{exception}" if exception else named
+    return f"{named}\n{died_of}" if died_of else named
+
+
+def _common(view: Mapping[str, Any]) -> str:
+    parts = (view["reason"], view["cause"], view["exception"])
+    return f"{view['task'] or '(not readable)'}: {', '.join(part for part in parts if part)}"
 
 
 def _said(headers: Mapping[str, Any]) -> str:
     # Most headers of most messages say nothing.
-    said = {name: one for name, one in headers.items() if one not in (None, [], {}, [None, None])}
+    nothing: tuple[Any, ...] = (None, "", False, [], {}, [None, None])
+    said = {name: one for name, one in headers.items() if one not in nothing}
     return "\n".join(f"{name}: {shown(one)}" for name, one in said.items())

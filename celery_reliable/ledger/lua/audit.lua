@@ -1,0 +1,19 @@
+--[[
+audit: what an operator does is noted, beside what others did lately; the oldest notes go.
+
+KEYS[1]   audit   STREAM
+ARGV[1]   token   names this note
+ARGV[2]   about   JSON
+ARGV[3]   most    so many are kept, or a few more
+Returns   {"audited"}
+Cost      O(1)
+]]
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 50)) do
+  if entry[2][2] == ARGV[1] then
+    return {'audited'}
+  end
+end
+local time = redis.call('TIME')
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'token', ARGV[1], 'about', ARGV[2],
+  'at_ms', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)))
+return {'audited'}

@@ -1,0 +1,274 @@
+"""The commands that do something to dead letters: one, a group, those that fit, or all."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+from celery.bin.base import CeleryCommand
+
+from celery_reliable.operations.audit import somebody
+from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Done
+from celery_reliable.operations.cli.calling import (
+    PATIENCE_SECONDS,
+    app_of,
+    as_json_option,
+    errors_told,
+)
+from celery_reliable.operations.cli.choosing import (
+    TIME,
+    filter_of,
+    filter_options,
+    group_option,
+)
+from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.editing import publish_edited
+from celery_reliable.operations.tables import printable
+from celery_reliable.operations.times import iso
+
+__all__ = ["discard", "replay"]
+
+_TOLD_EVERY_SECONDS = 2.0
+
+_all_option = click.option("--all", "all_", is_flag=True, help="All that there are.")
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Only count them.")
+_limit_option = click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+_before_option = click.option(
+    "--before", type=TIME, help="Only those that were put aside before; to go on with what was cut."
+)
+_rate_type = click.FloatRange(min=0, min_open=True)
+
+
+class _Json(click.ParamType):  # type: ignore[type-arg]
+    """JSON of one type."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self.name = "json list" if kind is list else "json object"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, str):
+            return value
+        try:
+            found = json.loads(value)
+        except ValueError as exc:
+            self.fail(f"This is no JSON: {exc}", param, ctx)
+        if not isinstance(found, self._kind):
+            self.fail(f"This has to be a {self.name}.", param, ctx)
+        return found
+
+
+@click.command("replay", cls=CeleryCommand)
+@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@_all_option
+@group_option
+@filter_options
+@_dry_run_option
+@click.option(
+    "--rate", type=_rate_type, default=DEFAULT_RATE, show_default=True, help="So many a second."
+)
+@_limit_option
+@_before_option
+@click.option("--to-queue", default="", help="To this queue instead of their own.")
+@click.option("--args", type=_Json(list), help="Run one ID anew with these arguments (JSON list).")
+@click.option("--kwargs", type=_Json(dict), help="The same by name (JSON object).")
+@as_json_option
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    /,
+    task_ids: tuple[str, ...],
+    all_: bool,
+    group: str,
+    dry_run: bool,
+    rate: float,
+    limit: int | None,
+    before: int | None,
+    to_queue: str,
+    args: list[Any] | None,
+    kwargs: dict[str, Any] | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Return dead letters to the back of their queues: by ID, a group, those that fit, or all.
+
+    They keep their ids, and their budgets of losses and retries are fresh.  May be interrupted and
+    repeated: what was replayed is no dead letter any more.
+    """
+    chosen = _chosen(task_ids, all_, group, before, given)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        if args is not None or kwargs is not None:
+            _replay_edited(desk, task_ids, args, kwargs, to_queue, as_json)
+        elif len(task_ids) == 1 and not dry_run:
+            _replay_one(desk, task_ids[0], to_queue, as_json)
+        elif dry_run:
+            _told(desk.bulk.count(chosen, limit=limit), "would be replayed", as_json)
+        else:
+            done = desk.bulk.replay(
+                chosen,
+                by=somebody(),
+                rate=rate,
+                limit=limit,
+                to_queue=to_queue,
+                progress=_Progress("replayed"),
+            )
+            _told(done, "replayed", as_json)
+
+
+def _replay_one(desk: Desk, task_id: str, to_queue: str, as_json: bool) -> None:
+    with desk.noted("replay", somebody(), {"ids": [task_id], "to_queue": to_queue}):
+        done = desk.letters.replay(task_id, to_queue=to_queue, by=somebody())
+    if as_json:
+        print_json(
+            {
+                "task_id": done.task_id,
+                "replayed": True,
+                "next_attempt": done.attempt,
+                "sent": done.is_sent,
+                "problem": done.problem,
+            }
+        )
+        return
+    click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.attempt}.")
+    if not done.is_sent:
+        click.echo(
+            f"Its message could not be sent yet ({printable(done.problem)}). Nothing is lost: "
+            "the sweeper sends it when the broker is back.",
+            err=True,
+        )
+
+
+def _replay_edited(
+    desk: Desk,
+    task_ids: tuple[str, ...],
+    args: list[Any] | None,
+    kwargs: dict[str, Any] | None,
+    to_queue: str,
+    as_json: bool,
+) -> None:
+    if len(task_ids) != 1:
+        raise click.UsageError("--args and --kwargs go with one ID.")
+    (task_id,) = task_ids
+    with desk.noted("replay edited", somebody(), {"ids": [task_id], "to_queue": to_queue}):
+        new_id = publish_edited(
+            desk.app, desk.letters, task_id, args=args, kwargs=kwargs, to_queue=to_queue
+        )
+    if as_json:
+        print_json({"task_id": task_id, "replayed": True, "new_task_id": new_id})
+    else:
+        click.echo(f"Published {new_id} in place of {printable(task_id)}, which is discarded.")
+
+
+@click.command("discard", cls=CeleryCommand)
+@click.argument("task_ids", metavar="[ID]...", nargs=-1)
+@_all_option
+@group_option
+@filter_options
+@_dry_run_option
+@click.option("--rate", type=_rate_type, help="So many a second.  Default: as it goes.")
+@_limit_option
+@_before_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
+@click.pass_context
+def discard(
+    ctx: click.Context,
+    /,
+    task_ids: tuple[str, ...],
+    all_: bool,
+    group: str,
+    dry_run: bool,
+    rate: float | None,
+    limit: int | None,
+    before: int | None,
+    yes: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Remove dead letters for good: by ID, a group, those that fit, or all."""
+    chosen = _chosen(task_ids, all_, group, before, given)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        if len(task_ids) == 1 and not dry_run:
+            _discard_one(desk, task_ids[0], yes, as_json)
+            return
+        if dry_run or not yes:
+            meant = desk.bulk.count(chosen, limit=limit)
+            if dry_run:
+                _told(meant, "would be discarded", as_json)
+                return
+            question = f"Discard {counted(meant.done, 'dead letter')} for good?"
+            click.confirm(question, abort=True, err=True)
+        done = desk.bulk.discard(
+            chosen, by=somebody(), rate=rate, limit=limit, progress=_Progress("discarded")
+        )
+        _told(done, "discarded", as_json)
+
+
+def _discard_one(desk: Desk, task_id: str, yes: bool, as_json: bool) -> None:
+    if not yes:
+        what = f"{desk.letters.get(task_id).name or 'the message'}[{task_id}]"
+        click.confirm(f"Discard {printable(what)} for good?", abort=True, err=True)
+    with desk.noted("discard", somebody(), {"ids": [task_id]}):
+        desk.letters.discard(task_id, by=somebody())
+    if as_json:
+        print_json({"task_id": task_id, "discarded": True})
+    else:
+        click.echo(f"Discarded {printable(task_id)}.")
+
+
+def _chosen(
+    task_ids: tuple[str, ...],
+    all_: bool,
+    group: str,
+    before_ms: int | None,
+    given: dict[str, Any],
+) -> Chosen:
+    """Return what is meant; nobody means everything by saying nothing."""
+    wanted = filter_of(given)
+    is_part = bool(group or wanted.given)
+    if not (task_ids or is_part or all_):
+        raise click.UsageError("Which? Give an ID, --group, a filter, or --all.")
+    if (all_ and (task_ids or is_part)) or (task_ids and is_part):
+        raise click.UsageError("Give IDs, or --all, or a group and filters: one of them.")
+    return Chosen(task_ids, group, wanted, before_ms)
+
+
+class _Progress:
+    """Tells a person at a terminal how far it is."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._next = time.monotonic() + _TOLD_EVERY_SECONDS
+        self._is_wanted = sys.stderr.isatty()
+
+    def __call__(self, done: Done) -> None:
+        if self._is_wanted and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _TOLD_EVERY_SECONDS
+            click.echo(f"{done.done} {self._verb}", err=True)
+
+
+def _told(done: Done, verb: str, as_json: bool) -> None:
+    if as_json:
+        print_json(done.as_dict())
+    else:
+        others = [
+            f"{count} {what}"
+            for count, what in (
+                (done.gone, "gone already"),
+                (done.failed, "could not be"),
+                (done.unsent, "not sent yet"),
+            )
+            if count
+        ]
+        click.echo(", ".join([f"{counted(done.done, 'dead letter')} {verb}", *others]))
+        if done.problem:
+            click.echo(printable(done.problem), err=True)
+        if not done.is_whole and not done.is_dry_run:
+            click.echo(f"More may be left. To go on: --before {iso(done.before_ms)}", err=True)
+    if done.failed or done.unsent:
+        sys.exit(1)

@@ -1,0 +1,87 @@
+"""The options by which commands are told what is meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+import click
+
+from celery_reliable.model import Reason
+from celery_reliable.operations.filters import Filter
+
+__all__ = ["TIME", "filter_of", "filter_options", "group_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class _Age(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, or a number and a unit: 90, 15m, 2h, 3d."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value))
+        if match is None:
+            self.fail(f"{value!r} is no age: 90 (seconds), 15m, 2h or 3d.", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+class _Time(click.ParamType):  # type: ignore[type-arg]
+    """A moment in ISO 8601; without a zone it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return milliseconds."""
+        if isinstance(value, int):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except ValueError:
+            self.fail(f"{value!r} is no time: 2026-11-22T16:40:05Z.", param, ctx)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        return round(moment.timestamp() * 1000)
+
+
+TIME = _Time()
+
+_OPTIONS = (
+    click.option("--task", help="Of tasks with this name; a pattern as the shell has them."),
+    click.option("--queue", help="Sent to this queue; a pattern."),
+    click.option(
+        "--reason",
+        type=click.Choice([one.value for one in Reason]),
+        help="Why it was put aside.",
+    ),
+    click.option("--exception", help="With an exception of this type; a pattern."),
+    click.option("--cause", help="Lost by this: SIGKILL, 'out of memory', worker_lost."),
+    click.option("--object-id", help="About this object."),
+    click.option("--worker", help="That this worker ran; a pattern."),
+    click.option("--older-than", "older_than_seconds", type=_Age(), help="By age: 90, 15m, 2h."),
+    click.option("--newer-than", "newer_than_seconds", type=_Age(), help="By age."),
+    click.option("--text", help="In name, exception or id."),
+)
+
+group_option = click.option("--group", default="", help="Only this group, by its id.")
+
+
+def filter_options(command: F) -> F:
+    """Give a command an option for each part of a filter."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_of(given: Mapping[str, Any]) -> Filter:
+    """Return the filter that the options say."""
+    return Filter(**{one.name: given[one.name] for one in fields(Filter)})

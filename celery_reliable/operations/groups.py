@@ -1,0 +1,108 @@
+"""Dead letters in pages, and by group: what died of the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from celery import Celery
+
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger
+from celery_reliable.model import DeadLetter, Group, GroupOfLetters
+from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.letter_walks import LetterWalk
+from celery_reliable.operations.pages import Page, Position
+from celery_reliable.recovery import MOST_BYTES
+
+__all__ = ["GroupsOfLetters", "LetterPages", "UnknownGroup"]
+
+#: Looked at by one page.
+_MOST = 1_000
+#: Of messages, in one page.
+_MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
+#: New letters whose group one reader finds out at most.
+_CAUGHT_UP_AT_ONCE = 2_000
+
+
+class UnknownGroup(ReliableError, LookupError):
+    """There is no group of dead letters with this id."""
+
+
+@dataclass(frozen=True)
+class GroupsOfLetters:
+    """The groups that fit, the largest first.
+
+    Attributes:
+        groups: not all of them where there are thousands.
+        letters: how many dead letters there are, in whatever group.
+        grouped: of how many the group is known; after an upgrade it takes some passes to know it of
+            all.
+    """
+
+    groups: tuple[GroupOfLetters, ...]
+    letters: int
+    grouped: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the group of each letter is known."""
+        return self.grouped == self.letters
+
+
+class LetterPages:
+    """Reads dead letters.  Raises what the ledger raises; each read is bounded."""
+
+    def __init__(self, app: Celery, ledger: Ledger) -> None:
+        self._app = app
+        self._ledger = ledger
+
+    def page(
+        self,
+        wanted: Filter | None = None,
+        *,
+        group: str = "",
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Page[DeadLetter]:
+        """Return at most *limit* letters that fit, the latest first, of one *group* or of all.
+
+        Raises BadCursor, and UnknownGroup.
+        """
+        if group:
+            self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+            self.group(group)
+        walk = LetterWalk(
+            self._app,
+            self._ledger,
+            wanted or Filter(),
+            self._ledger.workers.time_ms(),
+            group=group,
+            place=Position.of(cursor),
+            is_latest_first=True,
+            most=_MOST,
+        )
+        found = []
+        for letter in walk:
+            found.append(letter)
+            if len(found) >= limit or walk.n_bytes > _MOST_BYTES_OF_A_PAGE:
+                break
+        return Page(tuple(found), walk.cursor, walk.looked_at)
+
+    def group(self, group_id: str) -> Group:
+        """Return what the letters of a group have in common.  Raises UnknownGroup."""
+        found = self._ledger.groups.find(group_id)
+        if found is None:
+            raise UnknownGroup(
+                f"There is no group {group_id[:50]!r} of dead letters (any more). "
+                "`celery -A … reliable dead-letters groups` shows those that there are."
+            )
+        return found
+
+    def groups(self, wanted: Filter | None = None) -> GroupsOfLetters:
+        """Return the groups that fit, by task, reason, exception, cause and text; the rest of a
+        filter is about single letters, and is not looked at.
+        """
+        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        filter_ = wanted or Filter()
+        found = [one for one in self._ledger.groups.counts() if filter_.fits_group(one.group)]
+        return GroupsOfLetters(tuple(found), state.letters, min(state.grouped, state.letters))
