@@ -1,0 +1,473 @@
+"""Many dead letters at once: found, grouped, replayed and discarded, and who did it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.message.envelope import Envelope
+from celery_reliable.model import Reason
+from celery_reliable.operations.audit import noted
+from celery_reliable.operations.bulk import Chosen
+from celery_reliable.operations.dead_letters import CannotReplay
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.editing import publish_edited
+from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.groups import UnknownGroup
+from celery_reliable.operations.pages import BadCursor
+from tests.conftest import StartRedis
+from tests.integration.commands import Ran, entry_point_path, run_celery
+from tests.integration.conftest import APP, Project, Start
+from tests.integration.letters import put
+from tests.support.effects import Effects
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def desk(project: Project) -> Iterator[Desk]:
+    with Desk(project.app) as found:
+        yield found
+
+
+@pytest.fixture
+def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
+    """Run `celery -A … reliable …` with the project's settings."""
+
+    def run(*arguments: str, answer: str = "") -> Ran:
+        environ = project.environ("ready:none", {})
+        command = ("reliable", *arguments)
+        return run_celery(*command, app=APP, environ=environ, folder=tmp_path, answer=answer)
+
+    return run
+
+
+def bury(
+    project: Project,
+    task_id: str,
+    *,
+    name: str = "project.work",
+    reason: Reason = Reason.FAILED,
+    exception: str = "ValueError: no",
+    queue: str = "celery",
+    body: bytes = b"[[0], {}, {}]",
+) -> None:
+    envelope = Envelope(
+        body,
+        "application/json",
+        "utf-8",
+        {"id": task_id, "task": name, "lang": "py", "root_id": task_id},
+        {"correlation_id": task_id},
+        "",
+        queue,
+    )
+    reliable_of(project.app).ledger.bury_message(
+        task_id,
+        reason,
+        exception=exception,
+        traceback="",
+        message=envelope.to_text(),
+        name=name,
+    )
+
+
+def several(project: Project) -> None:
+    for number in range(3):
+        bury(project, f"value-{number}")
+    bury(project, "key-0", exception="KeyError: 'x'", queue="other")
+    bury(project, "unread", reason=Reason.UNPROCESSABLE, exception="NotRegistered: y", name="y")
+
+
+def left(desk: Desk) -> set[str]:
+    return {letter.task_id for letter in desk.letters.list(10_000)}
+
+
+def group_of(desk: Desk, exception: str) -> str:
+    (found,) = desk.letter_pages.groups(Filter(exception=exception)).groups
+    return found.group.id
+
+
+# What is found.
+
+
+def test_pages_hold_each_letter_once_whatever_goes_meanwhile(project: Project, desk: Desk) -> None:
+    for number in range(25):
+        bury(project, f"task-{number:02}")
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = desk.letter_pages.page(cursor=cursor, limit=4)
+        found += [letter.task_id for letter in page.items]
+        if page.is_last:
+            break
+        cursor = page.cursor
+        # Those that were shown go, and others come.
+        desk.letters.discard(page.items[-1].task_id)
+        bury(project, f"new-{len(found)}")
+
+    assert found == [f"task-{number:02}" for number in reversed(range(25))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (Filter(), {"value-0", "value-1", "value-2", "key-0", "unread"}),
+        (Filter(task="project.*", exception="KeyError"), {"key-0"}),
+        (Filter(queue="other"), {"key-0"}),
+        (Filter(reason="unprocessable"), {"unread"}),
+        (Filter(text="VALUE-"), {"value-0", "value-1", "value-2"}),
+        (Filter(older_than_seconds=60), set()),
+        (Filter(newer_than_seconds=600, text="key"), {"key-0"}),
+    ],
+)
+def test_a_filter_finds_what_fits(
+    project: Project, desk: Desk, wanted: Filter, expected: set[str]
+) -> None:
+    several(project)
+
+    page = desk.letter_pages.page(wanted)
+
+    assert {letter.task_id for letter in page.items} == expected
+    assert page.looked_at == 5
+    assert desk.bulk.count(Chosen(wanted=wanted)).done == len(expected)
+
+
+def test_a_page_looks_at_so_many_letters_and_says_where_it_goes_on(
+    project: Project, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_reliable.operations.groups._MOST", 10)
+    monkeypatch.setattr("celery_reliable.operations.letter_walks._AT_ONCE", 5)
+    bury(project, "first")
+    for number in range(30):
+        bury(project, f"other-{number}", exception="KeyError: x")
+
+    pages = [desk.letter_pages.page(Filter(exception="ValueError"))]
+    while not pages[-1].is_last:
+        last = pages[-1]
+        pages.append(desk.letter_pages.page(Filter(exception="ValueError"), cursor=last.cursor))
+
+    assert [page.looked_at for page in pages] == [10, 10, 10, 1]
+    assert [letter.task_id for page in pages for letter in page.items] == ["first"]
+
+
+def test_a_group_is_a_page_of_its_own_without_what_went(project: Project, desk: Desk) -> None:
+    several(project)
+    group = group_of(desk, "ValueError")
+    reliable_of(project.app).ledger.discard("value-1")
+
+    page = desk.letter_pages.page(group=group)
+
+    assert [letter.task_id for letter in page.items] == ["value-2", "value-0"]
+    assert desk.ledger.groups.count(group) == 2
+    with pytest.raises(UnknownGroup):
+        desk.letter_pages.page(group="0" * 12)
+    with pytest.raises(BadCursor):
+        desk.letter_pages.page(cursor="invented")
+
+
+# What is done.
+
+
+def test_only_those_that_fit_are_replayed_and_counters_are_reset(
+    project: Project, desk: Desk, redis_server: RedisServer
+) -> None:
+    several(project)
+
+    done = desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me", rate=None)
+
+    assert (done.done, done.failed, done.gone, done.is_whole) == (3, 0, 0, True)
+    assert left(desk) == {"key-0", "unread"}
+    record = desk.ledger.find("value-0")
+    assert record is not None
+    assert (record.state.value, record.losses) == ("queued", 0)
+    assert redis_server.client().llen("celery") == 3
+    assert [one.count for one in desk.letter_pages.groups().groups] == [1, 1]
+
+
+def test_replays_go_behind_what_waits_and_the_oldest_first(
+    project: Project, desk: Desk, redis_server: RedisServer
+) -> None:
+    for number in range(3):
+        bury(project, f"task-{number}")
+    waiting = project.send("work", 0)
+
+    desk.bulk.replay(Chosen(), by="me", rate=None)
+
+    # Workers take from the right.
+    messages = redis_server.client().lrange("celery", 0, -1)
+    ids = [Envelope.from_text(one.decode()).task_id for one in reversed(messages)]
+    assert ids == [waiting.id, "task-0", "task-1", "task-2"]
+
+
+def test_another_queue_a_limit_and_a_queue_that_is_none(
+    project: Project, desk: Desk, redis_server: RedisServer
+) -> None:
+    for number in range(4):
+        bury(project, f"task-{number}")
+
+    done = desk.bulk.replay(Chosen(), by="me", rate=None, limit=3, to_queue="slow")
+
+    assert (done.done, done.is_whole) == (3, False)
+    assert left(desk) == {"task-3"}
+    client = redis_server.client()
+    assert (client.llen("slow"), client.llen("celery")) == (3, 0)
+    project.app.conf.task_create_missing_queues = False
+    project.app.amqp.queues.create_missing = False
+    with pytest.raises(CannotReplay, match="nowhere"):
+        desk.bulk.replay(Chosen(), by="me", to_queue="nowhere")
+    assert left(desk) == {"task-3"}
+
+
+def test_what_died_again_meanwhile_is_not_replayed_twice(project: Project, desk: Desk) -> None:
+    for number in range(3):
+        bury(project, f"task-{number}")
+    before_ms = desk.ledger.workers.time_ms()
+    wait_for(lambda: desk.ledger.workers.time_ms() > before_ms, 5, "the next millisecond")
+    desk.letters.discard("task-1")
+    bury(project, "task-1")
+
+    done = desk.bulk.replay(Chosen(before_ms=before_ms), by="me", rate=None)
+
+    assert done.done == 2
+    assert left(desk) == {"task-1"}
+
+
+def test_what_nobody_can_read_stays_and_others_go_on(project: Project, desk: Desk) -> None:
+    reliable_of(project.app).ledger.bury_message(
+        "broken",
+        Reason.UNPROCESSABLE,
+        exception="ValueError: no JSON",
+        traceback="",
+        message="no JSON",
+        name="",
+    )
+    bury(project, "sound")
+
+    done = desk.bulk.replay(Chosen(), by="me", rate=None)
+
+    assert (done.done, done.failed) == (1, 1)
+    assert "no worker can read" in done.problem
+    assert left(desk) == {"broken"}
+
+
+def test_without_the_broker_it_ends_at_the_first(project: Project, start_redis: StartRedis) -> None:
+    split = project.with_settings(
+        broker_url="redis://127.0.0.1:1/0", reliable={"REDIS_URL": start_redis().url()}
+    )
+    for number in range(3):
+        bury(split, f"task-{number}")
+
+    with Desk(split.app) as desk:
+        done = desk.bulk.replay(Chosen(), by="me", rate=None)
+
+        assert (done.done, done.unsent, done.is_whole) == (1, 1, False)
+        assert "127.0.0.1:1" in done.problem
+        assert left(desk) == {"task-1", "task-2"}
+    split.close()
+
+
+def test_discarding_a_group_leaves_the_others(project: Project, desk: Desk) -> None:
+    several(project)
+
+    done = desk.bulk.discard(Chosen(group=group_of(desk, "ValueError")), by="me")
+
+    assert done.done == 3
+    assert left(desk) == {"key-0", "unread"}
+
+
+def test_counting_changes_nothing(project: Project, desk: Desk) -> None:
+    several(project)
+
+    done = desk.bulk.count(Chosen(), limit=4)
+
+    assert (done.done, done.is_dry_run) == (4, True)
+    assert len(left(desk)) == 5
+    assert desk.audit() == []
+
+
+# Who did what.
+
+
+def test_each_act_is_noted_when_it_begins_and_when_it_ends(project: Project, desk: Desk) -> None:
+    several(project)
+
+    desk.bulk.replay(Chosen(wanted=Filter(exception="ValueError")), by="me@here", limit=2)
+
+    end, begin = desk.audit()
+    assert (begin.phase, begin.act, begin.by, begin.done) == ("begin", "replay", "me@here", 0)
+    assert begin.about["filter"] == {"exception": "ValueError"}
+    assert begin.about["limit"] == 2
+    assert (end.phase, end.run, end.done) == ("end", begin.run, 2)
+    history = desk.ledger.find("value-0")
+    assert history is not None
+    assert begin.at_ms <= end.at_ms <= desk.ledger.workers.time_ms()
+
+
+def test_what_goes_wrong_is_noted(project: Project, desk: Desk) -> None:
+    with pytest.raises(LedgerUnavailable), noted(desk.ledger, "replay", "me", {}):
+        raise LedgerUnavailable("away")
+
+    end, _ = desk.audit()
+    assert (end.done, end.problem) == (0, "LedgerUnavailable: away")
+
+
+def test_notes_are_capped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celery_reliable.ledger.audits._MOST", 50)
+    for _ in range(300):
+        desk.ledger.audits.note({"act": "x"})
+
+    assert len(desk.ledger.audits.latest(1000)) < 200
+
+
+# Other arguments.
+
+
+def test_other_arguments_are_a_new_task_that_names_its_origin(
+    project: Project, desk: Desk, start_worker: Start, effects: Effects
+) -> None:
+    bury(project, "wrong", body=b'[["x"], {}, {}]')
+
+    new_id = publish_edited(project.app, desk.letters, "wrong", args=[0])
+
+    assert left(desk) == set()
+    record = desk.ledger.find(new_id)
+    assert record is not None
+    assert Envelope.from_text(record.message).headers["reliable_origin"] == "wrong"
+    start_worker("one")
+    wait_for(lambda: effects.finished(new_id), 20, "the new task")
+    assert not effects.runs("wrong")
+
+
+def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: Desk) -> None:
+    bury(project, "unknown", name="nobody.knows")
+    bury(project, "pickled", body=b"no JSON")
+
+    for task_id in ("unknown", "pickled"):
+        with pytest.raises(CannotReplay):
+            publish_edited(project.app, desk.letters, task_id, args=[0])
+    bury(project, "stays")
+    project.app.conf.broker_url = "redis://127.0.0.1:1/0"
+    assert left(desk) == {"unknown", "pickled", "stays"}
+
+
+# By real processes.
+
+
+def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
+    project: Project,
+    desk: Desk,
+    start_worker: Start,
+    effects: Effects,
+    run: Callable[..., Ran],
+    tmp_path: Path,
+) -> None:
+    count = 2_000
+    ids = [f"task-{number:04}" for number in range(count)]
+    for task_id in ids:
+        bury(project, task_id)
+    start_worker("one")
+    environ = project.environ("ready:none", {})
+    paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
+    words = f"-A {APP} reliable dead-letters replay --all --rate 100000".split()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "celery", *words],
+        cwd=tmp_path,
+        env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: desk.letters.count() < count - 500, 60, "some of them replayed")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    n_left = desk.letters.count()
+    assert 0 < n_left < count - 500
+
+    again = run("dead-letters", "replay", "--all", "--rate", "100000", "--json").json
+
+    assert (again["done"], again["failed"], again["is_whole"]) == (n_left, 0, True)
+    wait_for(lambda: len(effects.runs()) >= count, 120, "all of them")
+    wait_for(lambda: not project.app.backend.client.keys("{reliable:0}:task:*"), 60, "the end")
+    assert Counter(one.task_id for one in effects.runs()) == dict.fromkeys(ids, 1)
+    assert desk.letters.count() == 0
+    phases = Counter(entry.phase for entry in desk.audit())
+    # The one that was killed has no end.
+    assert phases == {"begin": 2, "end": 1}
+
+
+def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
+    project: Project, desk: Desk, run: Callable[..., Ran], redis_server: RedisServer
+) -> None:
+    several(project)
+    table = run("dead-letters", "groups")
+    assert (table.code, table.err) == (0, "")
+    assert max(map(len, table.out.splitlines())) <= 80
+    assert "project.work: failed, ValueError" in table.out
+    assert table.out.endswith("3 groups of 5 dead letters\n")
+    (largest, *_) = run("dead-letters", "groups", "--json").json["groups"]
+    assert (largest["count"], largest["exception"]) == (3, "ValueError")
+
+    told = run("dead-letters", "replay", "--group", largest["group"], "--dry-run")
+    assert told.out == "3 dead letters would be replayed\n"
+    assert run("dead-letters", "replay", "--group", largest["group"]).out == (
+        "3 dead letters replayed\n"
+    )
+
+    assert redis_server.client().llen("celery") == 3
+    listed = run("dead-letters", "list", "--exception", "Key*", "--json").json
+    assert [one["task_id"] for one in listed] == ["key-0"]
+    audit = run("audit")
+    assert audit.code == 0
+    assert max(map(len, audit.out.splitlines())) <= 80
+    assert "replay, end" in audit.out
+    assert [one["done"] for one in run("audit", "--json").json] == [3, 0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay"],
+        ["discard", "--yes"],
+        ["replay", "one", "--all"],
+        ["replay", "one", "--task", "x"],
+        ["replay", "--all", "--rate", "0"],
+        ["replay", "one", "two", "--args", "[]"],
+        ["replay", "one", "--args", "{}"],
+        ["list", "--offset", "3", "--task", "x"],
+        ["list", "--older-than", "soon"],
+    ],
+)
+def test_what_is_not_said_is_not_done(
+    project: Project, desk: Desk, run: Callable[..., Ran], arguments: list[str]
+) -> None:
+    put(project, "one")
+    put(project, "two")
+
+    assert run("dead-letters", *arguments).code == 2
+
+    assert left(desk) == {"one", "two"}
+
+
+def test_discarding_many_asks_first_and_says_how_many(
+    project: Project, desk: Desk, run: Callable[..., Ran]
+) -> None:
+    several(project)
+
+    asked = run("dead-letters", "discard", "--reason", "failed", answer="n\n")
+    assert (asked.code, len(left(desk))) == (1, 5)
+    assert "Discard 4 dead letters for good?" in asked.err
+
+    done = run("dead-letters", "discard", "value-0", "key-0", "nobody", "--yes")
+    assert done.out == "2 dead letters discarded, 1 gone already\n"
+    assert left(desk) == {"value-1", "value-2", "unread"}
