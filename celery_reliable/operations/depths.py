@@ -20,7 +20,7 @@ __all__ = ["QueueView", "Queues"]
 #: Messages looked at of those that are popped next, of each priority.
 _LOOKED_AT = 5
 #: Records looked at for the queues that nobody here has declared, and for the states of all.
-_SAMPLED = 1_000
+_SAMPLED = 500
 #: Messages of them.
 _MESSAGES = 100
 
@@ -72,7 +72,7 @@ class Queues:
 
     def all(self) -> list[QueueView]:
         """Return the queues that the app declares, that workers consume, or that recorded tasks
-        wait for (of a thousand that were looked at), by name.
+        wait for (of 500 that were looked at), by name.
         """
         return self.of(Workers(self._ledger, self._broker).all(with_broker=False))
 

@@ -172,7 +172,9 @@ class Tasks:
         walk = Walk(self._ledger, kind, cursor)
         found: list[TaskView] = []
         last, n_bytes = "", 0
-        for look, place in self._with_messages(self._fitting(walk, wanted, now_ms)):
+        for look, place in self._with_messages(
+            self._fitting(walk, wanted, now_ms), min(limit, _MESSAGES_AT_ONCE)
+        ):
             last = place
             n_bytes += len(look.record.message)
             view = _view(look, self._told(look, now_ms), now_ms)
@@ -192,9 +194,11 @@ class Tasks:
             if light.matches(_subject(view), now_ms):
                 yield look, walk.cursor
 
-    def _with_messages(self, looks: Iterator[tuple[Look, str]]) -> Iterator[tuple[Look, str]]:
+    def _with_messages(
+        self, looks: Iterator[tuple[Look, str]], at_once: int
+    ) -> Iterator[tuple[Look, str]]:
         """Yield the same with their messages, of which few are in memory at a time."""
-        while chunk := list(islice(looks, _MESSAGES_AT_ONCE)):
+        while chunk := list(islice(looks, at_once)):
             ids = [look.record.task_id for look, _ in chunk]
             messages = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
             for (look, place), one in zip(chunk, messages, strict=True):

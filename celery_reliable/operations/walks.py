@@ -11,10 +11,10 @@ from celery_reliable.operations.pages import Position
 
 __all__ = ["Kind", "Walk"]
 
-#: Records read in one round trip.
-_AT_ONCE = 500
+#: Records read in one round trip: few at first, as a page may be full with them.
+_FIRST, _AT_ONCE = 64, 512
 #: Records looked at in one walk: a tenth of a second or two.
-_MOST = 2_000
+_MOST = 1_000
 #: Before all times: what runs comes first, by its id.
 _RUNNING_MS = -1
 
@@ -91,15 +91,17 @@ class Walk:
     def _index(
         self, read: Callable[[tuple[int, str] | None, int], list[tuple[str, int]]]
     ) -> Iterator[Look]:
+        size = _FIRST
         while (left := self._most - self.looked_at) > 0:
             place = None if self._place is None else (self._place.ms, self._place.id)
-            entries = read(place, min(left, _AT_ONCE))
+            wanted, size = min(left, size), min(2 * size, _AT_ONCE)
+            entries = read(place, wanted)
             looks = self._ledger.look_all([task_id for task_id, _ in entries])
             for (task_id, ms), look in zip(entries, looks, strict=True):
                 self.looked_at += 1
                 self._place = Position(ms, task_id)
                 if look is not None:
                     yield look
-            if len(entries) < min(left, _AT_ONCE):
+            if len(entries) < wanted:
                 self.is_over = True
                 return
