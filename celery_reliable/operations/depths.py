@@ -83,7 +83,15 @@ class Queues:
         names = {*self._app.amqp.queues, *self._queues_of(looks)}
         names.update(queue for one in alive for queue in one.queues)
         now_ms = self._ledger.numbers().now_ms
-        return [self._view(name, alive, now_ms) for name in sorted(names)]
+        if self._broker.is_redis:
+            return [self._view(name, alive, now_ms) for name in sorted(names)]
+        views = []
+        for name, declared in self._broker.declared_all(sorted(names)).items():
+            depth, consumers = declared if declared is not None else (None, None)
+            views.append(
+                QueueView(name, depth, workers=_consumed_by(name, alive), consumers=consumers)
+            )
+        return views
 
     def states(self) -> tuple[dict[str, int], bool]:
         """Return how many records are "queued", "parked", "waiting" and "owed", and whether all
@@ -124,11 +132,6 @@ class Queues:
         return tuple(sorted({name for where in found for name in self._broker.reached(*where)}))
 
     def _view(self, name: str, alive: Sequence[WorkerView], now_ms: int) -> QueueView:
-        consumed_by = tuple(one.nodename for one in alive if name in one.queues)
-        if not self._broker.is_redis:
-            found = self._broker.declared(name)
-            depth, consumers = found if found is not None else (None, None)
-            return QueueView(name, depth, workers=consumed_by, consumers=consumers)
         steps = self._broker.steps(name, _LOOKED_AT)
         heads = [task_id for step in steps for task_id in step.head if task_id]
         since = [
@@ -143,8 +146,12 @@ class Queues:
             by_priority={step.priority: step.depth for step in steps if step.depth},
             oldest_ms=oldest_ms,
             oldest_seconds=max(0.0, round((now_ms - oldest_ms) / 1000, 3)) if oldest_ms else None,
-            workers=consumed_by,
+            workers=_consumed_by(name, alive),
         )
+
+
+def _consumed_by(queue: str, alive: Sequence[WorkerView]) -> tuple[str, ...]:
+    return tuple(one.nodename for one in alive if queue in one.queues)
 
 
 def _address_of(record: Record) -> set[tuple[str, str]]:

@@ -134,13 +134,23 @@ class BrokerView:
 
         For brokers other than Redis: what those deliver and nobody has acknowledged is not counted.
         """
-        with self._app.connection_for_read() as connection, connection.channel() as channel:
-            try:
-                answer = channel.queue_declare(queue, passive=True)
-            except (*connection.channel_errors, *connection.connection_errors) as exc:
-                events.queue_not_seen(queue=queue, error=exc)
-                return None
-            return int(answer.message_count), int(answer.consumer_count)
+        return self.declared_all([queue])[queue]
+
+    def declared_all(self, queues: Iterable[str]) -> dict[str, tuple[int, int] | None]:
+        """Return the same for each of *queues*, over one connection."""
+        found: dict[str, tuple[int, int] | None] = {}
+        with self._app.connection_for_read() as connection:
+            errors = (*connection.channel_errors, *connection.connection_errors)
+            for queue in queues:
+                # A broker closes the channel that asked for what is not there.
+                with connection.channel() as channel:
+                    try:
+                        answer = channel.queue_declare(queue, passive=True)
+                        found[queue] = int(answer.message_count), int(answer.consumer_count)
+                    except errors as exc:
+                        events.queue_not_seen(queue=queue, error=exc)
+                        found[queue] = None
+        return found
 
     def reached(self, exchange: str, routing_key: str) -> list[str]:
         """Return the queues that a message for *exchange* leads to, as far as can be told."""

@@ -1,0 +1,113 @@
+"""The desk of other brokers, of narrow users, and beside workers of before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from celery_reliable.operations import Desk, Wait, check
+from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.figures import LEDGER, WORKERS
+from tests.support.acl import granted
+from tests.support.effects import Effects
+from tests.support.rabbit_server import RabbitServer
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+
+def test_a_rabbit_is_asked_by_passive_declaration(
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    start_rabbit: Callable[..., RabbitServer],
+) -> None:
+    on_rabbit = project.with_settings(
+        broker_url=start_rabbit().url(), reliable={"REDIS_URL": redis_server.url()}
+    )
+    start_worker("one", project=on_rabbit, options=ONE_EACH)
+    running = [on_rabbit.send("gate", "door") for _ in range(2)]
+    for one in running:
+        effects.run_of(one.id)
+    behind = [on_rabbit.send("work", 0) for _ in range(6)]
+    forgotten = on_rabbit.send("work", 0, queue="forgotten")
+    with Desk(on_rabbit.app) as desk:
+
+        def queues() -> dict[str, tuple[int | None, int | None]]:
+            return {one.name: (one.depth, one.consumers) for one in desk.queues.all()}
+
+        wait_for(lambda: queues().get("forgotten") == (1, 0), 20, "one message, and no consumer")
+        depth, consumers = queues()["celery"]
+        assert depth is not None
+        assert 0 < depth <= 6
+        assert consumers == 1
+        waits = desk.tasks.get(behind[-1].id).why
+        assert (waits.kind, waits.queue, waits.depth) == (Wait.QUEUE, "celery", depth)
+        assert desk.tasks.get(running[0].id).why.kind is Wait.RUNNING
+        found = {one.id: one.message for one in check(desk.status())}
+        assert found.keys() == {"celery_reliable.queue_without_consumer"}
+        assert "'forgotten'" in found["celery_reliable.queue_without_consumer"]
+        assert desk.tasks.get(forgotten.id).why.queue == "forgotten"
+    effects.open_gate("door")
+    for one in [*running, *behind]:
+        one.get(timeout=20)
+
+
+def test_the_readmes_user_of_redis_can_look(
+    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+) -> None:
+    url = granted(redis_server.client())
+    narrow = project.with_settings(broker_url=url, result_url=url)
+    start_worker("one", project=narrow)
+    holder = narrow.send("locked_gate", "contract 7", "door")
+    effects.run_of(holder.id)
+    waits = narrow.send("unique", "contract 8", countdown=3600)
+    queued = narrow.send("work", 0, queue="celery-slow")
+    with Desk(narrow.app) as desk:
+        status = desk.status()
+        assert (status.tasks["running"], status.tasks["parked"], status.tasks["queued"]) == (
+            1,
+            1,
+            1,
+        )
+        assert desk.tasks.get(queued.id).why.before == 0
+        assert {one.holder for one in desk.objects.page().items} == {holder.id, waits.id}
+        assert [one.unacked for one in desk.workers.all()] == [1]
+        assert len(desk.tasks.page().items) == 3
+    effects.open_gate("door")
+    holder.get(timeout=20)
+
+
+def test_a_worker_of_before_tells_less_and_is_no_finding(
+    project: Project, redis_server: RedisServer
+) -> None:
+    """As workers of the last release register and renew: nothing says what they do."""
+    project.send("work", 0, queue="slow")
+    client = redis_server.client()
+    now_ms = int(client.time()[0]) * 1000
+    client.hset(
+        f"{LEDGER}worker:old@host/1.0",
+        mapping={
+            "state": "alive",
+            "renewals": 7,
+            "client_id": 0,
+            "lease_ms": 60_000,
+            "registered_ms": now_ms - 3_600_000,
+            "facts": json.dumps({"nodename": "old@host", "pid": 7, "pool": "prefork"}),
+        },
+    )
+    client.zadd(WORKERS, {"old@host/1.0": now_ms + 60_000})
+    client.hset(f"{LEDGER}meta", mapping={"passed_ms": now_ms, "report": "{}"})
+    client.hincrby(f"{LEDGER}meta", "passed_ms", 0)
+    with Desk(project.app) as desk:
+        status = desk.status()
+
+        assert check(status) == []
+        (old,) = status.workers
+        assert (old.slots, old.queues, old.idle_slots) == (None, (), None)
+        assert status.saturation is None
+        # An older task waits long there; who consumes it nobody knows.
+        client.hincrby(
+            f"{LEDGER}task:{desk.tasks.page().items[0].task_id}", "published_ms", -60_000
+        )
+        assert check(desk.status()) == []
