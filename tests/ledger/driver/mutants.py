@@ -262,6 +262,47 @@ MUTANTS = {
         {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
         is_alone=True,
     ),
+    "late_revocation": Mutant(
+        "a revocation that comes late calls off what was published after it",
+        {
+            "ledger/lua/cancel.lua": (
+                (
+                    "if (found[5] and 'called_off' or found[2] or '') ~= ARGV[2] then",
+                    "if false then",
+                ),
+            )
+        },
+        "was accepted, and has never ended|though its id was alive when it was published",
+        ("late",),
+        {
+            "ids": ("a",),
+            "tasks": ("work",),
+            "outcomes": ("ok",),
+            "n_steps": 240,
+            "delays": 0.1,
+            "chances": {"publish": 0.2, "act": 0.15, "late": 0.05},
+        },
+        is_alone=True,
+        n_worlds=80,
+    ),
+    "late_lease": Mutant(
+        "a lease that a clock which was ahead has renewed has lapsed when it is set back",
+        {"ledger/lua/declare.lua": (("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),)},
+        "is dead, and surely holds its lease",
+        ("clock",),
+        {"n_steps": 320, "longest_pause_ms": 500, "chances": {"clock": 0.1, "publish": 0.02}},
+        is_alone=True,
+        n_worlds=120,
+    ),
+    "unlisted": Mutant(
+        "what a worker files is where nobody looks, when the broker has lost the list",
+        {"broker/lua/take.lua": (("if ARGV[9] ~= '' then", "if false then"),)},
+        "messages in unacked:",
+        ("rollback", "kill_worker"),
+        {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
+        is_alone=True,
+        n_worlds=80,
+    ),
     "restart_forgets": Mutant(
         "after a restart that lost nothing a message without a record proves nothing",
         {"ledger/lua/ended.lua": (("if ARGV[2] ~= '' then", "if false then"),)},

@@ -82,7 +82,9 @@ class Stage:
             found[name] = Script(name, text, hashlib.sha1(text.encode()).hexdigest())
         transitions.script = found.__getitem__  # type: ignore[attr-defined]
         plain = unacked._script
-        unacked._script = lambda name: clock.on_a_clock(plain(name))
+        unacked._script = lambda name: clock.on_a_clock(
+            mutants.applied(f"broker/lua/{name}.lua", plain(name))
+        )
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         #: What tells a burial: EVALSHA's word, or how the text of EVAL begins.
         self.burials = (found["bury"].sha.encode(), found["bury"].text[:60].encode())
