@@ -36,6 +36,7 @@ _FLOOR = re.compile(r"^    \| (?P<number>\d+) \| (?P<names>.*?) *\|$", re.MULTIL
 _ROW = re.compile(r"^   \* - (?P<first>.*)\n(?P<others>(?:     .*\n)*)", re.MULTILINE)
 _NAME = re.compile(r"``([a-z_]\w*(?:\.\w+)*)``")
 _USED = re.compile(r"^Used on the way: (?P<names>.*?)\n\n", re.MULTILINE | re.DOTALL)
+_AT_TIMES = re.compile(r"^Used at times: (?P<names>.*?)\n\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Way:
-    """A way of a task, and the modules that its steps use."""
+    """A way of a task, the modules that its steps use, and those that they use only at times."""
 
     steps: list[Step]
     used: set[str]
+    at_times: set[str]
 
     @property
     def modules(self) -> set[str]:
@@ -163,5 +165,8 @@ def _way(text: str) -> Way:
         Step(process, step.strip("`"), tuple(_NAME.findall(scripts)))
         for process, step, scripts, _ in _rows(text)
     ]
-    used = _USED.search(text)
-    return Way(steps, set(_NAME.findall(used["names"])) if used else set())
+    used, at_times = (
+        {name for found in line.finditer(text) for name in _NAME.findall(found["names"])}
+        for line in (_USED, _AT_TIMES)
+    )
+    return Way(steps, used, at_times)
