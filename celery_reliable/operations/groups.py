@@ -17,11 +17,11 @@ from celery_reliable.recovery import MOST_BYTES
 __all__ = ["GroupsOfLetters", "LetterPages", "UnknownGroup"]
 
 #: Looked at by one page.
-_MOST = 1_000
+_MOST = 500
 #: Of messages, in one page.
 _MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
 #: New letters whose group one reader finds out at most.
-_CAUGHT_UP_AT_ONCE = 2_000
+_CAUGHT_UP_AT_ONCE = 500
 
 
 class UnknownGroup(ReliableError, LookupError):

@@ -19,7 +19,7 @@ from celery_reliable.recovery import MOST_BYTES
 __all__ = ["LetterWalk"]
 
 #: Read in one round trip.
-_AT_ONCE = 200
+_AT_ONCE = 100
 #: Pickle is not among them: to look at a message must not run what its sender put into it.
 _READ_FORMATS = ("json", "msgpack", "yaml")
 
