@@ -124,7 +124,7 @@ def _workers(status: Status) -> Iterator[Finding]:
             )
         elif one.state == "dead" and not one.is_thawed:
             yield from _stuck_recovery(status, one, patience_seconds)
-        elif one.state == "alive":
+        elif one.state == "alive" and not one.is_leaving:
             yield from _standing(status, one, patience_seconds)
 
 

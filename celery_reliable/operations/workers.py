@@ -68,6 +68,7 @@ class WorkerView:
         turned_ms: when its main loop turned last, as it told with its last beat; 0: not known.
         begun_ms: when it began a task last, or started; likewise.
         lease_age_seconds: since it renewed its lease.
+        is_leaving: its shutdown has begun: it finishes what it runs.
     """
 
     worker: str
@@ -92,6 +93,7 @@ class WorkerView:
     turned_ms: int = 0
     begun_ms: int = 0
     lease_age_seconds: float = 0.0
+    is_leaving: bool = False
 
     @property
     def idle_slots(self) -> int | None:
@@ -124,6 +126,7 @@ class WorkerView:
             "running": self.running,
             "turned_at": iso(self.turned_ms),
             "begun_at": iso(self.begun_ms),
+            "leaving": self.is_leaving,
         }
 
 
@@ -204,6 +207,7 @@ def _view(
         running=_number(doing.get("running")),
         turned_ms=_ago_ms(look.beat_ms, doing.get("turned")),
         begun_ms=_ago_ms(look.beat_ms, doing.get("moved")),
+        is_leaving=bool(doing.get("leaving")),
         lease_age_seconds=round(look.lease_ms / 1000 - left_seconds, 3),
     )
 

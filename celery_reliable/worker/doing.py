@@ -21,33 +21,43 @@ class Doing:
     """What the main loop saw last; any thread may ask."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, Any] = {}
+        self._consumer: dict[str, Any] = {}
         self._begun = -1
         self._moved_at = time.monotonic()
 
     def look(self, c: Any) -> None:
-        """Note what Celery's consumer *c* does; by the main loop."""
-        now = time.monotonic()
+        """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
         # Tasks of every base, those that a pool has accepted.
         begun = int(state.all_total_count[0])
         if begun != self._begun:
-            self._begun, self._moved_at = begun, now
+            self._begun, self._moved_at = begun, time.monotonic()
         # None while a connection is made.
         queues = sorted(queue.name for queue in getattr(c.task_consumer, "queues", ()))
-        self._seen = {
+        self._consumer = {
             "queues": queues[:_MOST_QUEUES],
             "slots": int(getattr(c.pool, "num_processes", 0) or 0),
-            "running": len(state.active_requests),
-            "fetched": len(state.reserved_requests),
-            "begun": begun,
         }
 
-    def told(self, turned_at: float) -> str:
-        """Return it as JSON, with when the main loop turned last and when a task began last, as
-        seconds ago; empty before the first look.
+    def told(self, turned_at: float, *, is_leaving: bool) -> str:
+        """Return it as JSON, with what runs, and when the main loop turned last and a task began
+        last, as seconds ago; empty before the first look.
+
+        *is_leaving*: its shutdown has begun, so that it neither turns nor takes anything.
         """
-        if not self._seen:
+        if not self._consumer:
             return ""
         now = time.monotonic()
-        ages = {"turned": round(now - turned_at, 1), "moved": round(now - self._moved_at, 1)}
-        return json.dumps({**self._seen, **ages})
+        begun = int(state.all_total_count[0])
+        moved_at = self._moved_at if begun == self._begun else now
+        return json.dumps(
+            {
+                **self._consumer,
+                # With `solo` the main loop runs it, and does not look meanwhile.
+                "running": len(state.active_requests),
+                "fetched": len(state.reserved_requests),
+                "begun": begun,
+                "turned": round(now - turned_at, 1),
+                "moved": round(now - moved_at, 1),
+                "leaving": is_leaving,
+            }
+        )

@@ -198,4 +198,4 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def doing(self) -> str:
         """What it does just now, as JSON; empty before it consumes."""
-        return self.seen.told(self.turned_at)
+        return self.seen.told(self.turned_at, is_leaving=self.is_leaving)

@@ -152,7 +152,7 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                 [
                     (
                         one.nodename,
-                        one.state,
+                        "leaving" if one.is_leaving else one.state,
                         str(max(one.running or 0, one.claims)),
                         "" if one.slots is None else str(one.slots),
                         _since(found, one.runs[0].since_ms if one.runs else 0),

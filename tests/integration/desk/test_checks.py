@@ -69,6 +69,29 @@ def test_nothing_is_wrong_with_a_system_that_works(
     assert seen == set()
 
 
+def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
+    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    leaving = start_worker("leaving", project=hasty, concurrency=1)
+    effects.run_of(hasty.send("gate", "door").id)
+    start_worker("solo", project=hasty, pool="solo", options=("-Q", "alone"))
+    leaving.signal_main(signal.SIGTERM)
+    wait_for(
+        lambda: [one.is_leaving for one in desk.workers.all()] == [True, False], 20, "one leaves"
+    )
+    effects.run_of(hasty.send("plain_gate", "door", queue="alone").id)
+    from_ms = desk.ledger.workers.time_ms()
+    seen: set[str] = set()
+    # For longer than it takes to be found.
+    wait_for(
+        lambda: seen.update(found(desk)) or desk.ledger.workers.time_ms() - from_ms > 14_000,
+        30,
+        "a while",
+    )
+    assert seen == set()
+    effects.open_gate("door")
+
+
 def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(
     hasty: Project, start_worker: Start, effects: Effects, desk: Desk
 ) -> None:
