@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers import (
     AnnounceAnswer,
     BlameAnswer,
@@ -16,7 +17,7 @@ from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import A, Transition
-from celery_reliable.model import Claim, DeadLetter, Reason, WorkerLease
+from celery_reliable.model import Claim, DeadLetter, Reason
 
 __all__ = ["Burials"]
 

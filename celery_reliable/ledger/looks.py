@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
-from celery_reliable.model import Claim, HistoryEntry, Record, WorkerLease
+from celery_reliable.model import Claim, HistoryEntry, Record
 
 __all__ = ["Held", "Look", "Looks", "Numbers", "Place", "WorkerLook"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
     BequeathAnswer,
     ConcludeAnswer,
@@ -18,7 +19,7 @@ from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
-from celery_reliable.model import Cause, Claim, StoredResult, Verdict
+from celery_reliable.model import Cause, Claim, StoredResult
 
 __all__ = ["Outcomes"]
 

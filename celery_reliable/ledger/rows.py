@@ -10,16 +10,8 @@ from typing import Any
 
 import redis
 
-from celery_reliable.model import (
-    DeadLetter,
-    EndedTask,
-    HistoryEntry,
-    Reason,
-    Record,
-    State,
-    Verdict,
-    WorkerLease,
-)
+from celery_reliable.leases import Verdict, WorkerLease
+from celery_reliable.model import DeadLetter, EndedTask, HistoryEntry, Reason, Record, State
 
 __all__ = [
     "LEASE_FIELDS",

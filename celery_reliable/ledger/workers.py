@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from celery_reliable.compat.redis import kept_connection, socket_of
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import (
     AcknowledgeAnswer,
@@ -23,7 +24,7 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transitions import Transition
-from celery_reliable.model import Claim, WorkerLease
+from celery_reliable.model import Claim
 
 __all__ = ["Workers"]
 

@@ -11,8 +11,9 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
-from celery_reliable.model import Cause, Claim, State, SweepReport, WorkerLease
+from celery_reliable.model import Cause, Claim, State, SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses, how_it_died
 from celery_reliable.recovery.lost_messages import MOST_BYTES

@@ -6,8 +6,9 @@ from celery import Celery, states
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.model import Cause, Claim, Record, SweepReport, Verdict, WorkerLease
+from celery_reliable.model import Cause, Claim, Record, SweepReport
 from celery_reliable.options import keep_ms
 from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.stored_results import has_succeeded, try_to_tell_chord

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.message import Envelope
-from celery_reliable.model import Record, WorkerLease
+from celery_reliable.model import Record
 from celery_reliable.recovery.broker_view import BrokerView
 
 __all__ = ["Presence"]

@@ -9,9 +9,10 @@ from celery import Celery
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import RETURNS, Envelope
-from celery_reliable.model import Cause, Due, Record, State, SweepReport, WorkerLease
+from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.publishing import resend
 from celery_reliable.recovery.announcements import announce
 from celery_reliable.recovery.broker_view import BrokerView

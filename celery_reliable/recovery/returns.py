@@ -12,9 +12,10 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Entry, Unacked
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger
 from celery_reliable.message import Envelope, Stamp
-from celery_reliable.model import Reason, Record, State, SweepReport, WorkerLease
+from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_reliable
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 

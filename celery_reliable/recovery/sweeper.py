@@ -15,8 +15,9 @@ from celery import Celery
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.model import SweepReport, WorkerLease
+from celery_reliable.model import SweepReport
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.dead_workers import DeadWorkers
 from celery_reliable.recovery.losses import Losses

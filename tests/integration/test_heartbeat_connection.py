@@ -16,8 +16,8 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import WorkerProcess
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.scripts import script
-from celery_reliable.model import WorkerLease
 from celery_reliable.recovery.sweeper import Sweeper
 from celery_reliable.worker.heartbeat import Heartbeat
 from tests.integration.conftest import Project

@@ -13,22 +13,12 @@ from typing import Any
 
 import redis
 
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, connect
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
 from celery_reliable.ledger.answers.workers import Declared, Registered
-from celery_reliable.model import (
-    Cause,
-    Claim,
-    ClaimRequest,
-    Due,
-    Reason,
-    Record,
-    State,
-    TaskRef,
-    Verdict,
-    WorkerLease,
-)
+from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Record, State, TaskRef
 
 LEASE_MS = 60_000
 LOOK_MS = 60_000

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.model import Claim, State, Verdict, WorkerLease
+from celery_reliable.model import Claim, State
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
@@ -24,7 +25,7 @@ from celery_reliable.ledger.answers.tasks import (
     Withdrawn,
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
-from celery_reliable.model import Claim, Reason, Verdict, WorkerLease
+from celery_reliable.model import Claim, Reason
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding
 from tests.support.promises import promise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
     Alone,
@@ -20,7 +21,7 @@ from celery_reliable.ledger.answers.tasks import (
     Send,
     Spent,
 )
-from celery_reliable.model import State, Verdict, WorkerLease
+from celery_reliable.model import State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 from tests.ledger.test_suspects import die, lose, losses, message_of, run_together
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Alone, Claimed, Send, Spent
-from celery_reliable.model import Cause, Claim, State, WorkerLease
+from celery_reliable.model import Cause, Claim, State
 from tests.ledger.scene import LOOK_MS, MAX_LOSSES, Published, Scene
 
 

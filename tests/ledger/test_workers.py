@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Changed
 from celery_reliable.ledger.answers.workers import (
@@ -21,7 +22,6 @@ from celery_reliable.ledger.answers.workers import (
     Suspected,
 )
 from celery_reliable.ledger.workers import Workers
-from celery_reliable.model import WorkerLease
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from celery_reliable.leases import Verdict
 from celery_reliable.ledger import Ledger
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
@@ -48,7 +49,7 @@ from celery_reliable.ledger.answers.tasks import (
     Withdrawn,
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
-from celery_reliable.model import Claim, Reason, State, TaskRef, Verdict
+from celery_reliable.model import Claim, Reason, State, TaskRef
 from tests.ledger.scene import ABSENT, LOOK_MS, Published, Scene
 
 T = TypeVar("T")

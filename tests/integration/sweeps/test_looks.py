@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.tasks import Waiting
 from celery_reliable.ledger.answers.workers import Declared
-from celery_reliable.model import Due, Reason, State, SweepReport, WorkerLease
+from celery_reliable.model import Due, Reason, State, SweepReport
 from celery_reliable.recovery import overdue
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import claimed, register, unacked_of

@@ -70,7 +70,7 @@ MUTANTS = {
     "innocents": Mutant(
         "a worker's death is charged to all that it ran",
         {
-            "model.py": (("return not self.word or self.charged == task_id", "return True"),),
+            "leases.py": (("return not self.word or self.charged == task_id", "return True"),),
             "recovery/dead_workers.py": (
                 (
                     '        if lease.verdict.word == "only" and self._has_unopened',
