@@ -134,8 +134,8 @@ def _of_tasks(status: Status) -> Iterator[Any]:
     )
     yield _gauge("reliable_dead_letters", "Dead letters.", status.tasks["dead"])
     yield _labelled(
-        "reliable_dead_letters_latest",
-        "Dead letters by reason, of the latest where there are very many.",
+        "reliable_dead_letters_by_reason",
+        "Dead letters by reason, as far as it is known where there are very many.",
         ("reason",),
         {(name,): float(count) for name, count in status.dead_by_reason.items()},
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.events import as_shown
-from celery_reliable.exceptions import ReliableError
+from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.times import iso
@@ -23,8 +24,10 @@ from celery_reliable.settings import ServerFacts
 
 __all__ = ["Burial", "Death", "LastPass", "Server", "Status", "look_at_status"]
 
-#: Dead letters looked at, the latest first.
-_LETTERS = 2_000
+#: Dead letters whose reason is read one by one; of more, their groups tell.
+_REASONS = 2_000
+#: Those looked at, the latest first.
+_LETTERS = 500
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,8 @@ class Status:
         now_ms: the server's time.
         tasks: how many are "queued", "parked", "running", "waiting", "owed", "dead".
         is_exact: whether those are counted; else what waits is estimated by a sample.
-        dead_by_reason: how many dead letters have each reason; of the latest ones where there are
-            very many.
+        dead_by_reason: how many dead letters have each reason; of more than 2 000, as far as their
+            groups are known, and at least of the latest.
         latest_dead: the latest dead letters.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
@@ -200,8 +203,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
     meta = ledger.passes.meta()
     workers = tuple(Workers(ledger, broker).all(with_broker=False))
     queues, states, is_exact, problem = _queues(app, ledger, broker, workers)
-    latest = _latest_dead(ledger)
-    reasons = Counter(one.reason for one in latest)
+    ids = ledger.dead_ids(limit=_REASONS)
     running = sum(one.claims for one in workers)
     return Status(
         now_ms=now_ms,
@@ -214,8 +216,8 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         queues=queues,
         tasks={**states, "running": running, "dead": numbers.dead},
         is_exact=is_exact,
-        dead_by_reason=dict(sorted(reasons.items())),
-        latest_dead=tuple(latest),
+        dead_by_reason=dict(sorted(_reasons(ledger, ids, numbers.dead).items())),
+        latest_dead=tuple(_burials(ledger, ids[:_LETTERS])),
         broker_problem=problem,
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
@@ -267,8 +269,20 @@ def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:
     )
 
 
-def _latest_dead(ledger: Ledger) -> list[Burial]:
-    looks = ledger.look_all(ledger.dead_ids(limit=_LETTERS))
+def _reasons(ledger: Ledger, ids: Sequence[str], total: int) -> Counter[str]:
+    if total > len(ids):
+        # Where the ledger is full nobody can bring the groups up to date.
+        with suppress(LedgerRefused):
+            found: Counter[str] = Counter()
+            for one in ledger.groups.counts():
+                found[one.group.reason] += one.count
+            if found.total() >= len(ids):
+                return found
+    return Counter(reason for reason in ledger.reasons_of(ids) if reason)
+
+
+def _burials(ledger: Ledger, ids: Sequence[str]) -> list[Burial]:
+    looks = ledger.look_all(ids)
     return [
         Burial(
             look.record.task_id, look.record.name, look.reason, look.buried_ms, look.record.cause
