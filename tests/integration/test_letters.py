@@ -12,6 +12,7 @@ from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.views import REDACTED, full_view, short_view
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
@@ -117,6 +118,16 @@ def test_a_letter_says_that_memory_ran_out(
     (run,) = effects.runs(result.id)
     told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
     assert (letter.exception, letter.history[0].cause) == (told, told)
+    assert full_view(letter)["death"] == {
+        "cause": "child_lost",
+        "signal": "SIGKILL",
+        "exit_code": None,
+        "out_of_memory": True,
+        "pid": run.pid,
+    }
+    with Desk(project.app) as desk:
+        (group,) = desk.letter_pages.groups().groups
+    assert group.group.cause == "child_lost, SIGKILL, out of memory"
 
 
 @promise("poison-stops")
