@@ -338,6 +338,34 @@ def test_who_is_buried_by_a_clock_that_stepped_back_is_found(letters: Scene) -> 
     }
 
 
+def test_it_is_found_though_the_sizes_are_equal(letters: Scene) -> None:
+    """One came by a clock that stepped back, and another went: as many as before."""
+    keys = letters.ledger.keys
+    caught_up(letters)
+    letters.client.hset(keys.groups, "added", f"{letters.workers.time_ms() + 60_000} value-2")
+
+    fail(letters, "of-now", "OSError: disk")
+    letters.ledger.discard("value-0")
+
+    assert caught_up(letters) == truth(letters)
+
+
+def test_who_is_buried_in_the_millisecond_of_a_look_is_found(letters: Scene) -> None:
+    """It stands before one that was seen, by its id; and another went: as many as before."""
+    keys = letters.ledger.keys
+    at_ms = letters.workers.time_ms() + 300
+    letters.client.zadd(keys.dead, {"value-2": at_ms})
+    caught_up(letters)
+    assert letters.workers.time_ms() < at_ms
+
+    fail(letters, "a-later-one", "OSError: disk")
+    letters.client.zadd(keys.dead, {"a-later-one": at_ms})
+    letters.ledger.discard("value-0")
+
+    wait_for(lambda: letters.workers.time_ms() > at_ms, 5, "the next millisecond")
+    assert caught_up(letters) == truth(letters)
+
+
 def meddle_json(scene: Scene, name: str, field: str) -> None:
     scene.client.hset(scene.ledger.keys.record(name), field, "{no JSON")
 
