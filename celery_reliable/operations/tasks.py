@@ -178,7 +178,10 @@ class Tasks:
             last = place
             n_bytes += len(look.record.message)
             view = _view(look, self._told(look, now_ms), now_ms)
-            if wanted.matches(_subject(view), now_ms):
+            subject = _subject(view)
+            if wanted.object_id is not None:
+                subject = replace(subject, object_id=self._object_key(look.record))
+            if wanted.matches(subject, now_ms):
                 found.append(view)
             if len(found) >= limit or n_bytes > _MOST_BYTES_OF_A_PAGE:
                 break

@@ -14,7 +14,7 @@ from celery_reliable.operations.cli.calling import (
     as_json_option,
     errors_told,
 )
-from celery_reliable.operations.cli.filtering import filter_of, filter_options
+from celery_reliable.operations.cli.choosing import filter_of, filter_options
 from celery_reliable.operations.cli.printing import (
     console_of,
     counted,
