@@ -54,7 +54,7 @@ _PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Set by the Django part: from a cache's alias to a connector to its Redis.
+#: Set by the Django part: turns a cache's alias into a connector to its Redis.
 _resolve_cache: Callable[[str], Connector] | None = None
 #: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
 #: another namespace.
@@ -74,13 +74,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
-    """Tell how the setting CACHE is turned into a connector (the Django part does)."""
+    """Set what turns the setting CACHE into a connector.  The Django part calls this."""
     global _resolve_cache
     _resolve_cache = resolver
 
 
 def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None:
-    """Tell where settings are when ``app.conf.reliable`` has none (the Django part does)."""
+    """Set what reads settings that ``app.conf.reliable`` lacks.  The Django part calls this."""
     global _read_settings
     _read_settings = source
 
@@ -144,8 +144,8 @@ class Reliable:
 
     @property
     def project(self) -> tuple[str, str]:
-        """The name of the app, and its broker without a password: what tells it from others that
-        share its ledger.
+        """The name of the app, and its broker without a password.  They tell it from other apps
+        that share its ledger.
         """
         return str(self.app.main or ""), sanitized_url(self.broker_url)
 
@@ -191,8 +191,8 @@ class Reliable:
         return bool(_if_in_ledger(self.app.conf, self.app.conf.broker_read_url, self.connector))
 
     def connector(self) -> Connector:
-        """Return how the ledger's Redis is reached.  Raises ConfigurationError when nothing
-        says.
+        """Return how the ledger's Redis is reached.  Raises ConfigurationError if no setting says
+        so.
         """
         config = self.config
         if config.cache is not None:
@@ -300,7 +300,7 @@ class Reliable:
 
 
 def facts_of(reliable: Reliable) -> AppFacts:
-    """Return what `check_app` wants to know of an app."""
+    """Return what `check_app` needs to know about an app."""
     app, config, conf = reliable.app, reliable.config, reliable.app.conf
     late = {
         name: task

@@ -153,8 +153,8 @@ class LedgerRefused(ReliableError):
 class LedgerForbidden(LedgerRefused):
     """The ledger's Redis does not let its user run a command, or name a key.
 
-    Who would wait for the ledger as long as it takes does not wait for ever for this: it passes
-    only when an operator gives the right back.  What was to be done may be done in part.
+    Calls that wait for the ledger without a limit do not wait for this, as it passes only when an
+    operator gives the right back.  The operation may have been done in part.
     """
 
 

@@ -10,24 +10,24 @@ __all__ = ["Verdict", "WorkerLease"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a worker's death is put down to, as was decided when it was declared dead: once for all
-    that it ran.
+    """Which of a worker's tasks is charged with its death.  This is decided once, when the worker
+    is declared dead.
     """
 
-    #: "only": its only claim; "suspect": the suspect among its claims; "opening": the message that
-    #: it was opening; "ambiguous": that message or what it ran; "nobody"; empty where a worker of
-    #: an older version declared it dead: each of its claims.
+    #: Why: "only" (it was the only claim), "suspect" (it was the suspect among the claims),
+    #: "opening" (the worker was opening its message), "ambiguous" (that message or what ran),
+    #: "nobody".  Empty if an older version declared it dead: then each claim is charged.
     word: str = ""
-    #: The task among its claims that is charged; empty: none.
+    #: The id of the task that is charged; empty: none.
     charged: str = ""
 
     def charges(self, task_id: str) -> bool:
-        """Whether the death counts as a loss of what the worker ran of a task."""
+        """Whether the death counts as a loss of the attempt of this task."""
         return not self.word or self.charged == task_id
 
     @property
     def is_opening(self) -> bool:
-        """Whether it is put down to a message that the worker was opening."""
+        """Whether a message that the worker was opening is charged."""
         return self.word == "opening"
 
     @property
@@ -37,7 +37,7 @@ class Verdict:
 
     @property
     def names_suspect(self) -> bool:
-        """Whether a suspect is charged, so that what ran beside it may have been wronged."""
+        """Whether a suspect is charged: what ran beside it may have been charged wrongly before."""
         return self.word == "suspect"
 
     def sparing_all(self) -> Verdict:
@@ -57,9 +57,9 @@ class WorkerLease:
     run_id: str
     cause: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
-    #: It was heard of after it had been declared dead.
+    #: It has called the ledger after it had been declared dead.
     is_thawed: bool = False
-    #: Of its death; means nothing before.
+    #: Means nothing before it is dead.
     verdict: Verdict = Verdict()
     #: The delivery that it was opening when it died, of a message that had come back from another
     #: dead worker; its task's id and epoch.
@@ -79,15 +79,15 @@ class WorkerLease:
 
     @property
     def looks_again(self) -> bool:
-        """Whether it would begin no plain task whose message was taken from it meanwhile."""
+        """Whether it begins a plain task only if the message was not taken from it meanwhile."""
         return bool(self.facts.get("looks_again"))
 
     @property
     def has_witness(self) -> bool:
-        """Whether its death shows by the end of its connection; else its lease has to run out."""
+        """Whether the end of its connection shows its death; otherwise its lease has to run out."""
         return self.client_id not in ("", "0")
 
     @property
     def no_witness(self) -> str:
-        """Why it has no witness, as it found when it started; empty when it found nothing."""
+        """Why it has no witness, as it found at its start; empty if it found no reason."""
         return str(self.facts.get("no_witness", "") or "")

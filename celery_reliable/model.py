@@ -1,4 +1,4 @@
-"""The words of the package: states and small frozen records.  Imports nothing."""
+"""The values that the package works with: states and small frozen records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True)
 class StoredResult:
-    """A task's result as it is to be stored on the ledger's server, in whichever database."""
+    """A task's result that is to be stored on the ledger's server, in database *db*."""
 
     key: str
     value: str | bytes
@@ -77,7 +77,7 @@ class StoredResult:
 
 @dataclass(frozen=True)
 class TaskRef:
-    """What the ledger wants to know of a task when it makes a record."""
+    """What the ledger needs to know about a task to make its record."""
 
     id: str
     name: str
@@ -107,22 +107,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """Who would begin an attempt of a task, and by which of its messages."""
+    """A worker's request to begin an attempt of a task, for one of its messages."""
 
     task: TaskRef
-    #: Of the message; empty when it carries none.
+    #: Epoch and generation of the message; empty if it has none.
     epoch: str
     generation: str
     worker: str
     #: Names this delivery of the message.
     token: str
-    #: Of the process that runs it.
+    #: The process that runs the task.
     pid: int
-    #: That process has died already: it is claimed in any case, to be lost at once.
+    #: The process has died already.  The task is claimed all the same, and lost at once.
     is_over: bool = False
 
     def claim(self, attempt: int, losses: int) -> Claim:
-        """Return the attempt that was had by it."""
+        """Return the claim of the attempt that this request began."""
         return Claim(self.task.id, attempt, self.worker, self.token, losses)
 
 
@@ -151,7 +151,8 @@ class EndedTask:
         outcome: a state of Celery's, "DISCARDED" for a dead letter that was removed, or empty.
         by: who ended it, and why; empty for its last attempt.
         attempts: the number of its last attempt.
-        owner: the worker of that; with *pid* and *claimed_ms*, where it ended by itself.
+        owner: the worker of its last attempt; it, *pid* and *claimed_ms* are set if that attempt
+            ended the task.
     """
 
     task_id: str
@@ -186,18 +187,19 @@ class Record:
     published_ms: int = 0
     claimed_ms: int = 0
     sent_ms: int = 0
-    #: Since when it waits for its canvas; 0 also when an older version of the package noted none.
+    #: Since when it waits for its canvas; 0 also if an older version of the package replaced it.
     waiting_ms: int = 0
     resends: int = 0
     #: It is queued, and no message of it exists.
     is_unsent: bool = False
-    #: Of the last loss.
+    #: The cause of the last loss.
     cause: str = ""
     #: A burial still owes Celery its FAILURE, errbacks and chord.
     is_owed: bool = False
-    #: It was revoked as it ran; it ends so, unless its attempt has an outcome.
+    #: It was revoked while it ran.  It ends as revoked unless its attempt has an outcome.
     is_revoked: bool = False
-    #: A task that had the id before may have left a result: somebody chose it, or it was dead.
+    #: An earlier task with this id may have left a result: the id was not made by Celery, or its
+    #: task was a dead letter.
     is_used: bool = False
     #: It was called off, and stays for an attempt that is still to be stopped.
     is_called_off: bool = False
@@ -258,7 +260,7 @@ class Group:
         return hashlib.sha256(self.to_text().encode()).hexdigest()[:12]
 
     def to_text(self) -> str:
-        """Return it as the ledger notes it."""
+        """Return the JSON text that the ledger stores."""
         return json.dumps([self.reason, self.cause, self.exception, self.task])
 
 
@@ -270,17 +272,17 @@ class GroupOfLetters:
     count: int
     first_ms: int
     last_ms: int
-    #: Of the latest.
+    #: The latest letter.
     example_id: str
 
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """How far the index of groups says what the dead letters say."""
+    """How far the index of groups agrees with the dead letters."""
 
     letters: int
     grouped: int
-    #: It has neither too many nor too few.
+    #: The index has each dead letter, and nothing else.
     is_complete: bool
 
 

@@ -1,4 +1,4 @@
-"""Messages: stored, read, and turned into one another.  Knows no server."""
+"""Messages: read, stored and converted.  Nothing here talks to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages turned into envelopes and back: as they are published, delivered, and seen by a task."""
+"""Envelopes made of messages and of requests, and requests made of envelopes."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ _HEADERS = (
 
 
 def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer: str) -> Envelope:
-    """Return the message that a request was made of, as near as its process can see it.
+    """Rebuild the message that a request was made of, from what its process knows.
 
-    The body is serialized anew; headers of the sender's own are kept.
+    The body is serialized again. Headers that the sender added are kept.
     """
     embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
     content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
@@ -165,14 +165,15 @@ def as_sent(message: Any) -> Envelope:
 
 
 def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
-    """Return a message of Celery's protocol 1, which has everything in its body, as one of protocol
-    2, so that whoever buries, shows or replays it finds things where they look; others as they are.
+    """Return a message of Celery's protocol 1 converted to protocol 2, any other one unchanged.
+
+    Protocol 1 has everything in the body, and dead letters are read by their headers.
     """
     try:
         told = message.payload
         name = registry.type_to_name[envelope.content_type]
     except Exception:
-        # It is for the consumer to say so.
+        # The consumer reports what it cannot decode.
         return envelope
     if not isinstance(told, dict) or not isinstance(told.get("task"), str):
         return envelope
@@ -192,9 +193,9 @@ def _of_protocol_2(envelope: Envelope, message: Any) -> Envelope:
 
 
 def text_as_sent(message: Any) -> str:
-    """Return a delivered message as text to be stored; empty when it cannot be told.
+    """Return a delivered message as text to be stored; empty if it cannot be converted.
 
-    Others publish too: what a message contains must not end the worker that receives it.
+    Never raises: anybody may publish anything, and that must not end the worker.
     """
     try:
         return as_sent(message).to_text()
@@ -204,9 +205,10 @@ def text_as_sent(message: Any) -> str:
 
 
 def context_of(app: Celery, message: str, *, is_sealed: bool = False) -> Context:
-    """Return the request that a stored message would have had, as far as it can be read.
+    """Return the request that Celery would have made of a stored message.
 
-    *is_sealed*: its body is not to be read, so callbacks and chord are not told.
+    Arguments, callbacks and chord are missing if the body cannot be read, or if *is_sealed* says
+    that it must not be read.
     """
     envelope = Envelope.from_text(message)
     fields: dict[str, Any] = dict(envelope.headers)

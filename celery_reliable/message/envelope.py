@@ -32,7 +32,7 @@ HEADER = "reliable"
 #: The header of a canvas's members: the replacement that they are part of.
 HEIR = "reliable_heir"
 
-#: A time in ms.  Others write messages too; what of it is believed, the ledger says.
+#: A time in ms.  Only its form is checked here; the ledger decides whether to believe it.
 _GENERATION = re.compile(r"[0-9]{1,20}")
 
 
@@ -54,7 +54,7 @@ class Stamp:
 
     @property
     def attempt(self) -> int:
-        """The attempt that published the message; 0 for anybody else, and for a strange epoch."""
+        """The attempt that published the message; 0 if none did, or if the epoch is strange."""
         number = self.epoch.partition("-")[0][:_MOST_DIGITS]
         return int(number) if number.isdecimal() else 0
 
@@ -62,15 +62,15 @@ class Stamp:
         return f"{self.generation}:{self.epoch}"
 
 
-#: More are no attempt's.
+#: No attempt's number is longer.
 _MOST_DIGITS = 15
 
 
 def new_epoch(attempt: int) -> str:
     """Return the name of one publication: the attempt that makes it (0: none) and a nonce.
 
-    The nonce tells apart two publications that no attempt made, as of an id that a replaced task
-    left behind.
+    The nonce distinguishes publications that no attempt made, such as those of an id that a
+    replaced task left behind.
     """
     return f"{attempt}-{secrets.token_hex(4)}"
 
@@ -187,9 +187,7 @@ def seconds_until(eta: object) -> float:
 
 
 def expiration_seconds(milliseconds: Any) -> float | None:
-    """Return the seconds that publishing takes, of the milliseconds that a message carries as text;
-    None for what is no time.
-    """
+    """Convert a message's expiration (ms, as text) to seconds; None if it is not a time."""
     try:
         seconds = float(milliseconds) / 1000
     except (OverflowError, TypeError, ValueError):

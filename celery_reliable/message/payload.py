@@ -1,4 +1,4 @@
-"""A message as kombu's virtual transports keep it in a list: a payload, not opened."""
+"""A message as kombu's virtual transports keep it in a list: a payload, its body not decoded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kombu.utils.json import loads
 
 __all__ = ["RETURNS", "payload_of", "returns_of", "task_id_of"]
 
-#: The property of a message that came back from a dead worker: 1, and one more for each death that
-#: was put down to it where no record counts that.
+#: The property of a message that came back from a dead worker.  It is 1, plus one for each death
+#: that was charged to the message while no record counted that.
 RETURNS = "reliable_returns"
 
 
@@ -28,8 +28,8 @@ def task_id_of(payload: dict[str, Any]) -> str:
 
 
 def payload_of(raw: bytes) -> Any:
-    """Return what a list element says.  Raises what decoding it raises, and ValueError, KeyError or
-    TypeError for what is no message of kombu's.
+    """Decode a list element.  Raises what decoding raises, and ValueError, KeyError or TypeError if
+    it is not a message of kombu's.
     """
     payload = loads(bytes_to_str(raw))
     _check_shape(payload)
@@ -47,7 +47,7 @@ def _check_shape(message: Any) -> None:
         and isinstance(message["body"], str)
         and isinstance(message.get("headers") or {}, dict)
     )
-    # Celery looks both up in dictionaries.
+    # Celery uses both as keys, so they must be hashable.
     told = (message.get("headers") or {}) if is_message else {}
     if not is_message or not all(isinstance(told.get(k, ""), str) for k in ("task", "id")):
         raise ValueError("a list element that is no message of kombu's")

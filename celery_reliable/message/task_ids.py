@@ -1,4 +1,4 @@
-"""What the text of a task's id tells."""
+"""Whether a task's id can have been used before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["looks_used_once"]
 
 
 def looks_used_once(task_id: str) -> bool:
-    """Whether an id is one that Celery makes, for one task and no other."""
+    """Whether an id has the form that Celery makes (a random UUID), for one task only."""
     try:
         found = UUID(task_id)
     except ValueError:

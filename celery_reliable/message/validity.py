@@ -8,8 +8,8 @@ __all__ = ["check_delivered"]
 
 
 def check_delivered(message: Any) -> None:
-    """Raise ValueError for a task's message that would end the worker which hands it to its pool,
-    or that fails in its process before anybody has begun.
+    """Raise ValueError for a task's message that would end the worker as it hands it to its pool,
+    or that would fail in the pool's process before the task begins.
     """
     headers = message.headers
     if not isinstance(headers, dict) or "task" not in headers:
@@ -24,9 +24,9 @@ def check_delivered(message: Any) -> None:
     try:
         payload = message.payload
     except Exception:
-        # It is for the consumer to say so.
+        # The consumer reports what it cannot decode.
         return
-    # A mapping is of protocol 1 or of both.
+    # A mapping is a body of protocol 1.
     if isinstance(payload, (list, tuple)) and not (
         len(payload) == 3
         and isinstance(payload[0], (list, tuple))

@@ -1,4 +1,4 @@
-"""What a task says of itself: its options, checked, and what they come to."""
+"""The options of a task: their checks, and what follows from them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What a task says of itself, looked at when it is defined: which options it has, which of them
-cannot work, and which were probably meant.
-
-Pure: a task's class goes in, sentences come out.
+"""The options of a task's class, checked when it is defined: which cannot work, and which are
+probably misspelt.  Nothing here talks to a server.
 """
 
 from __future__ import annotations
@@ -29,13 +27,13 @@ __all__ = [
 
 _ON_CONFLICT = ("skip", "retry", "fail")
 _UNIQUE = ("running", "queued")
-#: The ledger counts milliseconds, and takes none of them for no limit.
+#: The ledger counts in milliseconds, and 0 of them mean no limit.
 _LEAST_SECONDS = 0.001
 
-#: How alike a name must be to be taken for a slip of the pen: among the options of a decorator, and
-#: among the attributes of a class, which may be anything.
+#: How similar a name must be (difflib's ratio) to count as a misspelt option.  A class's attributes
+#: may be anything, so they must be more similar than a decorator's options.
 _NEAR_OPTION, _NEAR_ATTRIBUTE = 0.85, 0.9
-#: Shorter beginnings of a name are words of anybody's.
+#: A shorter name with which an option begins is too common a word to be a misspelt option.
 _LEAST_BEGINNING = 8
 
 
@@ -63,8 +61,8 @@ class TaskObject:
 def object_of(cls: Any) -> TaskObject | None:
     """Return how calls of a task's class say which object they are about; None if they do not.
 
-    A function is not made a method by standing in a class, unless its first parameter is ``self``:
-    what is given to a decorator stands in a class too.  Raises ConfigurationError.
+    A function is a method only if its first parameter is ``self``, because Celery also puts the
+    options of a decorator into a class.  Raises ConfigurationError.
     """
     found = inspect.getattr_static(cls, "object_id")
     if found is None:
@@ -84,7 +82,7 @@ def _parameters_of(function: Any) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        # Some functions in C do not tell.
+        # Some functions in C have no signature.
         return []
 
 
@@ -162,7 +160,7 @@ def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
 
 
 def doubts(cls: Any, base: Any) -> list[str]:
-    """Return what is probably not meant as it stands in a task's class."""
+    """Return warnings: misspelt options, and a time to run that a time limit cuts short."""
     found = [
         f"Task {cls.name} says {name}={value!r}, which is no option. Did you mean {near!r}?"
         for name, value, near in _misspelt(cls, base)
@@ -178,7 +176,7 @@ def doubts(cls: Any, base: Any) -> list[str]:
 
 
 def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
-    # By name alone: to look at `app` would bind the base.
+    # Only names are compared: to read the attribute `app` would bind the base to an app.
     known = set(dir(base))
     for owner in cls.__mro__[: cls.__mro__.index(base)]:
         is_decorated = "_decorated" in owner.__dict__
@@ -186,7 +184,7 @@ def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
             if name.startswith("_") or name in known:
                 continue
             near = _near(name, _NEAR_OPTION if is_decorated else _NEAR_ATTRIBUTE)
-            # In a class that somebody wrote it may be anything, but not where it would fit.
+            # A user's own attribute may be anything, so it also has to have a value that fits.
             if near and (is_decorated or _would_fit(near, value)):
                 yield name, value, near
 
@@ -200,8 +198,9 @@ def _near(name: str, cutoff: float) -> str:
 
 
 def options_without_base(cls: Any) -> list[str]:
-    """Return the options of ours that a task of another base was given, as far as they can be ours:
-    what somebody wrote into a class of his own is not.
+    """Return our options that a decorator gave to a task of another base.
+
+    Attributes of a class that a user wrote are left out, as they may mean something else.
     """
     own = cls.__dict__
     if "_decorated" not in own:
@@ -217,7 +216,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-#: The options of a task, each with what it takes at a glance.
+#: The options of a task, each with a rough test of its value.
 OPTIONS: dict[str, Callable[[Any], bool]] = {
     "object_id": lambda value: isinstance(value, str) or callable(value),
     "on_conflict": lambda value: value in _ON_CONFLICT,
@@ -230,7 +229,7 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
 
 
 def refuse(found: Iterable[str]) -> None:
-    """Raise ConfigurationError for *found*, all in one, if there are any."""
+    """Raise one ConfigurationError for all problems in *found*, if there are any."""
     told = tuple(found)
     if told:
         raise ConfigurationError(" ".join(told), problems=told)

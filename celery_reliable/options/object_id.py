@@ -20,7 +20,7 @@ __all__ = ["ObjectIdSpec", "check_object_id_spec", "object_key", "resolve_object
 #: the task's own arguments and returns the object id.
 ObjectIdSpec: TypeAlias = str | Callable[..., object]
 
-# 128 bits: two objects that meet by chance are not a thing to plan for.
+# 128 bits, so that two objects never share a key by chance.
 _KEY_LENGTH = 32
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -31,8 +31,8 @@ _EXPECTED = "an int, a str, a UUID, bytes, or a tuple of these"
 def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: str) -> bool:
     """Check a task's `object_id` when the task is defined.
 
-    Of a callable it is seen whether it takes the task's arguments, if it tells what it takes; what
-    it returns is seen when the task is called.
+    A callable with a signature is checked against the task's arguments.  What it returns can only
+    be checked when the task is called.
 
     Args:
         spec: what the task says.
@@ -40,7 +40,7 @@ def check_object_id_spec(spec: object, signature: inspect.Signature, task_name: 
         task_name: for the error.
 
     Returns:
-        Whether a callable is to be given the arguments by name, as by position it cannot take them.
+        Whether a callable must get the arguments by name, as it does not take them by position.
 
     Raises:
         ConfigurationError: `spec` is neither a name nor a callable, or the task has no such
@@ -75,7 +75,7 @@ def _check_callable(
     try:
         taken = inspect.signature(spec)
     except (TypeError, ValueError):
-        # Some callables in C do not tell.
+        # Some callables in C have no signature.
         return False
     kinds = [p.kind for p in signature.parameters.values()]
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds
@@ -139,16 +139,16 @@ def resolve_object_id(
         task_name: for the error.
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
-        by_name: what `check_object_id_spec` has said of a callable.
+        by_name: what `check_object_id_spec` returned.
 
     Returns:
-        The value as it is, a default included. `object_key` says whether it will do.
+        The value as it was given, or the argument's default. `object_key` checks its type.
 
     Raises:
         ObjectIdError: the call lacks the argument, or the callable raised.
     """
     try:
-        # Other arguments may be missing: that is the task's own error, raised by its own call.
+        # If other arguments are missing, the call of the task itself raises that.
         bound = signature.bind_partial(*args, **kwargs)
     except TypeError as error:
         raise ObjectIdError(
@@ -158,7 +158,7 @@ def resolve_object_id(
         ) from error
     bound.apply_defaults()
     if not isinstance(spec, str):
-        # However the caller gave them: the callable's parameters may have other names.
+        # Given by position where possible: the callable's parameters may have other names.
         return _called(spec, task_name, *_given(bound, by_name=by_name))
     if spec in bound.arguments:
         return bound.arguments[spec]
@@ -190,7 +190,7 @@ def object_key(task_name: str, object_id: object, spec: ObjectIdSpec | None = No
         task_name: two tasks with the same object id do not share an object.
         object_id: an int, a str, a UUID, bytes, or a tuple of these. Members of enums that are an
             int or a str count as their value.
-        spec: where it comes from, for the error.
+        spec: the task's `object_id`, for the error.
 
     Returns:
         32 hexadecimal digits. The id cannot be read out of them.
@@ -240,7 +240,7 @@ def _source(spec: ObjectIdSpec | None) -> str:
 
 
 def _kind(value: object, item: object) -> str:
-    """Say what *value* is, in which *item* was found; not what is in it, which may be secret."""
+    """Name the types of *value* and of the *item* in it; their contents may be secret."""
     if value is None:
         return "None: there is no object"
     if item is value:

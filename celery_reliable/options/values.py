@@ -1,6 +1,4 @@
-"""What a task's options come to: whether it is ours, which object a call is about, what the ledger
-wants to know of it.
-"""
+"""What follows from a task's options: whether it is ours, and which object a call needs."""
 
 from __future__ import annotations
 
@@ -34,20 +32,20 @@ def is_unique(task: Any) -> bool:
 
 
 def keep_ms(task: Any) -> int:
-    """Return for how long the object of *task* is kept after a success; 0: not at all."""
+    """Return for how many ms the object of *task* is kept after a success; 0: not at all."""
     return int((getattr(type(task), "once_for_seconds", None) or 0) * 1000)
 
 
 def is_reliable(task: object) -> bool:
     """Whether *task* is one of ours.
 
-    Options are its class's: what somebody assigns to a task, which all executions share, is his.
+    Only its class is asked: attributes of the task itself belong to the user.
     """
     return bool(getattr(type(task), "is_reliable", False))
 
 
 def task_ref(task: Any, task_id: str) -> TaskRef:
-    """Return what the ledger wants to know of *task*."""
+    """Return what the ledger needs to know about *task*."""
     options = type(task)
     seconds = getattr(options, "time_to_run_seconds", None)
     losses = getattr(options, "max_losses", None)

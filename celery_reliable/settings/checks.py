@@ -1,7 +1,7 @@
 """Facts about a server or an app, checked against what the ledger needs.
 
-Pure: whoever can see the facts hands them in, and decides what to do with the findings. A fact
-that could not be read (managed servers hide some) is `None`, and nothing is found about it.
+Nothing here talks to a server: callers give the facts and decide what to do with the findings. A
+fact that could not be read (managed servers hide some) is `None`, and gives no finding.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ServerFacts:
     """What is known of the Redis that holds the ledger.
 
     Attributes:
-        version: as the server says it, "6.2.14".
+        version: such as "6.2.14".
         role: "master" or "slave", in Redis's words.
         maxmemory: limit in bytes; 0 for none.
         maxmemory_policy: what happens at the limit.
@@ -51,7 +51,7 @@ class ServerFacts:
         save: the snapshot rule as `CONFIG GET save` gives it; empty for none.
         is_cluster: whether it is a node of a Redis Cluster.
         replicas: how many follow it.
-        min_replicas: how many of them it needs to write.
+        min_replicas: how many replicas must be connected for it to take writes.
         has_sentinel: whether Sentinels say which server it is.
     """
 
@@ -138,8 +138,9 @@ def check_app(facts: AppFacts) -> list[Finding]:
 
 
 def check_rights(what: str, missing: Sequence[str]) -> list[Finding]:
-    """Return what follows when the user of a server, which is *what*, may not do what is
-    *missing* there: commands and keys.
+    """Return findings about commands and keys that are *missing* in the rights of a server's user.
+
+    *what*: names the server in the messages.
     """
     findings = []
     if "INFO" in missing:
@@ -192,7 +193,7 @@ def check_neighbours(
 
 def _server_version(facts: ServerFacts) -> Iterator[Finding]:
     numbers = (facts.version or "").split(".")[:2]
-    # What is no version of Redis's kind says nothing about the commands.
+    # A version of another form says nothing about the commands.
     if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
         return
     if tuple(int(number) for number in numbers) < _LEAST_VERSION:

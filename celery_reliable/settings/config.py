@@ -1,8 +1,8 @@
 """The settings: one frozen object, checked as a whole.
 
 `ReliableConfig.from_mapping` reads `CELERY_RELIABLE` of Django's settings, or `app.conf.reliable`
-of a plain Celery app. Whatever is wrong with them is said in one error, with the names, the values
-and the way out.
+of a plain Celery app. One error tells all that is wrong with them: the names, the values and
+what to change.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DAY_SECONDS: Final = 24 * 60 * 60.0
 MAX_SECONDS: Final = 3650 * _DAY_SECONDS
 # A script hands a batch to `unpack`, which ends with an error at about 8 000 values.
 _MAX_BATCH: Final = 5_000
-# A pass that follows the last one at once would do nothing but load the server.
+# More frequent passes would only load the server.
 _MIN_SWEEP_SECONDS: Final = 0.1
 # Below it, an ordinary pause (a garbage collection, a busy host) looks like a death.
 _MIN_LEASE_SECONDS: Final = 1.0
-# An outage is known by a gap of 2.5 passes, and must be known before a renewed lease can lapse in
-# it: three quarters of a lease after the renewal, as it is renewed every quarter.
+# An outage shows by a gap of 2.5 intervals between passes, and must show before a lease can lapse.
+# A lease is renewed every quarter, so at least three quarters are left when the outage begins.
 _PASSES_IN_A_LEASE: Final = 4
 # How many passes it may take until a lapsed worker's tasks are back in their queues.
 _PASSES_TO_RECOVER: Final = 3
@@ -64,18 +64,18 @@ class ReliableConfig:
     witness_seconds: float = _seconds(1.5)
     #: Interval of the sweeper's passes.
     sweep_seconds: float = _seconds(2.0, minimum=_MIN_SWEEP_SECONDS)
-    #: At most so many recoveries in one pass.
+    #: The largest number of recoveries in one pass.
     sweep_batch: int = _count(500, minimum=1, maximum=_MAX_BATCH)
-    #: When to look after a queued task that nobody claimed.
+    #: How long a queued task may stay unclaimed before the sweeper looks for its message.
     queued_seconds: float = _seconds(60.0, above=True)
-    #: On a broker other than Redis: what has been delivered for so long is acknowledged while it
-    #: runs, or given back if it waits.
+    #: On a broker other than Redis: a message that was delivered this long ago is acknowledged if
+    #: its task runs, and given back if it waits.
     acknowledge_seconds: float = _seconds(300.0, above=True)
     #: A task whose ETA is further away than this is parked.
     eta_horizon_seconds: float = _seconds(60.0, above=True)
     #: How many losses a task may have; with one more it is dead-lettered.
     max_losses: int = _count(3, minimum=0)
-    #: After so long without a turn of its main loop, a worker stops renewing its lease.
+    #: A worker whose main loop has made no turn for this long stops renewing its lease.
     stall_seconds: float = _seconds(30.0, above=True)
     #: How long a dead letter is kept.
     dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
@@ -83,12 +83,13 @@ class ReliableConfig:
     dead_letter_max: int = _count(10_000, minimum=1)
     #: How many ended tasks are kept, the newest ones, of those to which something happened.
     keep_ended: int = _count(10_000, minimum=0)
-    #: One in so many of the other tasks is kept with them; 0: none.
+    #: Of the other ended tasks one in this many is kept too; 0: none.
     keep_ended_one_in: int = _count(0, minimum=0)
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
 
-    #: Whether a task runs unprotected when the ledger did not answer for a lease; else it waits.
+    #: Whether a task runs unprotected when the ledger has not answered for as long as a lease
+    #: lasts; otherwise it waits.
     fail_open: bool = field(default=False, metadata={"kind": "flag"})
 
     def __post_init__(self) -> None:
@@ -119,7 +120,7 @@ class ReliableConfig:
         if mapping is None:
             mapping = {}
         if not isinstance(mapping, Mapping):
-            # Settings are nobody's types.
+            # The settings are the user's, and untyped.
             given = type(mapping).__name__  # type: ignore[unreachable]
             raise _configuration_error([f"expected a dictionary of settings, got a {given}."])
         names = {item.name.upper(): item.name for item in fields(cls)}
@@ -246,7 +247,7 @@ def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
 
 
 def _expected_seconds(value: object, minimum: float, *, above: bool) -> str | None:
-    # Comparisons alone: they also refuse NaN and infinity, and whole numbers beyond any float.
+    # Comparisons also refuse NaN, infinity, and whole numbers that are too large for a float.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         high_enough = value > minimum if above else value >= minimum
         if high_enough and value <= MAX_SECONDS:

@@ -1,6 +1,6 @@
-"""What a power cut or a failover would cost, said of a server by the facts that it tells.
+"""What a power cut or a failover of the ledger's server would lose.
 
-Pure, as `checks` is.  Where the server says nothing, that is what is said.
+Nothing here talks to a server.  A server that hides the facts gets a finding that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _AOF = (
 
 
 def check_durability(facts: ServerFacts) -> list[Finding]:
-    """Return what may be lost of what this server has answered."""
+    """Return a finding for each way in which this server may lose what it has acknowledged."""
     return [*_on_disk(facts), *_at_failover(facts)]
 
 
