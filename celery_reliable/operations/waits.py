@@ -343,7 +343,10 @@ def _object(look: Look, seen: Seen, now_ms: int) -> Why:
     until_ms = seen.eta_ms or look.due_ms or 0
     key = look.waiting_for or seen.object_key
     held = seen.holder
-    if held is None or held.task_id == record.task_id:
+    if look.waiting_for and not seen.object_key:
+        # Lists do not look at who has it.
+        said = f"It waits for the object {key}, which another task had when it last tried."
+    elif held is None or held.task_id == record.task_id:
         whose = "another task had" if not key else f"{key} was another task's, and is free now"
         said = f"It waits for its object, which {whose}." if not key else f"Its object {whose}."
     elif held.kept_ms is not None:

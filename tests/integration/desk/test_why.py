@@ -43,6 +43,12 @@ def test_the_sentence_of_each_task(
     assert f"which {holder.id} has since" in waits.sentence
     assert desk.objects.get(waits.object_key).waiters == (waiter.id,)
 
+    # A list does not look at who has it, and says no more than it knows.
+    listed = {one.task_id: one for one in desk.tasks.page().items}[waiter.id]
+    assert listed.why.kind is Wait.OBJECT
+    assert waits.object_key in listed.why.sentence
+    assert "free" not in listed.why.sentence
+
     until = desk.tasks.get(parked.id)
     assert (until.state, until.why.kind, until.why.queue) == ("parked", Wait.ETA, "celery")
     now_ms = desk.ledger.workers.time_ms()
