@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -335,7 +337,12 @@ class Events:
     def _hostile(self) -> None:
         world = self.world
         broker = world.stage.brokers[world.climate.is_apart]
-        ours = [one for one in broker.lrange(QUEUE, 0, -1) if b'"reliable": "' in one]
+        ours = [
+            one
+            for one in broker.lrange(QUEUE, 0, -1)
+            # What follows in its chain would be published twice, under an id that is none of its.
+            if b'"reliable": "' in one and not _has_chain(one)
+        ]
         if ours:
             world.note("a message claims to be of the far future")
             raw = world.choice.choice(ours)
@@ -348,3 +355,12 @@ class Events:
         """A day goes by."""
         self.world.note("a day goes by")
         self.world.pass_time(90_000_000)
+
+
+def _has_chain(raw: bytes) -> bool:
+    """Whether a message is followed by another in a chain."""
+    message = json.loads(raw)
+    body = message["body"]
+    if message["properties"].get("body_encoding") == "base64":
+        body = base64.b64decode(body)
+    return bool(json.loads(body)[2].get("chain"))

@@ -50,6 +50,11 @@ class Call:
         return self.began_ms is not None and self.answered_ms is None
 
     @property
+    def ids(self) -> set[str]:
+        """The ids under which it ran; of a canvas's member only its bodies tell."""
+        return {self.task_id} if self.host is None else {body.task_id for body in self.bodies}
+
+    @property
     def has_ended(self) -> bool:
         """Whether a body of it came to its end, or what it became."""
         return any(body.how in ("done", "Broken") for body in self.bodies) or any(

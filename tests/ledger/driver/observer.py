@@ -254,7 +254,7 @@ class Observer:
         for call in self.calls.values():
             if call.is_under_way and not self._is_alive(call.task_id):
                 call.is_second = False
-            if call.task_id in gone and (call.is_accepted or call.bodies):
+            if not call.ids.isdisjoint(gone) and (call.is_accepted or call.bodies):
                 call.closed_ms = call.closed_ms or self.now_ms
 
     def _check_belief(self, name: str, state: str) -> None:

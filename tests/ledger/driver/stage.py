@@ -86,6 +86,7 @@ class Stage:
             mutants.applied(f"broker/lua/{name}.lua", plain(name))
         )
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
+        self.sha_of_record = found["record"].sha.encode()
         #: What tells a burial: EVALSHA's word, or how the text of EVAL begins.
         self.burials = (found["bury"].sha.encode(), found["bury"].text[:60].encode())
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]

@@ -30,6 +30,7 @@ _HOST = b"127.0.0.1"
 _TIMEOUT_SECONDS = 2.0
 #: TCP gives up what it cannot deliver (Linux: after 15 attempts).
 _LONGEST_ON_ITS_WAY_MS = 925_000
+_REMEMBERED_MS = 3_600_000
 
 
 @dataclass
@@ -42,6 +43,8 @@ class Late:
     #: How often it arrives yet.
     times: int
     sent_ms: float
+    #: Of a publication: how much time had gone by on the server.
+    forward_ms: float | None
 
 
 class Wire:
@@ -50,6 +53,8 @@ class Wire:
     def __init__(self, schedule: Schedule, stage: Any, trace: Any) -> None:
         self.schedule = schedule
         self._stage = stage
+        #: Whose clock it is; the world sets it.
+        self.server: Any = None
         self._trace = trace
         #: Chances, per command.
         self.lost_replies = 0.0
@@ -96,8 +101,10 @@ class Wire:
             connection.disconnect()
             if fate >= self.lost_commands and _WRITES.search(data):
                 times = 2 if schedule.choice.random() < 0.2 else 1
-                sent = Late(data, int(connection.db or 0), what, times, schedule.now_ms)
-                self.late.append(sent)
+                is_record = self._stage.sha_of_record in data[:200]
+                forward_ms = self.server.forward_ms if is_record else None
+                db = int(connection.db or 0)
+                self.late.append(Late(data, db, what, times, schedule.now_ms, forward_ms))
             raise redis.ConnectionError("driver: the command is lost")
         send(connection, [data], False)
         if fate < self.lost_commands + self.delays + self.lost_replies:
@@ -116,8 +123,14 @@ class Wire:
 
     def give_up_late(self) -> None:
         """Let nothing arrive any more that has been on its way for too long."""
-        oldest_ms = self.schedule.now_ms - _LONGEST_ON_ITS_WAY_MS
-        self.late = [late for late in self.late if late.sent_ms > oldest_ms]
+        now_ms, forward_ms = self.schedule.now_ms, self.server.forward_ms
+        self.late = [
+            late
+            for late in self.late
+            if now_ms - late.sent_ms < _LONGEST_ON_ITS_WAY_MS
+            # Who published is known for an hour, by the server's clock, which may step.
+            and (late.forward_ms is None or forward_ms - late.forward_ms < _REMEMBERED_MS)
+        ]
 
     def deliver_late(self, late: Late) -> None:
         """Let a command arrive that nobody waits for any more."""

@@ -64,7 +64,7 @@ class World:
         self.failures = (*self.connection_errors, ReliableError)
         self.processes: dict[int, Process] = {}
         self.wire = Wire(self.schedule, stage, self._trace)
-        self.server = clock.ServerClock(self.schedule, stage)
+        self.server = self.wire.server = clock.ServerClock(self.schedule, stage)
         self.host_time = clock.HostTime(self.schedule)
         self.hosts: list[Host] = []
         self.observer = Observer(self)
@@ -168,8 +168,8 @@ class World:
     def pass_time(self, ms: float) -> None:
         """Let time pass for all."""
         self.schedule.now_ms += ms
-        self.wire.give_up_late()
         self.server.show()
+        self.wire.give_up_late()
 
     def _come_to_rest(self) -> None:
         n = n_deaths = 0
