@@ -1,4 +1,4 @@
-"""What came out of the queues, and what goes to the server with the question."""
+"""Messages taken from queues, and a script's call that is sent along with the taking."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Delivery:
     tag: str
     queue: str
     raw: bytes
-    #: Under which lease its worker took it.
+    #: Names the lease under which its worker took it.
     holder: str = ""
 
 
 class Beside(Protocol):
-    """A script's call that somebody else wants to be sent."""
+    """A script's call that goes to the server in the same round trip."""
 
     #: The arguments of EVALSHA.
     call: tuple[Any, ...]
 
     def hear(self, raw: Any) -> None:
-        """Take the server's reply, or the error that it is."""
+        """Take the server's reply, which may be an error object."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What came of looking into the queues."""
+    """The result of one look into the queues."""
 
     deliveries: list[Delivery]
     #: How many more wait there.

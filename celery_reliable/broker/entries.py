@@ -17,15 +17,13 @@ __all__ = ["Entry", "entry_of", "quoted", "unquoted"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What an unacked hash holds of one delivery.  *payload* is None for what is no message of
-    kombu's.
-    """
+    """One delivery in an unacked hash.  *payload* is None if it is not a message of kombu's."""
 
     tag: str
     queue: str
     raw: bytes
     payload: dict[str, Any] | None
-    #: By the clock of the worker that was delivered it.
+    #: When the message was filed, in ms by the clock of its worker.
     filed_ms: int
 
     @property
@@ -44,15 +42,16 @@ class Entry:
         return returns_of(self.payload or {})
 
     def without_body(self) -> Entry:
-        """Return the same, but for the bytes and the body of the message, which may be large."""
+        """Return this without the bytes and the body of the message, which may be large."""
         payload = self.payload
         if payload is not None:
             payload = {name: value for name, value in payload.items() if name != "body"}
         return replace(self, raw=b"", payload=payload)
 
     def redelivered(self, *, returns: int | None) -> bytes:
-        """Return the message as it goes back to its queue, its tag fresh and itself marked as
-        redelivered; *returns*: the count that it has from now on.
+        """Return the message to be put back into its queue: redelivered, under a new tag.
+
+        *returns*: how often it has come back by now; None leaves its count as it is.
         """
         if self.payload is None:
             return self.raw
@@ -65,7 +64,7 @@ class Entry:
 
 
 def quoted(queue: str) -> str:
-    """Return a queue's name as it stands in an entry, in one line whatever it contains."""
+    """Return a queue's name with line breaks escaped, as an entry has it in its first line."""
     return queue.replace("\\", "\\\\").replace("\n", "\\n")
 
 
@@ -85,7 +84,7 @@ def entry_of(tag: str, value: Any) -> Entry:
         properties = payload["properties"]
         is_message = isinstance(properties.get("delivery_info", {}), dict)
     except Exception:
-        # Whatever decoding raises: what nobody can read must not keep anybody from the rest.
+        # Decoding may raise anything, and one unreadable message must not hide the others.
         is_message = False
     if not is_message:
         payload = None

@@ -26,8 +26,8 @@ class QoS(OpenQoS):
     def append(self, message: Any, delivery_tag: str) -> None:
         """Count the message as delivered.
 
-        What was taken from a queue is in the unacked hash already; what was broadcast is in no
-        unacked hash, as it was in no queue that it could be returned to.
+        A message from a queue is in the unacked hash already.  A broadcast one is in none, as there
+        is no queue to return it to.
         """
         if self.unacked is None:
             super().append(message, delivery_tag)
@@ -44,7 +44,7 @@ class QoS(OpenQoS):
             return
         message = self.held(delivery_tag)
         if message is not None and HEADER in (message.headers or {}):
-            # What is still in the unacked hash when its worker dies is compared with its record.
+            # It may stay for a while: if the worker dies, the message is compared with its record.
             unacked.remove_soon(delivery_tag)
         else:
             unacked.remove(delivery_tag)
@@ -63,13 +63,11 @@ class QoS(OpenQoS):
         try:
             unacked.give_back(self.channel, delivery_tag, is_last=True)
         finally:
-            # Celery only logs what is raised here: what stays is given back as nobody holds it.
+            # Celery only logs this error.  A message that stayed is given back once it is not held.
             self.forget(delivery_tag)
 
     def forget(self, delivery_tag: str) -> None:
-        """Hold the message no more, and leave it in the unacked hash if it is still there: what
-        nobody holds is given back.
-        """
+        """Stop holding the message.  If it is still in the unacked hash, it is given back later."""
         self.let_go(delivery_tag)
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
@@ -90,7 +88,7 @@ class QoS(OpenQoS):
                 if unacked.is_leaving:
                     unacked.worker.before_leaving()
                     unacked.catch_up()
-                    # What was filed is there also if a signal came before it was delivered.
+                    # If a signal came between filing and delivery, only the unacked hash has it.
                     tags = [*delivered, *(unacked.tags() - set(delivered))]
                 else:
                     kept = unacked.worker.running_tags()

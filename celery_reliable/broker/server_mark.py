@@ -1,4 +1,4 @@
-"""What tells a queue server from another one, or from the same after a restart or a flush."""
+"""A mark on the queues' server, which shows that the server was replaced or emptied."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kombu.utils.encoding import bytes_to_str
 
 __all__ = ["forget_server", "server_seen"]
 
-#: What is put on the server to see whether it is still there.
+#: The beginning of the mark's key.  A flush, or a restart without its data, removes the mark.
 _MARK = "celery-reliable.mark:"
 
 
 def server_seen(channel: Any, namespace: str) -> str:
     """Return a name for the server of *channel* that changes when it may have lost messages; empty
-    when it does not tell, as to a user who may not ask.
+    if its user may not ask for that.
 
     Raises redis-py's errors when it is away.
     """
@@ -31,12 +31,12 @@ def server_seen(channel: Any, namespace: str) -> str:
 
 
 def forget_server(channel: Any, namespace: str) -> None:
-    """Take away what was put there."""
+    """Remove the mark."""
     _client(channel).delete(_key(channel, namespace))
 
 
 def _client(channel: Any) -> redis.Redis:
-    # Of our own: kombu's prefixes some commands' keys, and not others'.
+    # kombu's client adds its prefix to the keys of some commands only, so this is a plain one.
     return redis.Redis(connection_pool=channel.pool)
 
 

@@ -27,7 +27,7 @@ __all__ = ["Channel", "SentinelTransport", "Transport", "transport_for"]
 _MOST_AT_ONCE = 50
 #: While so many messages wait, no worker goes idle because another one prefetches.
 _PLENTY = 200
-#: After so long it is not known any more how many messages wait.
+#: For this long a count of waiting messages is believed.
 _LOOK_SECONDS = 1.5
 
 
@@ -44,8 +44,8 @@ class Channel(ConnectedChannel):
     """A worker's channel: it takes messages from the queues into the worker's unacked hash.
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin
-    at once.  Of what it may prefetch beyond that it takes up to half at a time while plenty of
-    messages wait, and single ones else, so that idle workers get their share.  Where nothing waits
+    at once.  Beyond that it may prefetch: up to half of the rest at a time while plenty of messages
+    wait, otherwise single ones, so that idle workers get their share.  If the queues are empty
     it waits as kombu does (BRPOP).  The message that ends the wait is filed by a second step, which
     takes what else can be begun.
     """
@@ -70,13 +70,13 @@ class Channel(ConnectedChannel):
         return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
     def begin_to_wait(self, timeout: float | None) -> None:
-        """Take what waits in the queues, and wait as kombu does where nothing does."""
+        """Take what is in the queues; if they are empty, wait as kombu does."""
         self._note_lost_pop()
         if self.reliable_unacked and time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # Something may wait by now; a BRPOP would pop it before it can be filed.
             self._n_waiting = max(self._n_waiting, 1)
         n_delivered = 0
-        # After so many deliveries the loop has its turn, and comes back at once as BRPOP answers.
+        # Then the main loop gets a turn.  It comes back at once, as BRPOP has an answer.
         while (
             self._n_waiting
             and n_delivered < _MOST_AT_ONCE
@@ -95,17 +95,17 @@ class Channel(ConnectedChannel):
                 self._awaits_pop = self.is_waiting
 
     def _note_lost_pop(self) -> None:
-        """Tell the worker of a blocking pop that has no answer, as its connection is gone: it may
-        have taken a message.
+        """Tell the worker that a blocking pop may have taken a message, and that its connection is
+        gone.
         """
         unacked = opened_unacked(self.reliable_unacked)
         if self._awaits_pop and unacked is not None:
-            # So long the server may go on popping for a connection whose end it has not seen.
+            # Until it times out, the server may pop for a connection whose end it has not seen.
             unacked.note_lost_pop(float(self.brpop_timeout or 0))
         self._awaits_pop = False
 
     def end_of_wait(self, **options: Any) -> bool:
-        """File what came, take what can be begun beside it, and deliver all of it."""
+        """File the message that came, take what else can be begun, and deliver all of it."""
         if not self.reliable_unacked:
             return super().end_of_wait(**options)
         try:
@@ -118,15 +118,16 @@ class Channel(ConnectedChannel):
         if not popped:
             raise kombu_redis.Empty()
         key, raw = popped
-        # Without the channel's prefix: kombu's client has taken it away.
+        # kombu's client has removed the channel's prefix.
         key = bytes_to_str(key)
         queue = key.rsplit(self.sep, 1)[0]
         self._take((key, queue, raw))
         return True
 
     def _take(self, popped: tuple[str, str, bytes] | None) -> int:
-        """File what was popped, if anything was; pop and file more as far as the prefetch count
-        allows; deliver all of it, and return how many messages that was.
+        """File *popped*, if there is one, and take more as far as the prefetch count allows.
+
+        Delivers all of it.  Returns how many messages that was.
         """
         least, most = self._may_take()
         payload, early = None, None
@@ -182,14 +183,14 @@ class Channel(ConnectedChannel):
 
     def _early(self, raw: bytes) -> tuple[Any, Any]:
         """Return the payload of a list element, and the claim that goes to the server with its
-        filing; None each where there is none.
+        filing; (None, None) if it is not claimed early.
 
         The body is not decoded before the message is filed, as that may kill this process.
         """
         try:
             payload = payload_of(raw)
         except Exception:
-            # The delivery will find the same, and deal with it.
+            # The delivery decodes it again, and handles the error.
             return None, None
         return payload, self.qos.unacked.worker.early(payload)
 

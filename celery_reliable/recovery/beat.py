@@ -1,7 +1,7 @@
 """``celery_reliable.sweep``: a pass of the sweeper as a task, for the beat schedule.
 
-By itself, as it belongs to every app: an app whose tasks are all ours may make it while
-`ReliableTask` is being imported.
+It has a module of its own because every app has this task: an app whose tasks are all ours may make
+it while `ReliableTask` is still being imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = "celery_reliable.sweep"
 class _Quiet(logging.Filter):
     """Keeps from the log that a pass was sent, received and has succeeded, every few seconds.
 
-    What one has done the sweeper says itself.
+    The sweeper itself logs what a pass has done.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

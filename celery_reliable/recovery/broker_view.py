@@ -26,7 +26,7 @@ _LOOKED_AT = 5
 
 @dataclass(frozen=True)
 class Step:
-    """One of the lists that a queue is on a Redis: that of one priority.
+    """One of the lists that make a queue on a Redis: that of one priority.
 
     Attributes:
         priority: as kombu has it; 0 is popped first.
@@ -40,8 +40,10 @@ class Step:
 
 
 class BrokerView:
-    """One connection to the broker, for one thread.  Empty views of a broker that is not Redis:
-    it has its own rules.
+    """One connection to the broker, for one thread.
+
+    Unacked hashes and lists are those of a Redis.  For other brokers there are `waiting` and
+    `declared`.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -90,9 +92,7 @@ class BrokerView:
         return Unacked(name, channel.pool, channel.global_keyprefix)
 
     def unacked_names(self) -> list[str]:
-        """Return the names of our unacked hashes in which something may be, whoever they belong
-        to.
-        """
+        """Return the names of all workers' unacked hashes in which something may be."""
         return unacked_names(self.channel, reliable_of(self._app).config.namespace)
 
     def seen(self) -> str:
@@ -102,7 +102,7 @@ class BrokerView:
         return server_seen(self.channel, reliable_of(self._app).config.namespace)
 
     def forget(self) -> None:
-        """Take away what tells whether the server was emptied."""
+        """Remove the mark by which an emptied server is recognized."""
         forget_server(self.channel, reliable_of(self._app).config.namespace)
 
     def task_ids_in(self, hashes: Iterable[str]) -> set[str]:
@@ -159,8 +159,8 @@ class BrokerView:
         return sorted(queues_reached(self.channel, exchange, routing_key)) or [routing_key]
 
     def steps(self, queue: str, looked_at: int) -> list[Step]:
-        """Return the lists that a queue is on a Redis, one for each priority, with at most
-        *looked_at* of those that are popped next.
+        """Return a queue's lists on a Redis, one for each priority, each with the ids of at most
+        *looked_at* messages that are popped next.
         """
         channel = self.channel
         priorities = [int(priority) for priority in channel.priority_steps]
@@ -169,7 +169,7 @@ class BrokerView:
             pipe = client.pipeline(transaction=False)
             for priority in priorities:
                 key = list_key(channel, queue, priority)
-                # Of the two, kombu's prefixing client knows this one only.
+                # kombu's client adds its prefix to the key of LLEN, but not to that of LINDEX.
                 pipe.llen(key)
                 for index in range(1, looked_at + 1):
                     pipe.lindex(channel.global_keyprefix + key, -index)
@@ -193,7 +193,7 @@ class BrokerView:
         heads = []
         with channel.conn_or_acquire() as client:
             for queue in queues_reached(channel, envelope.exchange, envelope.routing_key):
-                # A command that kombu's prefixing client does not know: the prefix is ours to add.
+                # kombu's client does not add its prefix to the key of LINDEX.
                 key = channel.global_keyprefix + list_key(channel, queue, priority)
                 # Not LRANGE: before Redis 7 it walks there from the other end of the list.
                 pipe = client.pipeline()
@@ -214,5 +214,5 @@ def _task_id(item: bytes) -> str:
     try:
         return task_id_of(loads(bytes_to_str(item)))
     except Exception:
-        # No message of a task, whatever decoding it raises.
+        # Decoding may raise anything; then it is no message of a task.
         return ""

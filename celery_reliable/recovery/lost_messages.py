@@ -1,7 +1,7 @@
 """Queued tasks that are looked at before they are due, as their messages may be lost.
 
-A blocking pop takes a message before it can be filed.  Whoever dies in between, or loses the
-connection that it waits on, leaves a record whose message is nowhere.
+A blocking pop takes a message before it can be filed.  A worker that dies in between, or loses the
+connection on which it waits, leaves a record whose message is nowhere.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from celery_reliable.settings import ReliableConfig
 
 __all__ = ["MOST_BYTES", "Asked", "LostMessages"]
 
-#: A pass has the messages of so many bytes in its memory at most, or one that is longer.
+#: The most bytes of messages that a pass has in memory, unless a single one is longer.
 MOST_BYTES = 4 * 1024 * 1024
-#: A resend is looked after the later, the oftener it was sent: up to so many doublings.
+#: Each time a task is sent again doubles the time until the next look, this often at the most.
 _DOUBLINGS = 6
-#: At most so many batches are looked at in one pass.
+#: The most batches that one pass looks at.
 _MOST_BATCHES = 4
 
 
@@ -32,12 +32,12 @@ class Asked:
 
     #: Since when messages may have been lost, in ms of the server's clock.
     since_ms: int
-    #: Grows whenever somebody asks: who has looked may forget only what he knew of.
+    #: Grows with each request, so that a sweeper can settle only the requests that it knew of.
     count: int
 
     @classmethod
     def of(cls, begun: answers.Begun) -> Asked | None:
-        """Return what the beginning of a pass was answered; None when nobody asked."""
+        """Return what the beginning of a pass was asked for; None if nothing."""
         if begun.ahead_ms is None or begun.ahead_count is None:
             return None
         return cls(begun.ahead_ms, begun.ahead_count)
@@ -48,7 +48,7 @@ class _Progress:
     """How far this sweeper has come with what it was asked."""
 
     asked: Asked
-    #: Times at which somebody is to look, the first and the last; those that are still to be seen.
+    #: The due times that are still to be looked at: the first and the last of each range, in ms.
     spans: list[tuple[int, int]]
     seen: set[str] = field(default_factory=set)
 
@@ -68,11 +68,10 @@ class LostMessages:
         self._progress: _Progress | None = None
 
     def look(self, asked: Asked, presence: Presence, report: SweepReport) -> bool:
-        """Send what is queued and whose message is nowhere; True when that is done, else the next
-        pass goes on.
+        """Send queued tasks again whose message is nowhere; False if the next pass has to go on.
 
-        What may have been popped is told by when somebody is to look at it: a while after it was
-        sent.  First that which was sent since, then what has waited for longer.
+        A task is due a known time after it was sent.  So due times tell which tasks were sent since
+        messages may have been lost: they come first, then those that have waited for longer.
         """
         now_ms, n_resent = self._ledger.workers.time_ms(), report.resent
         progress = self._progress
@@ -90,12 +89,12 @@ class LostMessages:
             if len(dues) < batch:
                 progress.spans.pop(0)
             else:
-                # Of one millisecond there may be more than a batch; those few are seen when due.
+                # More than a batch may be due in one ms.  Those few are seen when they are due.
                 next_ms = int(dues[-1].due_ms)
                 progress.spans[0] = (next_ms if next_ms > first_ms else first_ms + 1, last_ms)
         self._progress = progress if progress.spans else None
-        # Behind so many of which none is missing there is a backlog: what is lost of it is found
-        # when it is due.
+        # If none of so many is missing, the rest is a backlog.  What is lost of that is found when
+        # it is due.
         if self._progress is None or report.resent == n_resent:
             return True
         report.is_full = True
@@ -129,6 +128,6 @@ class LostMessages:
 
 
 def _is_sent(record: Record) -> bool:
-    """Whether a message of it is to be somewhere."""
+    """Whether a message of it should exist."""
     is_sent = record.state is State.QUEUED and not record.is_unsent
     return is_sent and not record.is_revoked

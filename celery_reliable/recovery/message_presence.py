@@ -10,14 +10,12 @@ from celery_reliable.recovery.broker_view import BrokerView
 
 __all__ = ["Presence"]
 
-#: What waits in a queue is looked at once in so many QUEUED_SECONDS at least.
+#: What waits in a queue is looked at at least once in this many QUEUED_SECONDS.
 RAREST_LOOK = 10
 
 
 class Presence:
-    """What one pass has seen of queues and unacked hashes: each is looked at once, when it is asked
-    for.
-    """
+    """What one pass has seen of queues and unacked hashes.  Each is read once, when needed."""
 
     def __init__(
         self,
@@ -37,7 +35,7 @@ class Presence:
         self._held: set[str] | None = None
 
     def is_held(self, task_id: str) -> bool:
-        """Whether a worker was delivered it; of the dead it is being returned."""
+        """Whether a worker holds its message, other than a dead one that it is taken from."""
         if self._held is None:
             self._held = set()
             if self._broker.is_redis:
@@ -50,32 +48,33 @@ class Presence:
         return task_id in self._held
 
     def wait_in_queue_ms(self, record: Record, now_ms: int) -> int:
-        """Return when to look again if the message can still be in its queue: then what is popped
-        next was sent before it.  Else 0.
+        """Return after how many ms to look again if the message can still be in its queue, else 0.
 
-        In doubt it is there.  A wrong 0 costs a second message, which the claim refuses.
+        It can be there if what is popped next was sent before it, and in doubt.  A wrong 0 costs a
+        second message, which the claim refuses.
         """
         envelope = Envelope.from_text(record.message)
         where = (envelope.exchange, envelope.routing_key, str(envelope.properties.get("priority")))
-        # Looked at once a pass, however many are overdue.
+        # Read once in a pass, however many records are overdue.
         if where not in self._ends:
             self._ends[where] = self._ends_of(envelope)
         sent_ms, queued_ms = _sent_ms(record), self._queued_ms
         found = [
             oldest
             for ids, oldest in self._ends[where]
-            # What was sent by a clock that was ahead was sent before what was sent by this one.
+            # If its time of sending is in the future, the clock was set back since.  Then it was
+            # sent before whatever has a time in the past.
             if record.task_id in ids or (oldest <= sent_ms and not oldest <= now_ms < sent_ms)
         ]
         if not any(found):
             return queued_ms if found else 0
-        # The longer it has waited, the rarer: a backlog that nobody works off would be gone through
-        # over and over.
+        # The longer it has waited, the rarer the looks: a backlog that nobody works off must not be
+        # read over and over.
         return min(max(queued_ms, (now_ms - sent_ms) // 2), RAREST_LOOK * queued_ms)
 
     def _ends_of(self, envelope: Envelope) -> list[tuple[set[str], float]]:
         """Return, of each queue that a message leads to, the ids at the end that is popped next,
-        and when the oldest of them was sent: never, if that cannot be told.
+        and when the oldest of them was sent, in ms; 0 if that is not known.
         """
         if not self._broker.is_redis:
             # Such a broker keeps messages itself.

@@ -1,4 +1,4 @@
-"""Records at which somebody must look: parked, queued too long, stuck, waiting, buried and owed."""
+"""Records that are due for a look: parked, queued too long, stuck, waiting, buried and owed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Step:
 
     @classmethod
     def of(cls, begun: answers.Begun) -> Step | None:
-        """Return what the beginning of a pass was answered; None when no step is known."""
+        """Return the step that the beginning of a pass was told of; None if there was none."""
         if begun.stepped_ms is None or begun.stepped_by_ms is None:
             return None
         return cls(begun.stepped_ms, begun.stepped_by_ms)
@@ -56,12 +56,12 @@ class Overdue:
         self.ledger = ledger
         self.broker = broker
         self.losses = losses
-        #: Of the server's clock, if one is known.
+        #: The last step of the server's clock, if one is known.
         self.step: Step | None = None
         self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
         #: Whether another app has workers in the namespace.
         self._is_shared = False
-        #: What it has found to wait, and after how many ms to look again.
+        #: Records that can wait, each with the ms after which to look again.
         self._later: list[tuple[Due, int]] = []
 
     def look(
@@ -71,8 +71,9 @@ class Overdue:
         report: SweepReport,
         asked: Asked | None = None,
     ) -> bool:
-        """Look at one batch, and at what is *asked* for ahead; what the *dead* held is being
-        returned.  True when all that was asked for was looked at.
+        """Look at one batch of due records, and ahead at what is *asked* for.
+
+        What the *dead* held is being returned.  True when all that was asked for was looked at.
         """
         own = reliable_of(self.app).project
         self._is_shared = any(one.project not in (own, ("", "")) for one in alive)
@@ -80,7 +81,7 @@ class Overdue:
         # Other brokers keep what was delivered until it is acknowledged.
         if not self.broker.is_redis:
             return True
-        # What is still to be returned is not lost.
+        # What a dead worker holds will be returned, so it is not lost.
         return asked is None or self.ahead.look(asked, self._presence([*alive, *dead], []), report)
 
     def _presence(self, held_by: list[WorkerLease], returned_of: list[WorkerLease]) -> Presence:
@@ -118,7 +119,7 @@ class Overdue:
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
     ) -> None:
         if self._is_shared and record.name and record.name not in self.app.tasks:
-            # Another app has workers here, whose task it will be.
+            # It is probably a task of the other app, whose workers look after it.
             self._later.append((due, self.config.sweep_ms))
         elif record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
             self._later.append((due, left_ms))
@@ -154,8 +155,9 @@ class Overdue:
             self._send(due, report)
 
     def _left_ms(self, record: Record, now_ms: int) -> int:
-        """Return how much of its time to run an attempt has left that is due by a clock which
-        stepped; what is not known is over.
+        """Return how many ms of its time to run an attempt has left.
+
+        A step of the server's clock while it ran is taken off.  0 if it began in the future.
         """
         task = self.app.tasks.get(record.name)
         seconds = getattr(task, "time_to_run_seconds", None) or 0
@@ -215,15 +217,15 @@ class Overdue:
     def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:
         answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms, stored=stored)
         if isinstance(answer, answers.Held):
-            # It makes the task due when it has stopped the attempt, and dies within a lease.
+            # The worker makes it due once it has stopped the attempt, or is dead within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if not isinstance(answer, answers.Send):
             return
         try:
             resend(self.app, _envelope(answer))
         except Exception as exc:
-            # The broker is away; whatever it is, this task must not wait for its next turn, nor
-            # keep the others from theirs.
+            # Usually the broker is away.  The next pass tries this task again, and the others have
+            # their turn now.
             events.send_left_to_sweeper(task_id=due.task_id, error=exc)
             self.ledger.postpone(
                 Due(due.task_id, answer.due_ms), due_in_ms=self.config.sweep_ms, is_unsent=True
@@ -233,7 +235,7 @@ class Overdue:
 
 
 def _envelope(answer: answers.Send) -> Envelope:
-    """Return the message that is to be sent; of what came back from a dead worker it says so."""
+    """Return the message that is to be sent, marked if it came back from a dead worker."""
     envelope = Envelope.from_text(answer.message)
     if not answer.is_suspect:
         return envelope

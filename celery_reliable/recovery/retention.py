@@ -15,8 +15,8 @@ from celery_reliable.settings import ReliableConfig
 
 __all__ = ["Retention"]
 
-#: What every application has plenty of, and what has left its traces elsewhere too.  All others are
-#: rare, and what dead letters are kept for: they go last.
+#: Reasons that every application has plenty of, and that leave traces elsewhere too.  The others
+#: are rare, and dead letters are kept for their sake, so they go last.
 _ORDINARY = frozenset({Reason.FAILED.value, Reason.REJECTED.value, ""})
 
 #: New letters whose group is noted by one pass.
@@ -24,18 +24,18 @@ _GROUPED_AT_ONCE = 1_000
 
 
 class Retention:
-    """Discards dead letters, a batch in each pass, and has their groups known; for one thread.
+    """Discards dead letters, a batch in each pass, and keeps the index of their groups up to date.
 
-    The cost of a pass is that of a batch, however many there are: where the rare ones end, which
-    are passed over, is remembered from one pass to the next.
+    For one thread.  A pass costs a batch, however many dead letters there are: it passes over rare
+    ones, and the next pass begins where they end.
     """
 
     def __init__(self, config: ReliableConfig, ledger: Ledger) -> None:
         self._config = config
         self._ledger = ledger
-        #: The last of the oldest that were seen to be rare.
+        #: The last of the oldest letters of which all are known to be rare.
         self._passed_over = ""
-        #: Nobody has looked yet whether the index of groups has any.
+        #: Whether the index of groups may have entries.
         self._may_be_grouped = True
 
     def trim(self, report: SweepReport) -> None:
@@ -62,7 +62,7 @@ class Retention:
 
     def _trim_surplus(self, over: int, limit: int, trimmed: Counter[str]) -> int:
         """Discard up to *over* of *limit* letters; return how many."""
-        # From the beginning where somebody has replayed or discarded it.
+        # 0 if somebody has replayed or discarded that letter.
         start = self._ledger.count_dead_until(self._passed_over)
         entries = self._with_reasons(self._ledger.oldest_dead(limit, start=start))
         if not entries:

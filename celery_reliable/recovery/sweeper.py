@@ -1,8 +1,8 @@
-"""One bounded pass over what is overdue: dead workers, what they held, records that somebody must
-look at.
+"""One bounded pass over what is overdue: dead workers, what they held, and records that are due for
+a look.
 
 Every step is atomic and may be repeated: two passes at once, or one killed half way, do no harm.
-The cost is that of what is overdue.
+A pass costs as much as is overdue.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from celery_reliable.recovery.retention import Retention
 
 __all__ = ["Sweeper"]
 
-#: A pass that is followed at once by the next is followed at most so often.
+#: How many passes may follow one another without a pause.
 _MOST_PASSES_IN_A_ROW = 20
-#: What is set back after a step of the clock, in one step of the ledger's and in one pass.
+#: After a step of the clock: how many records a script sets back, and how often a pass calls it.
 _SET_BACK_AT_ONCE = 500
 _MOST_SET_BACK = 200
 
 
 class _ServerClock:
-    """What the server's clock should say, by what it said last and what has gone by since."""
+    """Predicts the server's clock: what it said last, and the time that has passed since."""
 
     def __init__(self) -> None:
         self._said_ms: int | None = None
         self._at = 0.0
 
     def told(self, now_ms: int) -> None:
-        """Take the server's time, as it was answered just now."""
+        """Take the server's time from an answer that has just come."""
         self._said_ms, self._at = now_ms, clock.now()
 
     @property
@@ -63,7 +63,7 @@ class Sweeper:
         self.project = reliable.project
         self.ledger: Ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=1.0)
         self.broker = BrokerView(app)
-        # Where the ledger is, what is lost of a queue is lost of the records, too.
+        # On one server, queues lose messages only when the records are lost too.
         self._has_queues_elsewhere = (
             reliable.is_redis_broker and not reliable.is_delivered_from_ledger
         )
@@ -81,7 +81,8 @@ class Sweeper:
     def run_if_due(self) -> tuple[SweepReport | None, float]:
         """Run a pass unless one runs or finished within SWEEP_SECONDS.
 
-        Returns its report, or None, and the seconds after which to ask again.
+        Returns its report, or None, and the seconds after which to ask again.  Raises
+        LedgerUnavailable and LedgerRefused.
         """
         config = self.config
         nonce, server_clock = secrets.token_hex(8), self._clock
@@ -90,7 +91,7 @@ class Sweeper:
             answer = self.ledger.passes.begin(
                 nonce,
                 interval_ms=config.sweep_ms if turn == 0 else 0,
-                # Short: a pass whose process was frozen or killed holds the others up only so long.
+                # Short, as for so long a sweeper that was killed keeps the others from sweeping.
                 ttl_ms=config.sweep_ms,
                 interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
                 lease_ms=config.lease_ms,
@@ -98,7 +99,7 @@ class Sweeper:
             )
             if isinstance(answer, answers.NotDue):
                 server_clock.told(answer.now_ms)
-                # Whatever it says: nobody waits for longer than the next pass.
+                # After a step of its clock the server's answer may be far too long.
                 wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
                 return report, max(0.05, wait_seconds)
             if isinstance(answer, answers.Busy):
@@ -129,14 +130,14 @@ class Sweeper:
             living = {lease.project for lease in leases if not lease.is_dead}
             for lease in dead:
                 if lease.project in living and lease.project not in (self.project, ("", "")):
-                    # Its own app's workers know its tasks and its broker.
+                    # Living workers of its own app know its tasks and its broker.
                     continue
                 try:
                     self.recovery.recover(lease, report)
                 except (LedgerUnavailable, LedgerRefused):
                     raise
                 except Exception as exc:
-                    # What one dead worker held must not hold up what the others did.
+                    # A worker that cannot be recovered must not hold up the others.
                     events.not_recovered(worker=lease.worker, error=exc)
                     report.failed += 1
             self.recovery.recover_ownerless(leases, report)
@@ -147,7 +148,7 @@ class Sweeper:
             has_looked = self.overdue.look(alive, dead, report, asked)
             self.retention.trim(report)
         finally:
-            # The next pass finds another server, or the same one, by itself.
+            # After a failover the next pass has to connect anew.
             if self.broker.is_redis:
                 self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
@@ -162,16 +163,14 @@ class Sweeper:
         report.is_full = True
 
     def _recognize_broker(self, report: SweepReport) -> None:
-        """Let the next pass, at once, look at what is queued when the queues may have been lost."""
+        """If the queues may have been lost, have all that is queued looked at by a pass at once."""
         seen = self.broker.seen()
         if seen and isinstance(self.ledger.passes.recognize(seen), answers.Asked):
             events.broker_is_another_or_was_emptied()
             report.is_full = True
 
-    # -- (a) deaths
-
     def _declare(self, leases: list[WorkerLease], report: SweepReport) -> list[WorkerLease]:
-        """Declare dead who lapsed or whose connection is gone; return all that are dead."""
+        """Declare dead whose lease lapsed or whose connection is gone; return all dead workers."""
         config, workers = self.config, self.ledger.workers
         alive = [lease for lease in leases if not lease.is_dead]
         now_ms = workers.time_ms()
@@ -180,7 +179,7 @@ class Sweeper:
         )
         for lease in alive:
             causes = []
-            # First what needs no grace: who lapsed in an outage may have died before it.
+            # A lost connection needs no grace after an outage, so it is tried before the lease.
             if connected is not None and lease.has_witness and lease.client_id not in connected:
                 causes.append("connection")
             if not now_ms < lease.until_ms <= now_ms + 2 * config.lease_ms:

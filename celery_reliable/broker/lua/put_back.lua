@@ -1,5 +1,5 @@
 --[[
-put_back: return to its list what was popped and perhaps not filed; if it was filed, it is in the unacked hash.
+put_back: put a popped message back into its list, unless it was filed: then the unacked hash has it.
 
 KEYS[1]   unacked   HASH
 KEYS[2]   list   LIST

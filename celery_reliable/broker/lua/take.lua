@@ -6,8 +6,8 @@ KEYS[2]    listed  SET    names of the unacked hashes in which something may be
 KEYS[3..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
 ARGV[1]    least   how many to pop
 ARGV[2]    most    how many to pop where plenty remain
-ARGV[3]    plenty  how many that is
-ARGV[4]    prefix  what the tags begin with; 0 ends that of what was given, 1 and so on those of the others
+ARGV[3]    plenty  how many must remain for that
+ARGV[4]    prefix  what the tags begin with; then comes 0 for the message that is given, 1, 2, ... for the others
 ARGV[5]    time    in ms, by the worker's clock
 ARGV[6]    queues  how many
 ARGV[7]    turns   how many lists side by side take turns; 1: each is emptied before the next
@@ -20,10 +20,10 @@ Cost       O(most + acknowledged + lists)
 ]]
 local unacked, prefix, filed, queues = KEYS[1], ARGV[4], ARGV[5] .. ' ', tonumber(ARGV[6])
 local turns, given = tonumber(ARGV[7]), 10 + queues + ARGV[8]
--- What is moved needs no memory, but a full Redis knows that only of scripts that have written.
+-- This write comes first because a full Redis refuses HSET and SADD in a script that has not written before.
 redis.call('HDEL', unacked, '', unpack(ARGV, 10 + queues, given - 1))
 if ARGV[9] ~= '' then
-  -- Whoever was forgotten is off the list, and may not have heard of it; this may come late.
+  -- A worker that was forgotten is off the list, and may not know it.  This call may also come late.
   redis.call('SADD', KEYS[2], ARGV[9])
 end
 if ARGV[given] then
@@ -39,7 +39,7 @@ if waiting - ARGV[2] >= tonumber(ARGV[3]) then
   limit = tonumber(ARGV[2])
 end
 if redis.call('HEXISTS', unacked, prefix .. '1') == 1 then
-  -- Asked again, as the reply was lost: what was taken then is in the unacked hash, and nobody holds it.
+  -- A repeated call, as the reply was lost: what the first one took is in the unacked hash, and not held.
   limit = 0
 end
 for first = 3, #KEYS, turns do
