@@ -33,7 +33,7 @@ def real_app(app: Any) -> Any:
     """Return the app behind the proxy `current_app`. An app is returned unchanged.
 
     Calls ``Proxy._get_current_object``: nothing else tells the two apart.  Checked on Celery 5.6.3
-    and 5.7.0.  Without it what belongs to one app is kept for whichever is the current one.
+    and 5.7.0.  Without it what belongs to one app is kept with whichever app is current.
     """
     return app._get_current_object() if hasattr(app, "_get_current_object") else app
 
@@ -152,13 +152,13 @@ def make_part_by(name: str, default: str, path: str) -> None:
     part=Part.PRODUCER,
 )
 def give_part(app: Celery, name: str, ours: type[Any]) -> None:
-    """Let a part of one app be of a class of ours too, before its own.  What was made already stays
-    the same object; what was not stays unmade.
+    """Put a class of ours before the class of one app's part.  A part that was made already stays
+    the same object; one that was not is not made by this.
 
     Looks for it in the app's ``__dict__`` and sets its ``__class__``, or sets ``amqp_cls`` or
-    ``control_cls`` of the app: these are read once, and others hold what came of them.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own, or one that had sent
-    something before it got its first task of ours, tells the ledger nothing.
+    ``control_cls`` of the app: these are read once, and other code holds the parts that were made.
+    Checked on Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own, or one that had
+    sent something before it got its first task of ours, tells the ledger nothing.
     """
     made = app.__dict__.get(name)
     own = type(made) if made is not None else symbol_by_name(getattr(app, f"{name}_cls"))

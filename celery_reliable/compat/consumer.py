@@ -85,8 +85,8 @@ def decode_errors_by(c: Any, on_decode_error: Callable[[Any, Exception], None]) 
 def acknowledge_at_once(c: Any) -> None:
     """Acknowledge at once what the main loop's thread acknowledges, not at the loop's next turn.
 
-    In a solo pool that comes when the task has ended; and of what ends as it is delivered (it is
-    expired, or revoked) no more would be taken in one turn than may be prefetched.
+    With a solo pool the next turn comes only after the task has ended.  And tasks that end when
+    they are delivered (expired, revoked) would count as prefetched until then, so fewer are taken.
 
     Replaces ``call_soon_ack`` of this one consumer (before Celery 5.7 ``call_soon``, for what is
     called ``ack_log_error`` and ``reject_log_error``).  Checked on Celery 5.6.3 and 5.7.0.  Without
@@ -158,8 +158,8 @@ def has_rate_limit(c: Any, name: str) -> bool:
     part=Part.WORKER,
 )
 def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
-    """Let one worker do a remote command by *around*, which is given Celery's own way, the worker's
-    state, and what the command is given.  To be called when the consumer's steps are made.
+    """Let *around* handle a remote command of one worker.  It is given Celery's own handler, the
+    worker's state and the command's arguments.  Call this after the consumer's steps are made.
 
     Sets ``handlers`` of the ``Node`` of this one worker: Celery's own table of commands, ``Panel``,
     is that of all workers of the process.  Checked on Celery 5.6.3 and 5.7.0.  Without it the

@@ -22,10 +22,10 @@ HandOver = Callable[[Any], Any]
     part=Part.WORKER,
 )
 def hand_over_by(w: Any, make: Callable[[HandOver], HandOver]) -> None:
-    """Hand a worker's requests to its pool by the function that *make* makes of Celery's own.
+    """Hand a worker's requests to its pool by the function that *make* returns for Celery's own.
 
-    To be called after the pool is made, and before the consumer is.  Replaces ``process_task`` and
-    ``_process_task`` of this one worker: between a request and its pool Celery asks nobody.
+    Call this after the pool is made, and before the consumer is.  Replaces ``process_task`` and
+    ``_process_task`` of this one worker: Celery has no public hook between a request and its pool.
     Checked on Celery 5.6.3 and 5.7.0.  Without it a plain task that was taken from a frozen worker
     runs there as well.
     """

@@ -1,6 +1,6 @@
 """kombu's Redis transport: the steps of its channel, and what its QoS holds.
 
-kombu names all of these for itself alone.  `OpenChannel` and `OpenQoS` give them names that a class
+All of these are private names of kombu's.  `OpenChannel` and `OpenQoS` give them names that a class
 may use and override; the rest are functions.
 """
 
@@ -42,8 +42,9 @@ _POLLER = "kombu.transport.redis:MultiChannelPoller"
 def list_key(channel: Any, queue: str, priority: int) -> str:
     """Return the key of the list that a queue is in one priority, without the channel's prefix.
 
-    Calls ``Channel._q_for_pri``: kombu names the lists for itself alone.  Checked on kombu 5.7.0.
-    Without it messages are put into, looked for in and given back to lists that nobody consumes.
+    Calls ``Channel._q_for_pri``: kombu has no public function for these names.  Checked on kombu
+    5.7.0. Without it messages are put into, looked for in and given back to lists that nobody
+    consumes.
     """
     key: str = channel._q_for_pri(queue, priority)
     return key
@@ -56,7 +57,7 @@ def list_key(channel: Any, queue: str, priority: int) -> str:
 def priority_of(channel: Any, message: Mapping[str, Any]) -> int:
     """Return the priority by which kombu puts a message into one of its queue's lists.
 
-    Calls ``Channel._get_message_priority``: what it makes of the property is in no manual.  Checked
+    Calls ``Channel._get_message_priority``: how it reads the property is not documented.  Checked
     on kombu 5.7.0.  Without it messages are given back to, and looked for in, another list.
     """
     priority: int = channel._get_message_priority(message, reverse=False)
@@ -119,9 +120,9 @@ def shown_as(transport: str, scheme: str) -> Callable[[], None]:
     """Show connections that use *transport* with the *scheme* of their URL. Returns a function
     that undoes it.
 
-    Changes ``Connection.resolve_aliases``, which all connections share, and nobody's but those of
-    that transport: what is shown begins with the transport's name, and nothing else says how it
-    reads.  Checked on kombu 5.7.0.  Without it a worker's banner names a broker that nobody knows.
+    Adds that transport to ``Connection.resolve_aliases``, which all connections share: kombu shows
+    a connection by its transport's name, and has no other way to change that.  Checked on kombu
+    5.7.0.  Without it a worker's banner names a broker that nobody knows.
     """
     aliases = Connection.resolve_aliases
     before = aliases.get(transport)
@@ -173,8 +174,8 @@ class OpenQoS(kombu_redis.QoS):
 
     @contextmanager
     def last_restoring(self) -> Iterator[Any]:
-        """Have what is held, by tag, in its order, and hold nothing after that; None when that was
-        done before.
+        """Yield what is held, by tag and in its order, and hold nothing after that.  Yields None if
+        that was done before.
         """
         self._on_collect.cancel()
         self._flush()

@@ -22,7 +22,7 @@ def lock_by(make: Callable[[], Any]) -> None:
     """Let all present and future handlers of logging use locks that *make* returns.
 
     Sets ``logging._lock`` and the handlers' ``lock``, and replaces ``Handler.createLock``, for the
-    whole process: logging makes its locks by itself, of what eventlet put in the place of
+    whole process: logging makes its locks itself, from what eventlet put in the place of
     Python's.  Checked on Python 3.10 to 3.13.  Without it a native thread that logs while a
     greenlet does raises there, or hangs.
     """

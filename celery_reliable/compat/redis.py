@@ -30,8 +30,8 @@ _POOL = "redis.connection:ConnectionPool"
 def socket_of(connection: Any) -> Any:
     """Return the socket of a connection; None while it is not connected.
 
-    Reads ``Connection._sock``: redis-py shows nothing of it.  Checked on redis-py 6.4.0 and 8.1.0.
-    Without it a worker does not notice that its connection was cut, and is taken for dead.
+    Reads ``Connection._sock``: redis-py has no public way to it.  Checked on redis-py 6.4.0 and
+    8.1.0. Without it a worker does not notice that its connection was cut, and is taken for dead.
     """
     return connection._sock
 
@@ -137,8 +137,8 @@ def _reply(connection: Any) -> Any:
     Kept(f"{_POOL}.connection_kwargs"), Kept(f"{_POOL}.max_connections"), part=Part.REDIS_BROKER
 )
 def repeat_nothing(pool: Any) -> None:
-    """Let the connections of a pool of one's own repeat nothing by themselves, and have one more of
-    them than it was given.
+    """Keep the connections of our own pool from repeating commands, and allow it one more of them
+    than it was configured for.
 
     Changes ``ConnectionPool.connection_kwargs`` and ``max_connections``: kombu makes the pool, and
     has no option for either.  Checked on redis-py 6.4.0 and 8.1.0.  Without it what redis-py sends

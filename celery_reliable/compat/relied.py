@@ -42,7 +42,7 @@ _PACKAGES = ("celery", "kombu", "billiard", "redis")
 class Part(str, Enum):
     """Who needs a name. A process that does not use a part is not refused for its names."""
 
-    #: Whoever publishes, and whoever defines tasks; workers too.
+    #: Processes that publish or define tasks; workers too.
     PRODUCER = "producer"
     #: The main process of each worker and what it runs.
     WORKER = "worker"
@@ -54,7 +54,7 @@ class Part(str, Enum):
     EVENTLET = "eventlet"
     #: Workers, and sweepers, whose queues are lists of a Redis.
     REDIS_BROKER = "redis_broker"
-    #: Whoever publishes to lists of the Redis that has the ledger.
+    #: Processes that publish to lists on the Redis of the ledger.
     REDIS_PRODUCER = "redis_producer"
     #: Workers that keep results in a Redis.
     REDIS_RESULTS = "redis_results"

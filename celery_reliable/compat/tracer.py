@@ -82,8 +82,8 @@ def tracer_of(task: Any, twin: Any) -> Tracer:
     """Return Celery's own tracer of *twin*, for the name and the app of *task*.
 
     Calls ``build_tracer``: only it stores results, and publishes callbacks, chains and chords, as
-    Celery does.  Checked on Celery 5.6.3 and 5.7.0.  Without it a delivery that may not run leaves
-    those waiting who wait for its result.
+    Celery does.  Checked on Celery 5.6.3 and 5.7.0.  Without it nobody who waits for a result hears
+    of a delivery that may not run.
     """
     tracer: Tracer = build_tracer(task.name, twin, task.app.loader, app=task.app)
     return tracer
@@ -113,7 +113,7 @@ def has_own_hook(task: Any, name: str) -> bool:
 def has_default_strategy(task: Any) -> bool:
     """Whether a task uses Celery's own strategy, which hands its messages to the pool.
 
-    Reads ``Task.Strategy``, the path of a function: who names another may keep a message for long.
+    Reads ``Task.Strategy``, the path of a function: another strategy may keep a message for long.
     Checked on Celery 5.6.3 and 5.7.0.  Without it no task is claimed as its message is taken, and
     each costs one round trip more.
     """

@@ -1,4 +1,4 @@
-"""Publishing: every publication of an app goes by the ledger.
+"""Publishing: every publication of an app goes through the ledger.
 
 There is one point through which Celery publishes every task (`delay`, `apply_async`, `send_task`,
 canvas, beat, `retry`, `replace`): ``app.amqp.send_task_message``.  `install` puts itself around it.
@@ -27,7 +27,7 @@ class RecordingAMQP(ProducingAMQP):
     """Celery's AMQP with the record before every send, or in one step with it."""
 
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what records each task of ours, and sends it by *send*."""
+        """Return a function that records each task of ours, and sends it by *send*."""
         return _recording(self.app, send)
 
 
@@ -41,12 +41,12 @@ def install_everywhere() -> None:
 def install(app: Celery) -> None:
     """Make *app* record the reliable tasks that it publishes.  Repeating it changes nothing.
 
-    Raises ConfigurationError when what is installed of Celery has not what that takes.
+    Raises ConfigurationError if the installed Celery lacks a name that this needs.
     """
     require(Part.PRODUCER)
     if not isinstance(app.amqp, RecordingAMQP):
         give_part(app, "amqp", RecordingAMQP)
-        # What it made already knows nothing of records.
+        # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
 
 
@@ -62,7 +62,7 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         if reliable.is_unprotected:
             reliable.tell_unprotected()
             return send(producer, name, message, **options)
-        # Whoever calls without the argument that names the object hears it here.
+        # Raises ObjectIdError if the call lacks the argument that names the object.
         key = key_of(task, message.body[0], message.body[1])
         publication = Publication(reliable, task, message.headers, key)
         recording = RecordingProducer(producer, reliable, publication)

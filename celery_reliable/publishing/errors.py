@@ -1,6 +1,6 @@
-"""What a caller hears of a publication that failed, and how long he waits for that.
+"""The errors of a publication that failed, and for how long it is tried.
 
-Whoever calls Celery is prepared for kombu's OperationalError, so all of it is one too.
+Callers of Celery handle kombu's OperationalError, so each of these is one too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PublishUnknown(exceptions.PublishUnknown, OperationalError):
 
 
 def unknown(message: str, *, task_id: str) -> PublishUnknown:
-    """Return the error of a publication of which nobody knows whether it runs."""
+    """Return the error of a publication that may run or not."""
     return PublishUnknown(message, task_id=task_id)
 
 
@@ -40,8 +40,10 @@ def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | Publish
 
 
 def retry_seconds(options: Mapping[str, Any]) -> float:
-    """Return how long kombu goes on to try what is published with these options (Celery's setting
-    `task_publish_retry_policy`, or the call's own), its attempts themselves not counted.
+    """Return for how many seconds kombu retries a publication with these options.
+
+    They come from Celery's setting `task_publish_retry_policy` or from the call.  The time that the
+    attempts themselves take is not counted.
     """
     if not options.get("retry"):
         return 0.0

@@ -28,7 +28,7 @@ class ProducingAMQP(OpenAMQP):
         place = _queues_of(self.app) if self.producers_so_far is None else ""
         if place:
             require(Part.REDIS_PRODUCER)
-            # Nobody else's: who has another transport has another pool.
+            # kombu keeps a pool for each transport, so this one is used by our producers only.
             pool = pools.producers[_connection_to(self.app, place)]
             pool.limit = self.app.pool.limit
             self.producers_so_far = pool
@@ -45,5 +45,5 @@ def _queues_of(app: Celery) -> str:
     try:
         return reliable_of(app).queues_at
     except ReliableError:
-        # Wrong settings are told of by who publishes a task of ours; this may be anybody.
+        # The publication of a task of ours raises this; other tasks must go on.
         return ""

@@ -23,8 +23,8 @@ _WITHDRAW_PATIENCE_SECONDS = 2.0
 
 
 class Publication:
-    """One publication of a task, at the ledger.  It is known by the task's id, as instrumentation
-    may copy the headers.
+    """One publication of a task, and its record.  It is recognized by the task's id, because
+    instrumentation may copy the headers.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Publication:
     ) -> None:
         self._reliable = reliable
         self.ref = task_ref(task, str(headers["id"]))
-        #: The headers that are sent, which the stamp is put into.
+        #: The headers that are sent.  The stamp is put into them.
         self.headers = headers
-        #: The ledger has answered whether it is recorded.
+        #: Whether the ledger has answered.
         self.is_answered = False
-        #: For how many seconds a server that takes nothing is asked again.
+        #: For how many seconds a ledger that is away is asked again.
         self.retry_seconds = 0.0
         attempt = running.get()
         is_own = (
@@ -46,7 +46,7 @@ class Publication:
         self.attempt = attempt if is_own else None
         call = unique_call.get()
         is_unique = call is not None and call.task_id == self.ref.id and self.attempt is None
-        #: The call that is to have its object to itself, if it is one.
+        #: The call of a unique task that is being published, if it is one.
         self.unique = call if is_unique else None
         self._object_key = object_key
         self._is_used = fresh_id.get() != self.ref.id or not looks_used_once(self.ref.id)
@@ -101,7 +101,7 @@ class Publication:
                     is_used=self._is_used and claim is None,
                     heir=str(self.headers.get(HEIR) or ""),
                     waits_for=waits_for,
-                    # What an attempt publishes is part of its outcome: that waits for the ledger.
+                    # What an attempt publishes is part of its outcome, which waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                     undone_patience_seconds=None
                     if running.get() is not None
@@ -188,5 +188,5 @@ class Publication:
                 f"withdrawn ({unavailable}): it may run or not.",
                 task_id=task_id,
             ) from (why if isinstance(why, Exception) else unavailable)
-        # Else the message has arrived after all and is claimed, or another call relies on it.
+        # Otherwise the message has arrived and is claimed, or another call relies on it.
         return isinstance(answer, answers.Withdrawn)

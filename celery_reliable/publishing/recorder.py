@@ -123,7 +123,7 @@ class RecordingProducer:
         if getattr(exchange, "name", exchange):
             return False
         given = getattr(self._producer.connection, "transport_options", None) or {}
-        # Not of another app's producer, which somebody may pass.
+        # A caller may pass the producer of another app, which sends to another place.
         return bool(given.get(PLACE)) and given[PLACE] == self._reliable.queues_at
 
     def _publish_in_one_step(self, body: Any, options: dict[str, Any], look_seconds: float) -> None:
@@ -136,7 +136,7 @@ class RecordingProducer:
             self._publication.record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
             return True
 
-        # As kombu finds out for itself, by a copy of each, which takes it longer than the sending.
+        # kombu skips known entities too, but copies each first, which takes longer than sending.
         known = self._producer.connection.declared_entities
         options["declare"] = [e for e in options.get("declare") or () if hash(e) not in known]
         self._publication.is_answered = False

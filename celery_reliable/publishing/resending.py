@@ -8,7 +8,7 @@ from celery_reliable.message import Envelope
 
 __all__ = ["resend"]
 
-#: Once more at once, for a connection that went stale in the pool; who resends tries again later.
+#: One retry without a pause, for a connection that went stale in the pool.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
 

@@ -1,4 +1,4 @@
-"""Calls of a unique task: which is published, and which is answered with another."""
+"""Calls of a unique task: one is published, and the others get its id."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_member(options: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def unique_publication(task_id: str) -> Iterator[None]:
-    """Let what is published under *task_id* be withdrawn in favour of who has the object."""
+    """Let the publication of *task_id* be withdrawn if another task has the object."""
     token = unique_call.set(UniqueCall(task_id))
     try:
         yield
@@ -51,6 +51,6 @@ def unique_publication(task_id: str) -> Iterator[None]:
 
 
 def instead_of(task_id: str) -> str:
-    """Return the id of the task that a call is answered with, which was to have *task_id*."""
+    """Return the id that the call gets: *task_id*, or that of the task that has the object."""
     call = unique_call.get()
     return call.holder if call is not None and call.task_id == task_id and call.holder else task_id
