@@ -1,10 +1,9 @@
-"""Dead letters by group: those that died of the same, in an index that whoever looks brings up to
-date.
+"""Dead letters by group: those that died of the same, in an index that its readers keep up to date.
 
-The dead letters and their records are the truth.  Whoever buries, replays or publishes anew knows
-nothing of the index, so workers of a version without it may do so too, and no publication pays for
-it.  What the index lacks was buried after the last that was looked at, unless a clock stepped back
-or somebody changed it by hand; that, and what it has too much of, shows by its size.
+The dead letters and their records are the truth.  No script that buries, replays or publishes knows
+the index, so workers of a version without it do no harm, and no publication pays for it.  The index
+lacks only what was buried after the last letter that was looked at, unless a clock stepped back or
+somebody changed it by hand.  That, and entries too many, show by its size.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ __all__ = ["Groups", "death_of", "group_of"]
 
 _GROUP: Transition[GroupAnswer] = Transition("group", GroupAnswer)
 
-#: In one step.
+#: How many letters one step looks at.
 _BATCH = 500
-#: Of those, beside the ones that what is to be looked at needs.
+#: How many steps there may be besides those that the letters need.
 _MOST_STEPS = 10
-#: Of a task's name, and of an exception's.
+#: The most characters of the name of a task or of an exception.
 _LONGEST = 200
-#: Those that are told of at once.
+#: The most groups that are returned at once.
 _MOST_GROUPS = 5_000
 _ID = re.compile(r"[0-9a-f]{1,64}")
 _MEMBER = re.compile(rb"([0-9a-f]+) (\d{1,20}) (.*)", re.DOTALL)
 _TYPE = re.compile(rf"[\w.]{{1,{_LONGEST}}}")
-#: Before the first of all.
+#: A place before all letters.
 _BEGINNING = b"0 "
 _FIELDS = ("name", "reason", "exception", "cause", "history")
 
@@ -149,28 +148,20 @@ class Groups:
 
     def _position(self, name: str) -> tuple[int, bytes]:
         """Return the server's time in ms, and where a look ended."""
-
-        def read(client: Any) -> list[Any]:
-            pipe = client.pipeline(transaction=False)
-            pipe.time()
-            pipe.hget(self._keys.groups, name)
-            answers: list[Any] = pipe.execute()
-            return answers
-
-        (seconds, micros), text = self._caller.read("position", read)
+        key = self._keys.groups
+        (seconds, micros), text = self._caller.read(
+            "position",
+            lambda client: client.pipeline(transaction=False).time().hget(key, name).execute(),
+        )
         return seconds * 1000 + micros // 1000, text or b""
 
     def _sizes(self) -> tuple[int, int]:
         """Return how many dead letters there are, and how many the index has."""
-
-        def read(client: Any) -> list[int]:
-            pipe = client.pipeline(transaction=False)
-            pipe.zcard(self._keys.dead)
-            pipe.zcard(self._keys.grouped)
-            sizes: list[int] = pipe.execute()
-            return sizes
-
-        letters, grouped = self._caller.read("sizes", read)
+        dead, index = self._keys.dead, self._keys.grouped
+        letters, grouped = self._caller.read(
+            "sizes",
+            lambda client: client.pipeline(transaction=False).zcard(dead).zcard(index).execute(),
+        )
         return letters, grouped
 
     def _members_of(self, entries: Sequence[tuple[bytes, int]]) -> dict[bytes, str]:
@@ -192,17 +183,9 @@ class Groups:
         self, low: bytes, high: bytes, limit: int, *, is_latest_first: bool = False
     ) -> list[bytes]:
         begin, end = (high, low) if is_latest_first else (low, high)
+        options = {"bylex": True, "desc": is_latest_first, "offset": 0, "num": limit}
         members: list[bytes] = self._caller.read(
-            "grouped",
-            lambda client: client.zrange(
-                self._keys.grouped,
-                begin,
-                end,
-                bylex=True,
-                desc=is_latest_first,
-                offset=0,
-                num=limit,
-            ),
+            "grouped", lambda client: client.zrange(self._keys.grouped, begin, end, **options)
         )
         return members
 
@@ -226,15 +209,7 @@ class Groups:
             return groups, pipe.execute()
 
         groups, (grouped, *found) = self._caller.read("groups", read)
-        told = []
-        for group, count, first, last in zip(
-            groups, found[::3], found[1::3], found[2::3], strict=True
-        ):
-            ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
-            if len(ends) == 2 and ends[0] and ends[1]:
-                first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
-                example_id = ends[1][3].decode("utf-8", "replace")
-                told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id))
+        told = _counted(groups, found)
         if sum(one.count for one in told) < grouped and len(told) < _MOST_GROUPS:
             # A group's name is missing: it is written with each of its letters.
             self._note({}, added=_BEGINNING)
@@ -267,13 +242,7 @@ class Groups:
         """Return ids and times of burials of a group: at most *limit* that follow the place
         *after*; *until_ms*: none that was buried later.
         """
-        name = group_id.encode()
-        low, high = b"[%s " % name, b"(%s!" % name
-        if until_ms is not None:
-            high = b"(%s %015d" % (name, until_ms + 1)
-        if after is not None:
-            place = b"(%s %015d %s" % (name, after[0], encoded(after[1]))
-            low, high = (low, min(high, place)) if is_latest_first else (place, high)
+        low, high = _range(group_id.encode(), after, until_ms, is_latest_first=is_latest_first)
         members = self._members(low, high, limit, is_latest_first=is_latest_first)
         read = [_MEMBER.fullmatch(member) for member in members]
         return [(one[3].decode(), int(one[2])) for one in read if one]
@@ -291,6 +260,31 @@ def death_of(letter: DeadLetter) -> Death:
 def group_of(letter: DeadLetter) -> Group:
     """Return the group that a letter is of."""
     return _group(letter.reason.value, letter.name, letter.exception, letter.history)
+
+
+def _counted(groups: Sequence[Group], found: Sequence[Any]) -> list[GroupOfLetters]:
+    """Return groups by what was *found* of each: its count, its first member and its last."""
+    told = []
+    for group, count, first, last in zip(groups, found[::3], found[1::3], found[2::3], strict=True):
+        ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
+        if len(ends) == 2 and ends[0] and ends[1]:
+            first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
+            example_id = ends[1][3].decode("utf-8", "replace")
+            told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id))
+    return told
+
+
+def _range(
+    name: bytes, after: tuple[int, str] | None, until_ms: int | None, *, is_latest_first: bool
+) -> tuple[bytes, bytes]:
+    """Return the bounds of a group's members: those after a place, none buried after *until_ms*."""
+    low, high = b"[%s " % name, b"(%s!" % name
+    if until_ms is not None:
+        high = b"(%s %015d" % (name, until_ms + 1)
+    if after is None:
+        return low, high
+    place = b"(%s %015d %s" % (name, after[0], encoded(after[1]))
+    return (low, min(high, place)) if is_latest_first else (place, high)
 
 
 def _member(group_id: str, ms: int, id_: bytes) -> bytes:

@@ -211,12 +211,7 @@ class Workers:
     def claims(self, worker: str) -> dict[str, tuple[Claim, int]]:
         """Return what *worker* runs: task id -> its claim and the pid of the process."""
         raw = self._caller.read("claims", lambda client: client.hgetall(self._keys.claims(worker)))
-        found = {}
-        for key, value in raw.items():
-            attempt, pid, token = value.decode().split(" ", 2)
-            task_id = key.decode()
-            found[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
-        return found
+        return dict(_claim(worker, key.decode(), value.decode()) for key, value in raw.items())
 
     @property
     def connection(self) -> Any:
@@ -249,3 +244,9 @@ class Workers:
         """Return the server's time in ms."""
         seconds, micros = self._caller.read("time", lambda client: client.time())
         return int(seconds * 1000 + micros // 1000)
+
+
+def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:
+    """Read what is noted of a task that *worker* runs."""
+    attempt, pid, token = text.split(" ", 2)
+    return task_id, (Claim(task_id, int(attempt), worker, token), int(pid))
