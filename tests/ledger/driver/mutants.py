@@ -117,7 +117,7 @@ MUTANTS = {
     "stuck_note": Mutant(
         "what is called off or discarded takes the note along that something of it still runs",
         {
-            "ledger/lua/cancel.lua": (("if not found[4] then\n  if", "if true then\n  if"),),
+            "ledger/lua/cancel.lua": (("if not found[4] then\n  redis", "if true then\n  redis"),),
             "ledger/lua/discard.lua": (("if not found[3] then\n  redis", "if true then\n  redis"),),
         },
         "two live bodies of id",
