@@ -44,6 +44,7 @@ _AFTER_KEY: dict[str, Command] = {
     "XREVRANGE": ("+", "-"),
     "ZADD": ("1", "member"),
     "ZLEXCOUNT": ("-", "+"),
+    "ZRANK": ("member",),
     "ZRANGE": ("0", "0"),
     "ZRANGEBYSCORE": ("0", "0"),
     "ZREM": ("member",),
@@ -53,7 +54,7 @@ _AFTER_KEY: dict[str, Command] = {
 #: Finds the commands that scripts run on the ledger's own keys.
 _IN_SCRIPT = re.compile(r"redis\.call\('(\w+)', KEYS")
 #: Commands that Python runs to read.
-_READS = ("HGETALL", "HMGET", "ZCARD", "ZRANGE")
+_READS = ("HGETALL", "HMGET", "ZCARD", "ZRANGE", "ZRANK")
 #: Commands that scripts run on keys of the broker and of the results.
 _ELSEWHERE = ("LPUSH", "PUBLISH")
 
