@@ -118,13 +118,19 @@ class Heartbeat(NativeThread):
         self.join(self._config.heartbeat_seconds)
 
     def _register(self) -> None:
-        sent_at = clock.now()
-        self._workers.register(
-            self._process.id,
-            lease_ms=self._config.lease_ms,
-            client_id=self._witnessed_id(),
-            facts={**self._host.facts(), "no_witness": self._no_witness},
-        )
+        while True:
+            sent_at = clock.now()
+            answer = self._workers.register(
+                self._process.id,
+                lease_ms=self._config.lease_ms,
+                client_id=self._witnessed_id(),
+                facts={**self._host.facts(), "no_witness": self._no_witness},
+            )
+            if isinstance(answer, answers.Registered):
+                break
+            # The reply to an earlier call was lost, and that lease has lapsed.  Nothing is claimed
+            # under this id, so it can be left at once.
+            self._process.reborn()
         self._process.renewed(sent_at + self._config.lease_seconds)
         events.worker_registered(worker=self._process.id)
 

@@ -48,7 +48,9 @@ def _retry(world: Any, task: Any, call: Call, body: Body) -> None:
 
 
 def _replace(world: Any, task: Any, call: Call, body: Body) -> None:
-    nonces = [f"{call.nonce}.{len(call.bodies)}.{n}" for n in range(world.choice.choice((1, 2)))]
+    n_members = world.choice.choice((1, 2))
+    # Of what the server forgot, two attempts may become canvases side by side.
+    nonces = [f"{call.nonce}.{len(call.members)}.{n}" for n in range(n_members)]
     for nonce in nonces:
         world.observer.planned(nonce, call.task_id, call.name, call.place, call)
     tasks.become(task, nonces)

@@ -385,7 +385,11 @@ class Host:
                 self.schedule.kill(job.process)
             self.jobs.clear()
         while self.jobs:
-            self._hear_the_pool()
+            try:
+                self._hear_the_pool()
+            except self.world.connection_errors as exc:
+                # Celery could not store what became of a plain task.
+                self.world.note(f"{self.name} hears its pool, and fails: {exc!r:.80}")
             while self.soon:
                 self.soon.popleft()()
             self.schedule.sleep(0.2)

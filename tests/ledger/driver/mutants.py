@@ -224,7 +224,7 @@ MUTANTS = {
                 ),
             )
         },
-        "runs again",
+        "runs again|losses, and 0 deaths",
         ("late",),
         {
             "tasks": ("work",),
@@ -279,11 +279,11 @@ MUTANTS = {
             "tasks": ("work",),
             "outcomes": ("ok",),
             "n_steps": 240,
-            "delays": 0.1,
-            "chances": {"publish": 0.2, "act": 0.15, "late": 0.05},
+            "delays": 0.3,
+            "chances": {"publish": 0.1, "act": 0.1, "late": 0.05},
         },
         is_alone=True,
-        n_worlds=80,
+        n_worlds=120,
     ),
     "late_lease": Mutant(
         "a lease that a clock which was ahead has renewed has lapsed when it is set back",
