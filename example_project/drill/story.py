@@ -238,13 +238,15 @@ def _results(client: redis.Redis, task_ids: set[str]) -> dict[str, str]:
 def _traces(client: redis.Redis, task_ids: set[str]) -> list[str]:
     """Return the keys in which one of these tasks is still named, and which stay.
 
-    Results do not count, nor what goes by itself: for a day the ledger keeps a note of what was
-    taken from a worker declared dead, in case that worker comes back and has to be told.
+    Results do not count, nor what is kept on purpose: what happened to a task that was lost
+    (KEEP_ENDED).  Nor what goes by itself: for a day the ledger keeps a note of what was taken from
+    a worker declared dead, in case that worker comes back and has to be told.
     """
     wanted = [task_id.encode() for task_id in task_ids]
     found = []
     for key in client.scan_iter(count=1000):
-        if key.startswith(RESULT_KEY.encode()) or client.pttl(key) > 0:
+        is_kept = key.endswith((b":ended", b":ended_at"))
+        if key.startswith(RESULT_KEY.encode()) or is_kept or client.pttl(key) > 0:
             continue
         content = key + b" " + _content(client, key)
         if any(task_id in content for task_id in wanted):

@@ -12,13 +12,13 @@ import celery
 import pytest
 from celery.events.state import State
 
-from celery_reliable import events
+from celery_reliable import events, signals
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.foreign import element
 from tests.integration.project.explosive import BOMB
-from tests.integration.project.watching import TOLD, add_tasks
+from tests.integration.project.watching import TOLD, add_tasks, note
 from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
@@ -224,7 +224,12 @@ def test_every_loss_is_told(
     effects.open_gate("gate")
     wait_until_dead(start("two"))
     start("three")
-    wait_for(lambda: not told(events.task_lost).lack(), 60, "each loss is told")
+    wait_for(
+        lambda: {row["cause"] for row in told(events.task_lost).rows} == causes.keys(),
+        60,
+        "each loss is told",
+    )
+    assert not told(events.task_lost).lack()
     found = told(events.task_lost).rows
     assert {row["cause"]: row["task_id"] for row in found} == {
         cause: result.id for cause, result in causes.items()
@@ -271,6 +276,14 @@ def test_all_else_that_has_a_signal_is_told(
     wait_for(lambda: late.id in told(events.task_running_out).by_task, 20, "its time is up soon")
     for gate in ("gate", "late"):
         effects.open_gate(gate)
+    failing, unknown = project.send("failing"), project.app.send_task("project.nobody_knows")
+    # That is told where the operator is.
+    signals.dead_letter_replayed.connect(note)
+    with DeadLetters(project.app) as desk:
+        for dead in (failing, unknown):
+            wait_for(lambda i=dead.id: i in told(events.task_buried).by_task, 20, "it is buried")
+            desk.replay(dead.id)
+    signals.dead_letter_replayed.disconnect(note)
     worker.kill_group()
     start_worker("two", project=project, app=APP)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")

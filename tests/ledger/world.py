@@ -593,7 +593,7 @@ class World(RuleBasedStateMachine):
             if not is_outlived:
                 return False
             del self.stopping[task_id]
-        assert isinstance(self.ledger.revoke(task_id), Cancelled)
+        assert isinstance(self.ledger.let_go(task_id), Cancelled)
         assert self.ledger.find(task_id) is None
         self.called_off.remove(task_id)
         self.attempts[task_id] = 0

@@ -99,7 +99,9 @@ def test_a_real_worker_is_scraped(
 
         def has_all() -> bool:
             found.update(exporter.scrape())
-            return found.get("reliable_settled_total{state=SUCCESS,task=project.work}") == 1
+            is_settled = found.get("reliable_settled_total{state=SUCCESS,task=project.work}") == 1
+            # Workers tell of their slots with a beat.
+            return is_settled and found.get("reliable_slots") == 2
 
         wait_for(has_all, 20, "what was published by a task is worked off")
 

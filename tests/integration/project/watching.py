@@ -20,7 +20,7 @@ from celery_reliable.model import Cause
 from tests.integration.project import explosive
 from tests.integration.project.tasks import _wait_at_gate
 
-__all__ = ["TOLD", "add_tasks"]
+__all__ = ["TOLD", "add_tasks", "note"]
 
 #: Where that is, in the effects' database.
 TOLD = "told"
