@@ -266,6 +266,9 @@ class Observer:
     def _check_losses(self, task_id: str, n_losses: int) -> None:
         """A death is counted once, and nothing else is counted as one."""
         calls = [one for one in self.calls.values() if one.task_id == task_id]
+        if task_id.startswith("h"):
+            # Nobody published it: a late claim of what somebody made up begins an attempt.
+            return
         if not self.world.climate.kinds.isdisjoint(_DEADLY - _COUNTED - {"stop"}):
             return
         if any(call.plan in (*_GUILTY, *_LONG) or "brief" in call.name for call in calls):

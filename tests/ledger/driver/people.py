@@ -66,15 +66,19 @@ class People:
             if what == "replay":
                 world.observer.replayed(task_id)
             before_ms = world.observer.released_ms
+            after_ms = before_ms
             if what == "release":
-                # Step by step, unless it is refused.
-                world.observer.released_ms = world.schedule.now_ms
+                # Step by step, unless it is refused; a step may take long.
+                world.observer.released_ms = float("inf")
             try:
                 acts[what]()
+                after_ms = world.schedule.now_ms
             except world.failures as exc:
                 world.note(f"operator: {what} {task_id} ended by {exc!r:.80}")
-                if what == "release":
-                    world.observer.released_ms = before_ms
+                if "are alive" not in str(exc):
+                    after_ms = world.schedule.now_ms
+            if what == "release":
+                world.observer.released_ms = after_ms
             meant()
 
         world.schedule.start(world.process(f"operator {what}"), what, run)
