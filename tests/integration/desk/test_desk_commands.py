@@ -36,6 +36,7 @@ def test_from_status_to_the_cause(
     letter = project.send("failing", "no such customer")
     parked = project.send("work", 0, countdown=3600)
     wait_for(lambda: run("show", letter.id, "--json").json["state"] == "dead", 30, "it is dead")
+    wait_for(lambda: run("status", "--json").json["slots"] == 2, 30, "a beat told of its slots")
 
     status = run("status")
     assert (status.code, status.err) == (0, "")
