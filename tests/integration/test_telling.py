@@ -284,10 +284,14 @@ def test_all_else_that_has_a_signal_is_told(
             wait_for(lambda i=dead.id: i in told(events.task_buried).by_task, 20, "it is buried")
             desk.replay(dead.id)
     signals.dead_letter_replayed.disconnect(note)
+    cut = project.send("gate", "cut")
+    wait_for(lambda: effects.runs(cut.id), 20, "it runs")
     worker.kill_group()
     start_worker("two", project=project, app=APP)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
     wait_for(lambda: told(events.pass_finished).rows, 30, "passes are told")
+    wait_for(lambda: cut.id in told(events.task_recovered).by_task, 30, "the cut one runs again")
+    effects.open_gate("cut")
     for event in wanted:
         assert not told(event).lack(), event.name
 
