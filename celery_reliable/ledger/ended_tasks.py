@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from celery_reliable.ledger.answers.tasks import OtherObject, Troubled
+from celery_reliable.ledger.answers.objects import OtherObject
+from celery_reliable.ledger.answers.tasks import Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Argument, Transition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from celery_reliable.ledger.answers.tasks import OtherObject
+from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import A, Argument, Transition

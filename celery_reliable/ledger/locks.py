@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 
 from celery_reliable.ledger.answers import LockAnswer, RelyAnswer, UnlockAnswer
-from celery_reliable.ledger.answers.tasks import (
-    Concluding,
-    Exists,
+from celery_reliable.ledger.answers.objects import (
     KeptFor,
     Locked,
     LockedBy,
-    NotCurrent,
     NotHeld,
     Stopping,
     Unlocked,
 )
+from celery_reliable.ledger.answers.tasks import Concluding, Exists, NotCurrent
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Transition

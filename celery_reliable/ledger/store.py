@@ -10,6 +10,7 @@ from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.due_records import DueRecords
 from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.passes import Passes
@@ -21,7 +22,7 @@ from celery_reliable.ledger.workers import Workers
 __all__ = ["Ledger"]
 
 
-class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Looks):
+class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, LetterReads, Looks):
     """What is known of every task and worker of one namespace; knows no Celery.
 
     Each method is one atomic step on the server, and may be repeated.  All raise LedgerUnavailable

@@ -112,15 +112,20 @@ class Envelope:
 
     @classmethod
     def from_text(cls, text: str) -> Envelope:
-        """Read what `to_text` wrote.  Raises ValueError or KeyError for anything else."""
-        return cls.from_payload(loads(text))
+        """Read what `to_text` wrote.  Raises ValueError for anything else."""
+        try:
+            return cls.from_payload(loads(text))
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            raise ValueError(f"not a stored message: {exc!r}") from exc
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any], queue: str | None = None) -> Envelope:
         """Return a message as kombu's virtual transports keep it, sent to *queue* if it is given,
         else to where it was sent.
         """
-        properties = dict(payload["properties"])
+        properties, headers = dict(payload["properties"]), payload.get("headers") or {}
+        if not isinstance(headers, Mapping):
+            raise TypeError("its headers are no mapping")
         body = payload["body"].encode("utf-8")
         if properties.pop("body_encoding", "") == "base64":
             body = base64.b64decode(body)
@@ -134,7 +139,7 @@ class Envelope:
             body,
             payload.get("content-type") or "application/data",
             payload.get("content-encoding") or "binary",
-            payload.get("headers") or {},
+            headers,
             properties,
             (delivery.get("exchange") or "") if queue is None else "",
             (delivery.get("routing_key") or "") if queue is None else queue,

@@ -13,7 +13,7 @@ from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
-from celery_reliable.operations.views import envelope_of
+from celery_reliable.operations.messages import envelope_of
 from celery_reliable.options import is_reliable
 from celery_reliable.publishing import resend
 

@@ -9,8 +9,8 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.ledger import Ledger, Look
-from celery_reliable.message import Envelope
 from celery_reliable.model import Record, State
+from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.recovery import MOST_BYTES, BrokerView
@@ -155,8 +155,7 @@ def _consumed_by(queue: str, alive: Sequence[WorkerView]) -> tuple[str, ...]:
 
 
 def _address_of(record: Record) -> set[tuple[str, str]]:
-    try:
-        envelope = Envelope.from_text(record.message)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    envelope = envelope_of(record)
+    if envelope is None or not envelope.routing_key:
         return set()
-    return {(envelope.exchange, envelope.routing_key)} if envelope.routing_key else set()
+    return {(envelope.exchange, envelope.routing_key)}

@@ -12,15 +12,12 @@ from celery import Celery
 from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.views import envelope_of
+from celery_reliable.operations.messages import arguments_of, envelope_of
 
 __all__ = ["ORIGIN", "publish_edited"]
 
 #: The header that names the dead letter which a task was made of.
 ORIGIN = "reliable_origin"
-
-#: Pickle is not among them: to look at a message must not run what its sender put into it.
-_READ_FORMATS = ("json", "msgpack", "yaml")
 
 
 def publish_edited(
@@ -53,7 +50,7 @@ def publish_edited(
             "its message cannot be read: publish what was meant by it, and discard it."
         )
     try:
-        old_args, old_kwargs, embed = envelope.decoded(_READ_FORMATS)
+        old_args, old_kwargs, embed = arguments_of(envelope)
     except Exception as exc:
         raise CannotReplay(
             f"The message of {task_id!r} is not one that can be read without running what is in "

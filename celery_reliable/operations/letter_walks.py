@@ -8,20 +8,16 @@ from dataclasses import replace
 from celery import Celery
 
 from celery_reliable.ledger import Ledger, death_of, group_of
-from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.messages import envelope_of, object_of
 from celery_reliable.operations.pages import Position
-from celery_reliable.operations.views import envelope_of
-from celery_reliable.options import key_of
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["LetterWalk"]
 
 #: Read in one round trip.
 _AT_ONCE = 100
-#: Pickle is not among them: to look at a message must not run what its sender put into it.
-_READ_FORMATS = ("json", "msgpack", "yaml")
 
 
 class LetterWalk:
@@ -132,19 +128,9 @@ class LetterWalk:
             subject = replace(
                 subject,
                 queue=envelope.routing_key or envelope.exchange,
-                object_id="" if self._wanted.object_id is None else self._object_of(envelope),
+                object_id="" if self._wanted.object_id is None else object_of(self._app, envelope),
             )
         return self._wanted.matches(subject, self._now_ms)
-
-    def _object_of(self, envelope: Envelope) -> str:
-        """Return the object that a task is about, if its arguments tell."""
-        task = self._app.tasks.get(envelope.task_name)
-        try:
-            args, kwargs, _ = envelope.decoded(_READ_FORMATS)
-            return "" if task is None else key_of(task, args, kwargs) or ""
-        except Exception:
-            # Whatever decoding raises, or what a callable of the project's does.
-            return ""
 
     def _put_right(self, entries: list[tuple[str, int]], light: list[DeadLetter | None]) -> None:
         wrong = [

@@ -13,6 +13,7 @@ from celery_reliable.ledger import Held, Ledger, Look
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.messages import envelope_of, object_of
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
@@ -20,15 +21,12 @@ from celery_reliable.operations.waits import Seen, Why, absent, ended, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
-from celery_reliable.options import key_of
 from celery_reliable.recovery import MOST_BYTES, BrokerView
 
 __all__ = ["TaskView", "Tasks"]
 
 #: How often a task has waited for its object: a header of its message.
 _WAITS = "reliable_waits"
-#: Pickle is not among them: to look at a message must not run what its sender put into it.
-_READ_FORMATS = ("json", "msgpack", "yaml")
 #: Messages read at a time, and in one page.
 _MESSAGES_AT_ONCE = 100
 _MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
@@ -180,7 +178,7 @@ class Tasks:
             view = _view(look, self._told(look, now_ms), now_ms)
             subject = _subject(view)
             if wanted.object_id is not None:
-                subject = replace(subject, object_id=self._object_key(look.record))
+                subject = replace(subject, object_id=self._object_of(look.record))
             if wanted.matches(subject, now_ms):
                 found.append(view)
             if len(found) >= limit or n_bytes > _MOST_BYTES_OF_A_PAGE:
@@ -210,7 +208,7 @@ class Tasks:
 
     def _told(self, look: Look, now_ms: int) -> Seen:
         """Return what the message of a task tells."""
-        envelope = _envelope(look.record)
+        envelope = envelope_of(look.record)
         if envelope is None:
             return Seen()
         waits = envelope.headers.get(_WAITS)
@@ -233,38 +231,27 @@ class Tasks:
             return seen
         if look.waiting_for or seen.waits_for_object:
             return self._with_holder(look, seen)
-        envelope = _envelope(record)
+        envelope = envelope_of(record)
         if record.state is State.QUEUED and not record.is_unsent and envelope is not None:
             return Whereabouts(self._ledger, self._broker).of(envelope, record.task_id, seen)
         return seen
 
     def _with_holder(self, look: Look, seen: Seen) -> Seen:
-        key = look.waiting_for or self._object_key(look.record)
+        key = look.waiting_for or self._object_of(look.record)
         if not key:
             return seen
         (held,) = self._ledger.holders([key])
         return replace(seen, object_key=key, holder=held, holder_since_ms=self._since_ms(held))
+
+    def _object_of(self, record: Record) -> str:
+        envelope = envelope_of(record)
+        return "" if envelope is None else object_of(self._app, envelope)
 
     def _since_ms(self, held: Held | None) -> int:
         if held is None or held.kept_ms is not None:
             return 0
         (look,) = self._ledger.look_all([held.task_id])
         return since_ms(held, look)
-
-    def _object_key(self, record: Record) -> str:
-        """Return the object that a task is about, if its arguments tell; nothing is run for it but
-        the task's own ``object_id``.
-        """
-        task = self._app.tasks.get(record.name)
-        envelope = _envelope(record)
-        if task is None or envelope is None:
-            return ""
-        try:
-            args, kwargs, _ = envelope.decoded(_READ_FORMATS)
-            return key_of(task, args, kwargs) or ""
-        except Exception:
-            # Whatever decoding raises, or what a callable of the project's does.
-            return ""
 
 
 def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] = ()) -> TaskView:
@@ -299,14 +286,6 @@ def _subject(view: TaskView) -> Subject:
         workers=(view.worker,) if view.worker else (),
         at_ms=view.why.since_ms if view.state == "dead" else view.published_ms,
     )
-
-
-def _envelope(record: Record) -> Envelope | None:
-    """Return a task's message; None for what nobody can read."""
-    try:
-        return Envelope.from_text(record.message)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def _eta_ms(envelope: Envelope, now_ms: int) -> int:

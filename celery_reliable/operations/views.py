@@ -10,8 +10,9 @@ from typing import Any
 from celery_reliable.ledger import Death, death_of, group_of
 from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter, GroupOfLetters
+from celery_reliable.operations.messages import arguments_of, envelope_of
 
-__all__ = ["REDACTED", "envelope_of", "full_view", "group_view", "short_view"]
+__all__ = ["REDACTED", "full_view", "group_view", "short_view"]
 
 #: Stands where a view keeps arguments to itself.
 REDACTED = "(redacted)"
@@ -42,8 +43,6 @@ _SHOWN_HEADERS = frozenset(
         "timelimit",
     }
 )
-#: Pickle is not among them: to look at a message must not run what its sender put into it.
-_READ_FORMATS = ("json", "msgpack", "yaml")
 
 
 def short_view(letter: DeadLetter) -> dict[str, Any]:
@@ -131,18 +130,10 @@ def group_view(found: GroupOfLetters) -> dict[str, Any]:
     }
 
 
-def envelope_of(letter: DeadLetter) -> Envelope | None:
-    """Return the message of a dead letter; None for what nobody can read."""
-    try:
-        return Envelope.from_text(letter.message)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def _arguments_of(envelope: Envelope) -> dict[str, Any]:
     """Return args, kwargs and body as far as they can be read without running anything."""
     try:
-        args, kwargs, embed = envelope.decoded(_READ_FORMATS)
+        args, kwargs, embed = arguments_of(envelope)
     except Exception:
         return {
             "args": envelope.headers.get("argsrepr"),

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Cancelled,
-    Discarded,
-    Recorded,
-    Settled,
-    Troubled,
-)
+from celery_reliable.ledger.answers.tasks import Cancelled, Discarded, Recorded, Settled, Troubled
 from celery_reliable.model import Claim, EndedTask
 from tests.ledger.scene import Scene
 
@@ -169,6 +163,23 @@ def test_only_the_newest_are_kept(scene: Scene) -> None:
     assert [one.task_id for one in scene.ledger.ended_tasks()] == ["task 4", "task 3", "task 2"]
     assert scene.client.hlen(scene.ledger.keys.ended) == 3
     assert scene.client.zcard(scene.ledger.keys.ended_at) == 3
+
+
+def test_whoever_ends_tasks_keeps_only_the_newest(scene: Scene) -> None:
+    scene.ledger.keep_ended = 2
+    scene.start_worker("me")
+    for n in range(4):
+        claim = scene.claim(scene.publish(f"lost {n}"))
+        scene.lose(claim)
+        scene.ledger.revoke(f"lost {n}")
+        assert scene.client.hlen(scene.ledger.keys.ended) == min(n + 1, 2)
+    assert [one.task_id for one in scene.ledger.ended_tasks()] == ["lost 3", "lost 2"]
+    for n in range(4):
+        scene.bury(scene.claim(scene.publish(f"dead {n}")))
+        scene.ledger.discard(f"dead {n}")
+        assert scene.client.hlen(scene.ledger.keys.ended) == 2
+    assert [one.task_id for one in scene.ledger.ended_tasks()] == ["dead 3", "dead 2"]
+    assert scene.client.zcard(scene.ledger.keys.ended_at) == 2
 
 
 def test_where_none_are_kept_none_is(scene: Scene) -> None:

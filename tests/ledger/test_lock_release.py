@@ -11,12 +11,12 @@ import pytest
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.answers.tasks import (
     Buried,
     Cancelled,
     Discarded,
     Fenced,
-    OtherObject,
     Outlived,
     Recorded,
     Settled,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.message.envelope import HEADER, Stamp
+from celery_reliable.message.envelope import HEADER, Envelope, Stamp
 from celery_reliable.message.validity import check_delivered
 
 
@@ -58,3 +58,24 @@ def test_bodies_that_somebody_can_read_or_else_reports_pass(body: object) -> Non
 def test_bodies_that_would_fail_before_anybody_begins_are_refused(body: object) -> None:
     with pytest.raises(ValueError, match="no list of arguments"):
         check_delivered(Delivered({"task": "x"}, body))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "{}",
+        '{"body": 1, "headers": [], "properties": {}}',
+        '{"body": "", "headers": ["x"], "properties": {}}',
+        '{"body": "", "headers": {}, "properties": 7}',
+        '{"body": "", "headers": {}, "properties": {"delivery_info": "x"}}',
+        '{"body": "abc", "headers": {}, "properties": {"body_encoding": "base64"}}',
+    ],
+)
+def test_what_is_no_stored_message_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(ValueError, match="not a stored message"):
+        Envelope.from_text(text)

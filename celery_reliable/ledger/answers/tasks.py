@@ -1,4 +1,4 @@
-"""What the ledger answers of tasks and of the objects that they hold."""
+"""What the ledger answers of tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ __all__ = [
     "Absent",
     "Alone",
     "Announced",
-    "Audited",
     "Batch",
     "Bequeathed",
     "Buried",
@@ -27,20 +26,14 @@ __all__ = [
     "Exists",
     "Fenced",
     "Gone",
-    "Grouped",
     "Held",
-    "KeptFor",
-    "Locked",
-    "LockedBy",
     "NoLease",
     "NotCurrent",
     "NotDead",
-    "NotHeld",
     "NotWithdrawn",
     "Opened",
     "Opening",
     "OtherGeneration",
-    "OtherObject",
     "Outlived",
     "Parked",
     "Postponed",
@@ -54,11 +47,9 @@ __all__ = [
     "Settled",
     "Spent",
     "Stale",
-    "Stopping",
     "Touched",
     "Troubled",
     "Unknown",
-    "Unlocked",
     "Unrecorded",
     "Waiting",
     "Withdrawn",
@@ -106,11 +97,6 @@ class Concluding(Answer):
 @final
 class Discarded(Answer):
     """The dead letter is removed."""
-
-
-@final
-class Locked(Answer):
-    """The object is held by who asked."""
 
 
 @final
@@ -193,11 +179,6 @@ class Troubled(Answer):
 
 
 @final
-class Unlocked(Answer):
-    """The object is free."""
-
-
-@final
 class Waiting(Answer):
     """The record waits until the canvas publishes its id."""
 
@@ -262,48 +243,11 @@ class Gone(Answer):
 
 
 @final
-class Audited(Answer):
-    """What an operator does is noted."""
-
-
-@final
-@dataclass(frozen=True)
-class Grouped(Answer):
-    """The index of groups says of so many letters what it did not say before."""
-
-    added: int
-    removed: int
-
-
-@final
 @dataclass(frozen=True)
 class Held(Answer):
     """A worker, the *owner*, runs the task, or has still to stop an attempt of it."""
 
     owner: str
-
-
-@final
-@dataclass(frozen=True)
-class KeptFor(Answer):
-    """The object is kept for a task that succeeded."""
-
-    word = "kept"
-    task_id: str
-
-
-@final
-@dataclass(frozen=True)
-class LockedBy(Answer):
-    """Another task has the object; `value` is "<attempt>:<id>"."""
-
-    word = "held"
-    value: str
-
-    @property
-    def task_id(self) -> str:
-        """The task that has it."""
-        return self.value.partition(":")[2]
 
 
 @final
@@ -327,11 +271,6 @@ class NotDead(Answer):
 
 
 @final
-class NotHeld(Answer):
-    """The object is not this attempt's."""
-
-
-@final
 @dataclass(frozen=True)
 class NotWithdrawn(Answer):
     """Somebody has claimed the publication, or relies on it: its task is in that state."""
@@ -347,18 +286,6 @@ class OtherGeneration(Answer):
 
     word = "generation"
     current: str
-
-
-@final
-@dataclass(frozen=True)
-class OtherObject(Answer):
-    """The task has locked another object than the caller gave.  Nothing was changed.
-
-    Only `call_freeing_lock` sees it, and calls again.
-    """
-
-    word = "object"
-    object_key: str
 
 
 @final
@@ -382,14 +309,6 @@ class Sealed(Answer):
 @final
 class Stale(Answer):
     """The message is not the task's current one, or the task was called off."""
-
-
-@final
-@dataclass(frozen=True)
-class Stopping(Answer):
-    """The object's task is over, and that worker has still to stop an attempt of it."""
-
-    worker: str
 
 
 @final
