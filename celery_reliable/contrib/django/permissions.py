@@ -1,0 +1,41 @@
+"""Which of Django's permissions is needed for what: the one place that says so, for every door."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+__all__ = ["NEEDED", "Right", "may"]
+
+
+class Right(str, Enum):
+    """What somebody may be allowed to do."""
+
+    #: To see the desk: dead letters, tasks, objects, workers, the audit; no arguments.
+    VIEW = "view"
+    #: To return dead letters to their queues.
+    REPLAY = "replay"
+    #: To remove dead letters for good.
+    DISCARD = "discard"
+    #: To do what is about more than dead letters.
+    OPERATE = "operate"
+    #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
+    SEE_ARGUMENTS = "see_arguments"
+
+
+#: Any one of these is enough.  Who may change what the admin shows may see it, as in Django's own
+#: pages.
+NEEDED: dict[Right, tuple[str, ...]] = {
+    Right.VIEW: ("celery_reliable.view_deadletter", "celery_reliable.change_deadletter"),
+    Right.REPLAY: ("celery_reliable.change_deadletter",),
+    Right.DISCARD: ("celery_reliable.delete_deadletter",),
+    Right.OPERATE: ("celery_reliable.operate",),
+    Right.SEE_ARGUMENTS: ("celery_reliable.see_arguments",),
+}
+
+
+def may(user: Any, what: Right | str) -> bool:
+    """Return whether a user of Django's may do it.  A superuser may do everything, whoever is not
+    active nothing.  Raises ValueError for what is no `Right`.
+    """
+    return any(user.has_perm(name) for name in NEEDED[Right(what)])
