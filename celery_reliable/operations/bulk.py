@@ -19,6 +19,7 @@ from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.letter_walks import LetterWalk
+from celery_reliable.operations.pages import Position
 from celery_reliable.operations.times import iso
 from celery_reliable.recovery import MOST_BYTES
 
@@ -43,13 +44,15 @@ class Chosen:
 
     Only those are meant that were buried before *before_ms* of the server's clock, or before the
     act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
-    not take what was replayed and died again.
+    not take what was replayed and died again.  *cursor* is where an act of the same choice has
+    ended: what was looked at is not looked at again.
     """
 
     ids: tuple[str, ...] = ()
     group: str = ""
     wanted: Filter = field(default_factory=Filter)
     before_ms: int | None = None
+    cursor: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""
@@ -74,7 +77,9 @@ class Done:
         gone: that somebody else replayed or discarded first, or that never were any.
         unsent: replayed letters whose message could not be sent; the sweeper sends it.
         is_dry_run: nothing was changed.
-        is_whole: all that were meant were reached: neither *limit* nor a problem ended it.
+        is_whole: all that were meant were reached: neither *limit*, *seconds* nor a problem ended
+            it.
+        cursor: where to go on, with the same *before_ms*; empty: at the beginning, or nowhere.
         problem: what went wrong last; empty when nothing did.
         examples: some of their ids.
     """
@@ -87,6 +92,7 @@ class Done:
     unsent: int = 0
     is_dry_run: bool = False
     is_whole: bool = True
+    cursor: str = ""
     problem: str = ""
     examples: tuple[str, ...] = ()
 
@@ -102,14 +108,23 @@ Progress = Callable[[Done], None]
 
 
 class _Pace:
-    """Lets so many pass a second, evenly."""
+    """Lets so many pass a second, evenly, until its time is over; the first passes anyway."""
 
-    def __init__(self, rate: float | None) -> None:
+    def __init__(self, rate: float | None, deadline: float | None) -> None:
         self._gap = 1 / rate if rate else 0.0
         self._next = time.monotonic()
+        self._deadline = deadline
+        self._has_begun = False
+
+    def is_over(self) -> bool:
+        """Whether the next could only pass when the time is over."""
+        if self._deadline is None or not self._has_begun:
+            return False
+        return max(self._next, time.monotonic()) > self._deadline
 
     def wait(self) -> None:
         """Return when the next may pass."""
+        self._has_begun = True
         if not self._gap:
             return
         now = time.monotonic()
@@ -118,6 +133,21 @@ class _Pace:
         elif now - self._next > _MOST_BEHIND_SECONDS:
             self._next = now
         self._next += self._gap
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """How much of it, and how fast."""
+
+    rate: float | None
+    limit: int | None
+    #: By `time.monotonic`.
+    deadline: float | None
+
+    @classmethod
+    def of(cls, rate: float | None, limit: int | None, seconds: float | None) -> _Bounds:
+        """Reckon from now on."""
+        return cls(rate, limit, None if seconds is None else time.monotonic() + seconds)
 
 
 class Bulk:
@@ -136,11 +166,17 @@ class Bulk:
         self._pages = LetterPages(app, ledger)
 
     def count(
-        self, chosen: Chosen, *, limit: int | None = None, progress: Progress | None = None
+        self,
+        chosen: Chosen,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        progress: Progress | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
-        done = replace(self._begun(chosen), is_dry_run=True)
-        return self._run(chosen, done, lambda letter: "", None, limit, progress)
+        bounds = _Bounds.of(None, limit, seconds)
+        done = replace(self._begun(chosen, seconds), is_dry_run=True)
+        return self._run(chosen, done, lambda letter: "", bounds, progress)
 
     def replay(
         self,
@@ -149,6 +185,7 @@ class Bulk:
         by: str,
         rate: float | None = DEFAULT_RATE,
         limit: int | None = None,
+        seconds: float | None = None,
         to_queue: str = "",
         progress: Progress | None = None,
     ) -> Done:
@@ -163,6 +200,7 @@ class Bulk:
             by: who does it.
             rate: at most so many a second; None: as fast as it goes.
             limit: at most so many.
+            seconds: for so long, about; one is done anyway.  None: until it is whole.
             to_queue: send them there instead of where they were sent before.
             progress: is told now and then.
 
@@ -175,7 +213,7 @@ class Bulk:
         def act(letter: DeadLetter) -> str:
             return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
 
-        how = {"rate": rate, "limit": limit, "to_queue": to_queue}
+        how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
         return self._noted("replay", by, chosen, how, act, progress)
 
     def discard(
@@ -185,6 +223,7 @@ class Bulk:
         by: str,
         rate: float | None = None,
         limit: int | None = None,
+        seconds: float | None = None,
         progress: Progress | None = None,
     ) -> Done:
         """Remove letters for good, the oldest first; arguments as in `replay`."""
@@ -193,21 +232,23 @@ class Bulk:
             self._letters.discard_seen(letter, by=by)
             return ""
 
-        return self._noted("discard", by, chosen, {"rate": rate, "limit": limit}, act, progress)
+        how = {"rate": rate, "limit": limit, "seconds": seconds}
+        return self._noted("discard", by, chosen, how, act, progress)
 
-    def _begun(self, chosen: Chosen) -> Done:
+    def _begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
         problem = ""
+        Position.of(chosen.cursor)
         if chosen.group:
-            problem = self._caught_up()
+            problem = self._caught_up(_CAUGHT_UP_SECONDS if seconds is None else seconds / 2)
             self._pages.group(chosen.group)
         now_ms = self._ledger.workers.time_ms()
         before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
         return Done(secrets.token_hex(4), before_ms, problem=problem, is_whole=not problem)
 
-    def _caught_up(self) -> str:
+    def _caught_up(self, seconds: float) -> str:
         """Return why a group may lack some of its letters; empty when it does not."""
-        until = time.monotonic() + _CAUGHT_UP_SECONDS
+        until = time.monotonic() + min(seconds, _CAUGHT_UP_SECONDS)
         while not (state := self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)).is_complete:
             if time.monotonic() > until:
                 return (
@@ -225,7 +266,8 @@ class Bulk:
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
     ) -> Done:
-        done = self._begun(chosen)
+        bounds = _Bounds.of(how["rate"], how["limit"], how["seconds"])
+        done = self._begun(chosen, how["seconds"])
         about = {**chosen.as_dict(), **how, "before": iso(done.before_ms)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 
@@ -234,35 +276,42 @@ class Bulk:
                 if progress is not None:
                     progress(now)
 
-            return self._run(chosen, done, act, how["rate"], how["limit"], told)
+            return self._run(chosen, done, act, bounds, told)
 
     def _run(
         self,
         chosen: Chosen,
         done: Done,
         act: Callable[[DeadLetter], str],
-        rate: float | None,
-        limit: int | None,
+        bounds: _Bounds,
         progress: Progress | None,
     ) -> Done:
         """Do it to each letter that is meant."""
-        pace = _Pace(rate)
+        pace = _Pace(bounds.rate, bounds.deadline)
+        walk = None if chosen.ids else self._walk(chosen, done.before_ms, bounds.deadline)
+        # What comes to a group later may belong before a place in it.
+        has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
         try:
-            for letter in self._letters_of(chosen, done.before_ms):
-                if limit is not None and done.done >= limit:
-                    return replace(done, is_whole=False)
+            for letter in self._with(chosen.ids, chosen.before_ms) if walk is None else walk:
+                if (bounds.limit is not None and done.done >= bounds.limit) or pace.is_over():
+                    before = walk.before if walk is not None and has_place else None
+                    return replace(done, is_whole=False, cursor=before.cursor if before else "")
                 pace.wait()
                 done = self._after(letter, done, act)
                 over.append(letter)
                 if len(over) >= _AT_ONCE:
                     self._tell(over, done, progress)
                 if done.unsent:
-                    return replace(done, is_whole=False)
+                    break
         finally:
             self._tell(over, done, progress)
-        if chosen.ids:
-            done = replace(done, gone=len(set(chosen.ids)) - done.done - done.failed)
+        if walk is None:
+            if done.unsent:
+                return replace(done, is_whole=False)
+            return replace(done, gone=len(set(chosen.ids)) - done.done - done.failed)
+        if not walk.is_over:
+            return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
         return done
 
     def _tell(self, over: list[DeadLetter], done: Done, progress: Progress | None) -> None:
@@ -293,21 +342,25 @@ class Bulk:
             examples=examples,
         )
 
-    def _letters_of(self, chosen: Chosen, before_ms: int) -> Iterator[DeadLetter]:
-        if not chosen.ids:
+    def _walk(self, chosen: Chosen, before_ms: int, deadline: float | None) -> LetterWalk:
+        return LetterWalk(
+            self._app,
+            self._ledger,
+            chosen.wanted,
+            before_ms,
+            group=chosen.group,
+            place=Position.of(chosen.cursor),
             # Who is buried in this very millisecond may have been replayed in it.
-            yield from LetterWalk(
-                self._app,
-                self._ledger,
-                chosen.wanted,
-                before_ms,
-                group=chosen.group,
-                until_ms=before_ms - 1,
-            )
-            return
-        ids = list(dict.fromkeys(chosen.ids))
+            until_ms=before_ms - 1,
+            deadline=deadline,
+        )
+
+    def _with(self, given: tuple[str, ...], before_ms: int | None) -> Iterator[DeadLetter]:
+        ids = list(dict.fromkeys(given))
         for start in range(0, len(ids), _AT_ONCE):
             found = self._ledger.letters_in_groups(
                 ids[start : start + _AT_ONCE], most_bytes=MOST_BYTES
             )
-            yield from (letter for letter in found if letter is not None)
+            for letter in found:
+                if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
+                    yield letter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,8 +24,9 @@ _AT_ONCE = 100
 class LetterWalk:
     """Yields the dead letters that fit, from a place on; of which few are in memory at a time.
 
-    After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile.  What the
-    index of groups has too much of is put right on the way.
+    After each, ``place`` is where the walk goes on, whatever comes and goes meanwhile, and
+    ``before`` is where one goes on that is to yield it again.  What the index of groups has too
+    much of is put right on the way.
 
     Args:
         app: whose tasks say which object a message is about.
@@ -36,6 +38,7 @@ class LetterWalk:
         is_latest_first: else the oldest.
         until_ms: none that was buried later.
         most: how many to look at; None: all.
+        deadline: by `time.monotonic`; nothing is read after it, but once.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class LetterWalk:
         is_latest_first: bool = False,
         until_ms: int | None = None,
         most: int | None = None,
+        deadline: float | None = None,
     ) -> None:
         self._app = app
         self._ledger = ledger
@@ -61,13 +65,14 @@ class LetterWalk:
         self._is_latest_first = is_latest_first
         self._until_ms = until_ms
         self._most = most
-        self.place = place
+        self._deadline = deadline
+        self.place = self.before = place
         self.looked_at = 0
         self.n_bytes = 0
         self.is_over = False
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        while self._most is None or self.looked_at < self._most:
+        while self._may_read():
             entries = self._entries()
             light = self._ledger.light_letters([task_id for task_id, _ in entries])
             fitting = [
@@ -84,7 +89,7 @@ class LetterWalk:
             following = next(ids)
             for task_id, ms in entries:
                 self.looked_at += 1
-                self.place = Position(ms, task_id)
+                self.before, self.place = self.place, Position(ms, task_id)
                 if task_id != following:
                     continue
                 following, letter = next(ids), next(whole)
@@ -101,6 +106,11 @@ class LetterWalk:
     def cursor(self) -> str:
         """Leads to what follows; empty when nothing does."""
         return "" if self.is_over or self.place is None else self.place.cursor
+
+    def _may_read(self) -> bool:
+        if self._deadline is not None and self.looked_at and time.monotonic() > self._deadline:
+            return False
+        return self._most is None or self.looked_at < self._most
 
     def _entries(self) -> list[tuple[str, int]]:
         place = None if self.place is None else (self.place.ms, self.place.id)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.bulk import Chosen
+from celery_reliable.operations.bulk import Chosen, Done
 from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import publish_edited
@@ -471,3 +472,94 @@ def test_discarding_many_asks_first_and_says_how_many(
     done = run("dead-letters", "discard", "value-0", "key-0", "nobody", "--yes")
     assert done.out == "2 dead letters discarded, 1 gone already\n"
     assert left(desk) == {"value-1", "value-2", "unread"}
+
+
+# What is bounded, and goes on.
+
+
+def let_a_millisecond_pass(desk: Desk) -> None:
+    """What is buried in the millisecond in which an act begins is not meant by it."""
+    now_ms = desk.ledger.workers.time_ms()
+    wait_for(lambda: desk.ledger.workers.time_ms() > now_ms, 5, "a millisecond")
+
+
+def whole(act: Callable[..., Done], chosen: Chosen, **how: object) -> list[Done]:
+    """Do it again and again, as a caller goes on, until nothing is left."""
+    done = [act(chosen, **how)]
+    while not done[-1].is_whole:
+        assert len(done) < 20
+        last = done[-1]
+        done.append(act(replace(chosen, before_ms=last.before_ms, cursor=last.cursor), **how))
+    return done
+
+
+def test_an_act_without_time_does_one_letter_and_says_where_it_goes_on(
+    project: Project, desk: Desk
+) -> None:
+    several(project)
+    let_a_millisecond_pass(desk)
+
+    done = whole(desk.bulk.discard, Chosen(wanted=Filter(task="project.*")), by="op", seconds=0)
+
+    assert [one.done for one in done] == [1, 1, 1, 1]
+    assert len({one.before_ms for one in done}) == 1
+    assert left(desk) == {"unread"}
+
+
+def test_an_act_gets_beyond_what_does_not_fit_however_little_time_it_has(
+    project: Project, desk: Desk
+) -> None:
+    for number in range(250):
+        bury(project, f"other-{number:03}", exception="KeyError: 'x'")
+    bury(project, "one")
+    let_a_millisecond_pass(desk)
+    chosen = Chosen(wanted=Filter(exception="ValueError"))
+
+    counted = whole(desk.bulk.count, chosen, seconds=0)
+    done = whole(desk.bulk.discard, chosen, by="op", seconds=0)
+
+    assert sum(one.done for one in counted) == sum(one.done for one in done) == 1
+    assert "one" not in left(desk)
+    assert desk.letters.count() == 250
+
+
+def test_a_limit_leaves_out_nothing_for_who_goes_on(project: Project, desk: Desk) -> None:
+    several(project)
+    let_a_millisecond_pass(desk)
+    (group,) = desk.letter_pages.groups(Filter(exception="ValueError")).groups
+
+    counted = whole(desk.bulk.count, Chosen(), limit=2)
+    of_group = whole(desk.bulk.count, Chosen(group=group.group.id), limit=1)
+
+    assert [one.done for one in counted] == [2, 2, 1]
+    assert [one.done for one in of_group] == [1, 1, 1]
+    assert sorted(one for done in of_group for one in done.examples) == [
+        "value-0",
+        "value-1",
+        "value-2",
+    ]
+
+
+def test_a_rate_that_would_outlast_the_time_ends_the_act(project: Project, desk: Desk) -> None:
+    several(project)
+    let_a_millisecond_pass(desk)
+
+    done = desk.bulk.replay(Chosen(), by="op", rate=0.001, seconds=1)
+
+    assert (done.done, done.is_whole) == (1, False)
+    assert desk.letters.count() == 4
+
+
+def test_ids_that_died_again_are_not_taken_by_who_goes_on(project: Project, desk: Desk) -> None:
+    bury(project, "one")
+    bury(project, "two")
+    let_a_millisecond_pass(desk)
+    chosen = Chosen(ids=("one", "two"))
+    done = desk.bulk.discard(chosen, by="op", seconds=0)
+    assert (done.done, done.is_whole) == (1, False)
+    bury(project, "one")
+
+    done = desk.bulk.discard(replace(chosen, before_ms=done.before_ms), by="op")
+
+    assert (done.done, done.is_whole) == (1, True)
+    assert left(desk) == {"one"}
