@@ -140,7 +140,7 @@ class _Bounds:
     """How much of it, and how fast."""
 
     rate: float | None
-    limit: int | None
+    most: int | None
     #: By `time.monotonic`.
     deadline: float | None
 
@@ -294,7 +294,7 @@ class Bulk:
         over: list[DeadLetter] = []
         try:
             for letter in self._with(chosen.ids, chosen.before_ms) if walk is None else walk:
-                if (bounds.limit is not None and done.done >= bounds.limit) or pace.is_over():
+                if (bounds.most is not None and done.done >= bounds.most) or pace.is_over():
                     before = walk.before if walk is not None and has_place else None
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")
                 pace.wait()
