@@ -193,7 +193,8 @@ class Events:
             self.world.schedule.kill(job.process)
 
     def _freeze(self) -> None:
-        up = self._up()
+        # SIGCONT does not wake a machine that is suspended.
+        up = [host for host in self._up() if not host.main.is_frozen]
         if not up:
             return
         host = self.world.choice.choice(up)
