@@ -6,14 +6,13 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.redis_server import free_port
 from tests.support.serving import Server, spawn
-from tests.support.waiting import wait_for
+from tests.support.waiting import listens, wait_for
 
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
@@ -98,7 +97,7 @@ class RabbitServer(Server):
         }
         # In the foreground, so that it ends with us; else Erlang starts one that outlives the node.
         self._processes.append(spawn([epmd], environ=at, log_path=self.log_path))
-        wait_for(lambda: _listens(self._epmd_port), START_SECONDS, "epmd to listen")
+        wait_for(lambda: listens(self._epmd_port), START_SECONDS, "epmd to listen")
         self._processes.append(spawn([str(binary)], environ=environ, log_path=self.log_path))
         self._wait_for_answer(START_SECONDS, f"RabbitMQ on port {self.port}")
 
@@ -117,7 +116,7 @@ class RabbitServer(Server):
                 f"rabbitmq-server ended with {process.returncode}:\n{self.log_path.read_text()}"
             )
         # The listener is opened last.
-        return _listens(self.port)
+        return listens(self.port)
 
     def _end(self, number: signal.Signals) -> None:
         # The node first: it says good-bye to its epmd.
@@ -130,9 +129,3 @@ class RabbitServer(Server):
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait(STOP_SECONDS)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,3 +29,10 @@ def wait_for(condition: Callable[[], T], timeout_seconds: float, what: str) -> T
                 f"waited {timeout_seconds:g} s in vain for {what}; last seen: {value!r}"
             )
         time.sleep(POLL_SECONDS)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections at this port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

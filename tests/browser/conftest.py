@@ -1,0 +1,139 @@
+"""One site, one worker and one browser for all stories; letters and settings of each test's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from celery_reliable.app import reliable_of
+from celery_reliable.operations import Chosen, Desk
+from tests.browser.night import Night
+from tests.browser.shop.factory import OPEN, create_app
+from tests.browser.site import Site
+from tests.browser.visitor import Visitor
+from tests.integration.conftest import QUICK, collect_what_apps_leave
+from tests.support.browser import Browser, why_no_browser
+from tests.support.processes import Worker
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+#: Where apt has installed a browser, a browser that is missing is a fault.
+EXPECTED = "TESTS_EXPECT_BROWSER"
+
+HERE = Path(__file__).parent
+
+#: One process runs all of this folder, so that there is one browser.
+GROUP = pytest.mark.xdist_group("browser")
+
+#: Who there is, and what each may do.
+USERS: dict[str, list[str] | None] = {
+    "root": None,
+    "visitor": [],
+    "viewer": ["view_deadletter"],
+    "replayer": ["view_deadletter", "change_deadletter"],
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(GROUP)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _needs_a_browser() -> None:
+    if reason := why_no_browser():
+        if os.environ.get(EXPECTED):
+            pytest.fail(f"{reason}, though {EXPECTED} is set")
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shop_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """The Redis of the shop: queues, ledger, results."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, shop_redis: RedisServer) -> Iterator[Site]:
+    """The site with the desk."""
+    with Site(tmp_path_factory.mktemp("site"), shop_redis.url(), USERS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The browser."""
+    with Browser(tmp_path_factory.mktemp("browser")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shop(shop_redis: RedisServer) -> Iterator[Celery]:
+    """The shop's app in the tests' process."""
+    app = create_app(shop_redis.url())
+    yield app
+    # The server is about to go: a result that is collected later has nobody to tell.
+    app.backend.remove_pending_result = lambda result: None
+    reliable_of(app).close()
+    app.close()
+    app.own.close()
+    collect_what_apps_leave()
+
+
+@pytest.fixture(scope="session")
+def shop_worker(
+    tmp_path_factory: pytest.TempPathFactory, shop: Celery, shop_redis: RedisServer
+) -> Iterator[Worker]:
+    """The shop's worker, which takes from the queue `celery`."""
+    with Desk(shop) as desk:
+        worker = Worker(
+            "worker",
+            app="tests.browser.shop.app",
+            environ={**os.environ, "BROKER_URL": shop_redis.url()},
+            log_path=tmp_path_factory.mktemp("worker") / "worker.log",
+            is_ready=lambda: bool(desk.workers.all()),
+            options=QUICK,
+        )
+        try:
+            worker.wait_until_ready()
+            yield worker
+        finally:
+            worker.end()
+
+
+@pytest.fixture
+def desk(shop: Celery) -> Iterator[Desk]:
+    """The desk as an operator opens it; after the test nothing is left on it."""
+    with Desk(shop) as found:
+        yield found
+        shop.own.set(OPEN, 1)
+        wait_for(lambda: _is_quiet(found), 60, "the end of what is still to do")
+        found.bulk.discard(Chosen(), by="the test")
+        shop.own.flushdb()
+
+
+@pytest.fixture
+def visitor(browser: Browser, site: Site, desk: Desk) -> Iterator[Visitor]:
+    """Somebody at the browser; what it has on its console in the end was expected."""
+    somebody = Visitor(browser, site)
+    yield somebody
+    browser.set_media()
+    assert somebody.console() == []
+
+
+@pytest.fixture
+def night(shop: Celery, shop_worker: Worker, desk: Desk) -> Night:
+    """What failed while nobody looked, by the worker that runs."""
+    return Night(shop, desk)
+
+
+def _is_quiet(desk: Desk) -> bool:
+    tasks = desk.status().tasks
+    depth = {queue.name: queue.depth for queue in desk.queues.all()}.get("celery")
+    return not (depth or tasks["running"] or tasks["waiting"] or tasks["owed"])

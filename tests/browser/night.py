@@ -1,0 +1,57 @@
+"""What fails in the shop while nobody looks."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from celery_reliable.operations import Desk
+from tests.browser.shop.factory import MENDED
+from tests.support.waiting import wait_for
+
+__all__ = ["Night"]
+
+_NIGHT_SECONDS = 60.0
+
+
+class Night:
+    """Publishes, and waits until the worker has put all of it aside.
+
+    Attributes:
+        shop: the app.
+        desk: the operator's.
+    """
+
+    def __init__(self, shop: Celery, desk: Desk) -> None:
+        self.shop = shop
+        self.desk = desk
+
+    def charges(self, count: int, first: int = 1000) -> list[str]:
+        """So many charges, while the payments do not answer."""
+        return self._publish("billing.charge", [(first + n, "4111-1111") for n in range(count)])
+
+    def refunds(self, count: int, first: int = 500) -> list[str]:
+        """So many refunds with an amount that is no number."""
+        return self._publish("billing.refund", [(first + n, "12,50") for n in range(count)])
+
+    def picture(self) -> str:
+        """A picture that kills whoever looks at it."""
+        return self._publish("images.resize", [("cats.png",)])[0]
+
+    def mend(self) -> None:
+        """Let the payments answer again."""
+        self.shop.own.set(MENDED, 1)
+
+    def charged(self) -> set[int]:
+        """The orders that were charged."""
+        return {int(order) for order in self.shop.own.smembers("charged")}
+
+    def _publish(self, name: str, calls: list[tuple[object, ...]]) -> list[str]:
+        before = self.desk.letters.count()
+        task = self.shop.tasks[name]
+        ids = [str(task.apply_async(call).id) for call in calls]
+        wait_for(
+            lambda: self.desk.letters.count() == before + len(ids),
+            _NIGHT_SECONDS,
+            f"{len(ids)} dead letters of {name}",
+        )
+        return ids

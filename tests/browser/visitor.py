@@ -1,0 +1,205 @@
+"""Who sits at the browser: opens pages, clicks, types, and counts the clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.browser.site import Site
+from tests.support.browser import Browser
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webelement import WebElement
+
+__all__ = ["ENTER", "SPACE", "TAB", "Visitor"]
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 20.0
+_MOST_TABS = 200
+
+#: Keys, as WebDriver has them.
+TAB, ENTER, SPACE = "\ue004", "\ue007", "\ue00d"
+
+#: What can be clicked.
+_THINGS = "a, button, input[type=submit], summary"
+
+#: The luminance of text against what is behind it, by the formula of WCAG 2.
+_CONTRAST = """
+const colour = text => {
+  const parts = text.match(/[0-9.]+/g).map(Number);
+  return {rgb: parts.slice(0, 3), alpha: parts.length > 3 ? parts[3] : 1};
+};
+const over = (front, back) => front.rgb.map(
+  (c, i) => c * front.alpha + back[i] * (1 - front.alpha));
+const light = rgb => {
+  const [r, g, b] = rgb.map(c => c / 255).map(
+    c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const behind = element => {
+  if (!element) return [255, 255, 255];
+  const own = colour(getComputedStyle(element).backgroundColor);
+  return own.alpha === 1 ? own.rgb : over(own, behind(element.parentElement));
+};
+return [...arguments[0]].map(element => {
+  const back = behind(element);
+  const style = getComputedStyle(element);
+  const front = over(colour(element instanceof SVGElement ? style.fill : style.color), back);
+  const [high, low] = [light(front), light(back)].sort((a, b) => b - a);
+  return (high + 0.05) / (low + 0.05);
+});
+"""
+
+_POST = """
+const [path, fields, token] = arguments;
+const body = new URLSearchParams();
+for (const [name, values] of Object.entries(fields)) {
+  for (const value of [values].flat()) body.append(name, value);
+}
+const headers = token ? {"X-CSRFToken": token} : {};
+return fetch(path, {method: "POST", body, headers, redirect: "manual"}).then(
+  answer => answer.type === "opaqueredirect" ? 302 : answer.status);
+"""
+
+
+class Visitor:
+    """One person at the browser.
+
+    Attributes:
+        clicks: how often they clicked, or pressed Enter on something.
+    """
+
+    def __init__(self, browser: Browser, site: Site) -> None:
+        self.browser = browser
+        self.site = site
+        self.driver = browser.driver
+        self.clicks = 0
+        self._sessions: dict[str, dict[str, Any]] = {}
+
+    # Where they are
+
+    def open(self, path: str) -> None:
+        """Type an address of the site."""
+        self.driver.get(self.site.url(path))
+
+    def log_in(self, name: str) -> None:
+        """Become this user: by the form the first time, by the cookie of that session later."""
+        self.log_out()
+        if session := self._sessions.get(name):
+            self.driver.add_cookie(session)
+            return
+        self.open("/admin/login/")
+        self.find("#id_username").send_keys(name)
+        self.find("#id_password").send_keys(name)
+        self.press(self.find("[type=submit]"))
+        wait_for(lambda: "/login/" not in self.driver.current_url, LOOK_SECONDS, "to be logged in")
+        session = self.driver.get_cookie("sessionid")
+        assert session is not None
+        self._sessions[name] = session
+
+    def log_out(self) -> None:
+        """Be nobody."""
+        # Cookies are those of the page that is open.
+        if not self.driver.current_url.startswith(self.site.url()):
+            self.open("/favicon.ico")
+        self.driver.delete_all_cookies()
+
+    @property
+    def path(self) -> str:
+        """The address that is open, without the site's."""
+        return str(self.driver.current_url).removeprefix(self.site.url("")).split("?")[0]
+
+    # What they see
+
+    @property
+    def text(self) -> str:
+        """All that can be read on the page."""
+        return str(self._still(lambda: self.find("body").text))
+
+    @property
+    def main(self) -> str:
+        """What can be read below the breadcrumbs."""
+        return str(self._still(lambda: self.find("#content").text))
+
+    def all(self, css: str) -> list[WebElement]:
+        """What fits, if anything."""
+        return list(self.driver.find_elements("css selector", css))
+
+    def find(self, css: str) -> WebElement:
+        """The first that fits, and can be seen, as soon as there is one."""
+
+        def seen() -> WebElement | None:
+            return next((one for one in self.all(css) if one.is_displayed()), None)
+
+        return wait_for(lambda: self._still(seen), LOOK_SECONDS, f"{css} on {self.path}")
+
+    def named(self, name: str, css: str = _THINGS) -> WebElement:
+        """The first thing to click whose name, as a screen reader says it, begins like this."""
+        found = self.every_named(name, css)
+        assert found, f"nothing to click on {self.path} is named {name!r}:\n{self.text}"
+        return found[0]
+
+    def every_named(
+        self, name: str, css: str = "a, button, input[type=submit], summary"
+    ) -> list[WebElement]:
+        """All of them."""
+        return [
+            one
+            for one in self.all(css)
+            if one.is_displayed() and one.accessible_name.strip().startswith(name)
+        ]
+
+    def wait_for_text(self, text: str, timeout_seconds: float = LOOK_SECONDS) -> None:
+        """Look at the page until this can be read, without touching it."""
+        wait_for(lambda: text in self.text, timeout_seconds, f"{text!r} on {self.path}")
+
+    def contrasts(self, css: str) -> list[float]:
+        """The contrast of each text that fits with what is behind it: 1 to 21."""
+        found = [one for one in self.all(css) if one.is_displayed()]
+        return [float(one) for one in self.driver.execute_script(_CONTRAST, found)]
+
+    def console(self) -> list[str]:
+        """What was written to the browser's console since it was last asked."""
+        return [f"{one['level']}: {one['message']}" for one in self.browser.console()]
+
+    # What they do
+
+    def press(self, element: WebElement) -> None:
+        """Click."""
+        self.clicks += 1
+        element.click()
+
+    def click(self, name: str, css: str = _THINGS) -> None:
+        """Click on what is named so."""
+        self.press(self.named(name, css))
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until the focus is on what is named so."""
+        for _ in range(_MOST_TABS):
+            self.driver.switch_to.active_element.send_keys(TAB)
+            focused = self.driver.switch_to.active_element
+            if focused.tag_name != "body" and focused.accessible_name.strip().startswith(name):
+                return
+        raise AssertionError(f"{_MOST_TABS} times Tab, and never on {name!r} of {self.path}")
+
+    def type(self, *keys: str) -> None:
+        """Press keys where the focus is."""
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def post(self, path: str, fields: dict[str, Any], *, with_token: bool = True) -> int:
+        """Send a form that no page offers, from within the page, and return the answer's status."""
+        cookie = self.driver.get_cookie("csrftoken") if with_token else None
+        token = cookie["value"] if cookie else ""
+        return int(self.driver.execute_script(_POST, path, fields, token))
+
+    def _still(self, look: Callable[[], T]) -> T:
+        """Look again where the page changes under the look."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        while True:
+            try:
+                return look()
+            except StaleElementReferenceException:
+                continue
