@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Verdict", "WorkerLease"]
+__all__ = ["Verdict", "WorkerLease", "too_long_seconds"]
+
+
+def too_long_seconds(lease_seconds: float, sweep_seconds: float) -> float:
+    """Return for how long nothing may move that is to move all the time: after that it is told."""
+    return max(2 * lease_seconds, 10 * sweep_seconds)
 
 
 @dataclass(frozen=True)

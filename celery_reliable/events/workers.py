@@ -65,6 +65,11 @@ def worker_not_deregistered(*, worker: str, error: Exception) -> None:
     """A worker ends and could not give back its lease. It will be found dead."""
 
 
+@declared(WARNING)
+def sign_not_written(*, path: str, error: Exception) -> None:
+    """A worker could not say in ``PROBE_DIRECTORY`` how it is.  Told once; it tries again."""
+
+
 # -- leases and deaths
 
 

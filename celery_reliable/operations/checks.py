@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from celery_reliable.leases import too_long_seconds
 from celery_reliable.model import Finding
 from celery_reliable.operations.depths import QueueView
 from celery_reliable.operations.status import Burial, Status
@@ -55,7 +56,7 @@ def check(status: Status, limits: Limits | None = None) -> list[Finding]:
 
 def _patience_seconds(status: Status) -> float:
     """For how long nothing may move that is to move all the time."""
-    return max(2 * status.lease_seconds, 10 * status.sweep_seconds)
+    return too_long_seconds(status.lease_seconds, status.sweep_seconds)
 
 
 def _sweeper(status: Status) -> Iterator[Finding]:

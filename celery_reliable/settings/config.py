@@ -85,6 +85,8 @@ class ReliableConfig:
     keep_ended: int = _count(10_000, minimum=0)
     #: Of the other ended tasks one in this many is kept too; 0: none.
     keep_ended_one_in: int = _count(0, minimum=0)
+    #: Where workers say once a second, in files, how they are, for probes; None: nowhere.
+    probe_directory: str | None = field(default=None, metadata={"kind": "folder"})
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
 
@@ -243,6 +245,10 @@ def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
     if kind == "alias":
         fits = value is None or (isinstance(value, str) and value.strip() != "")
         return None if fits else "the name of an entry of Django's CACHES, or None"
+    if kind == "folder":
+        # Probes are run in a folder of their own.
+        fits = value is None or (isinstance(value, str) and value.startswith("/"))
+        return None if fits else "an absolute path, or None"
     return _expected_url(value)
 
 

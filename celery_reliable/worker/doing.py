@@ -28,7 +28,7 @@ class Doing:
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
         # Tasks of every base, those that a pool has accepted.
-        begun = int(state.all_total_count[0])
+        begun = self.begun
         if begun != self._begun:
             self._begun, self._moved_at = begun, time.monotonic()
         # None while a connection is made.
@@ -37,6 +37,22 @@ class Doing:
             "queues": queues[:_MOST_QUEUES],
             "slots": int(getattr(c.pool, "num_processes", 0) or 0),
         }
+
+    @property
+    def begun(self) -> int:
+        """How many tasks have begun here, of every base."""
+        return int(state.all_total_count[0])
+
+    @property
+    def queues(self) -> list[str]:
+        """What is consumed; empty before the first look."""
+        return list(self._consumer.get("queues", ()))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a slot is free, and nothing that was fetched is still to begin."""
+        running = len(state.active_requests)
+        return running < self._consumer.get("slots", 0) and len(state.reserved_requests) <= running
 
     def told(self, turned_at: float, *, is_leaving: bool) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began
@@ -47,7 +63,7 @@ class Doing:
         if not self._consumer:
             return ""
         now = time.monotonic()
-        begun = int(state.all_total_count[0])
+        begun = self.begun
         moved_at = self._moved_at if begun == self._begun else now
         return json.dumps(
             {

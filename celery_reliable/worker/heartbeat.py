@@ -15,6 +15,7 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
 from celery_reliable.native_threads import NativeThread, is_patched
+from celery_reliable.worker.health import Health
 from celery_reliable.worker.lease_connection import LeaseConnection
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.witness import why_no_witness
@@ -37,6 +38,7 @@ class Host(Protocol):
     reliable: Reliable
     process: WorkerProcess
     claims: RunningClaims
+    health: Health
     #: Whether its shutdown has begun.
     is_leaving: bool
 

@@ -49,6 +49,7 @@ class Passes(NativeThread):
             self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
+            self._host.health.look(self._sweeper.broker)
         except ReliableError as exc:
             events.pass_failed(error=exc)
         except Exception as exc:

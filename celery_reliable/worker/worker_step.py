@@ -21,6 +21,7 @@ from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.worker import plain_tasks
 from celery_reliable.worker.doing import Doing
+from celery_reliable.worker.health import Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.own_transport import consume_apart
@@ -51,16 +52,29 @@ class WorkerStep(bootsteps.StartStopStep):
         super().__init__(w, **kwargs)
         self.app = w.app
         self.reliable = reliable_of(w.app)
+        self.pool_name = ""
+        #: When the main loop turned last, by the monotonic clock.
+        self.turned_at = time.monotonic()
+        self.seen = Doing()
+        self.is_connecting = True
+        self.is_leaving = False
         try:
             if self.reliable.is_unprotected:
                 self.reliable.tell_unprotected()
                 self.enabled = False
                 return
-            check_start(w, self.reliable)
+            self.process = WorkerProcess(w.hostname)
+            # Probes see it while it waits for its servers.
+            self.health = Health(self)
+            self.health.begin()
+            try:
+                check_start(w, self.reliable)
+            except BaseException:
+                self.health.end()
+                raise
         except ReliableError as exc:
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None
-        self.process = WorkerProcess(w.hostname)
         self.process.sends_events = bool(w.task_events)
         set_current_worker(self.process)
         #: The second undoes what would outlive this worker: user code may go on in its process.
@@ -70,14 +84,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.unprocessable = Unprocessable(self.reliable, self.openings)
         note(w, _NOTED, self)
         self._pool_stop: PostponedStop | None = None
-        self.pool_name = ""
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
-        #: When the main loop turned last, by the monotonic clock.
-        self.turned_at = time.monotonic()
-        self.seen = Doing()
-        self.is_connecting = True
-        self.is_leaving = False
         self._is_finished = False
 
     def create(self, w: Any) -> None:
@@ -149,6 +157,7 @@ class WorkerStep(bootsteps.StartStopStep):
             events.worker_not_deregistered(worker=self.process.id, error=exc)
         finally:
             self._stop_heartbeat()
+            self.health.end()
 
     def _stop_heartbeat(self) -> None:
         if self.heartbeat is not None:
@@ -174,14 +183,19 @@ class WorkerStep(bootsteps.StartStopStep):
     @property
     def is_stalled(self) -> bool:
         """Whether the main loop has not turned for STALL_SECONDS without an excuse."""
+        return self.stands_seconds > self.reliable.config.stall_seconds
+
+    @property
+    def stands_seconds(self) -> float:
+        """For how long the main loop has not turned without an excuse."""
         # While Celery connects it waits in the main loop, longer with every attempt.
         if (
             self.is_leaving
             or self.is_connecting
             or (self.pool_name == "solo" and state.active_requests)
         ):
-            return False
-        return time.monotonic() - self.turned_at > self.reliable.config.stall_seconds
+            return 0.0
+        return time.monotonic() - self.turned_at
 
     def facts(self) -> dict[str, Any]:
         """What others may want to know of this worker."""

@@ -36,6 +36,7 @@ def test_the_defaults_are_those_of_the_design(mapping):
         "dead_letter_max": 10_000,
         "keep_ended": 10_000,
         "keep_ended_one_in": 0,
+        "probe_directory": None,
         "outbox": False,
         "fail_open": False,
     }
@@ -58,6 +59,7 @@ def test_every_setting_can_be_given():
         "DEAD_LETTER_MAX": 1,
         "KEEP_ENDED": 0,
         "KEEP_ENDED_ONE_IN": 100,
+        "PROBE_DIRECTORY": "/run/celery",
         "OUTBOX": True,
         "FAIL_OPEN": True,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.operations import Desk, check
 from celery_reliable.operations.checks import Limits
+from celery_reliable_probe import problems
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
@@ -158,10 +160,12 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(
 
 
 def test_a_worker_that_turns_and_takes_nothing(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+    hasty: Project, start_worker: Start, desk: Desk, tmp_path: Path
 ) -> None:
     """Nothing tells of it but that work waits."""
-    worker = start_worker("deaf", project=hasty, app="tests.integration.project.deaf")
+    probed = hasty.with_settings(reliable={**SOON, "PROBE_DIRECTORY": str(tmp_path)})
+    worker = start_worker("deaf", project=probed, app="tests.integration.project.deaf")
+    wait_for(lambda: not problems("readyz", str(tmp_path)), 20, "it looks as if it was ready")
     # It has taken what it had asked for before that.
     wait_for(lambda: hasty.send("work", 0) and desk.queues.all()[0].depth, 10, "it is deaf")
 
@@ -172,6 +176,8 @@ def test_a_worker_that_turns_and_takes_nothing(
     assert "deaf@" in finding.message
     assert f"pid {worker.pid}" in finding.message
     assert "2 of 2 slots free" in finding.message
+    wait_for(lambda: problems("readyz", str(tmp_path)), SEEN_SECONDS, "a probe says so too")
+    assert problems("livez", str(tmp_path)) == []
 
 
 def test_a_poison(hasty: Project, start_worker: Start, desk: Desk) -> None:
