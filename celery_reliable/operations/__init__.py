@@ -7,16 +7,18 @@ from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.desk import Desk, broker_errors
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import ObjectView
-from celery_reliable.operations.pages import BadCursor, Page
+from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.status import Status
+from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
+from celery_reliable.operations.times import parse_age, span
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, group_view, short_view
 from celery_reliable.operations.waits import Wait, Why
@@ -47,15 +49,20 @@ __all__ = [
     "Wait",
     "Why",
     "WorkerView",
+    "broker_errors",
     "check",
     "full_view",
+    "gathered",
     "group_view",
     "install_control",
     "install_control_everywhere",
     "install_metrics",
+    "parse_age",
+    "printable",
     "purge",
     "registry_of",
     "release",
     "short_view",
     "somebody",
+    "span",
 ]

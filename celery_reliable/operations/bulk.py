@@ -188,6 +188,7 @@ class Bulk:
         seconds: float | None = None,
         to_queue: str = "",
         progress: Progress | None = None,
+        each: Callable[[str], None] | None = None,
     ) -> Done:
         """Return letters to the back of their queues, the oldest first, under their ids, with
         counters at zero.
@@ -203,6 +204,7 @@ class Bulk:
             seconds: for so long, about; one is done anyway.  None: until it is whole.
             to_queue: send them there instead of where they were sent before.
             progress: is told now and then.
+            each: is told the id of each letter to which it was done.
 
         Raises:
             CannotReplay: there is no such queue.
@@ -211,7 +213,10 @@ class Bulk:
             self._letters.check_queue(to_queue)
 
         def act(letter: DeadLetter) -> str:
-            return self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
+            problem = self._letters.replay_seen(letter, to_queue=to_queue, by=by).problem
+            if each is not None:
+                each(letter.task_id)
+            return problem
 
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
         return self._noted("replay", by, chosen, how, act, progress)
@@ -225,11 +230,14 @@ class Bulk:
         limit: int | None = None,
         seconds: float | None = None,
         progress: Progress | None = None,
+        each: Callable[[str], None] | None = None,
     ) -> Done:
         """Remove letters for good, the oldest first; arguments as in `replay`."""
 
         def act(letter: DeadLetter) -> str:
             self._letters.discard_seen(letter, by=by)
+            if each is not None:
+                each(letter.task_id)
             return ""
 
         how = {"rate": rate, "limit": limit, "seconds": seconds}

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.audit import AuditEntry, noted, read_audit
@@ -24,7 +25,13 @@ from celery_reliable.recovery import BrokerView
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "broker_errors"]
+
+
+def broker_errors(app: Celery) -> tuple[type[Exception], ...]:
+    """Return the errors by which a broker that is away shows."""
+    connection = app.connection_for_read()
+    return (OperationalError, *connection.connection_errors, *connection.channel_errors)
 
 
 class Desk:

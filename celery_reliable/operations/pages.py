@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from celery_reliable.exceptions import ReliableError
 
-__all__ = ["BadCursor", "Page", "Position"]
+__all__ = ["BadCursor", "Page", "Position", "gathered"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -85,3 +86,20 @@ class Page(Generic[T]):
             "looked_at": self.looked_at,
             "is_last": self.is_last,
         }
+
+
+def gathered(
+    read: Callable[[str, int], Page[T]], cursor: str, limit: int, seconds: float
+) -> Page[T]:
+    """Read page after page, each by its cursor and how many are wanted yet, until there are *limit*
+    items, nothing follows, or *seconds* are over: with a filter one page may be short.
+    """
+    until = time.monotonic() + seconds
+    found: list[T] = []
+    looked_at = 0
+    while True:
+        page = read(cursor, limit - len(found))
+        found += page.items
+        looked_at, cursor = looked_at + page.looked_at, page.cursor
+        if page.is_last or len(found) >= limit or time.monotonic() > until:
+            return Page(tuple(found), cursor, looked_at)

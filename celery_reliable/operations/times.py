@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
-__all__ = ["at", "iso", "span"]
+__all__ = ["at", "iso", "parse_age", "span"]
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_ASKED = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
 def iso(ms: int | None) -> str | None:
@@ -36,3 +39,11 @@ def span(seconds: float) -> str:
         if len(words) == 2:
             break
     return " ".join(filter(None, words))
+
+
+def parse_age(text: str) -> float:
+    """Return the seconds of an age: 90, 15m, 2h, 3d.  Raises ValueError, which says what one is."""
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:50]!r} is no age: 90 (seconds), 15m, 2h or 3d.")
+    return float(match[1]) * _ASKED[match[2]]

@@ -6,7 +6,7 @@ that every app of this process belongs to a Django project.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +21,10 @@ from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
 from celery_reliable import app as application
+from celery_reliable.app import reliable_of
+from celery_reliable.message.envelope import Envelope
+from celery_reliable.model import Reason
+from celery_reliable.operations.dead_letters import DeadLetters
 
 settings.configure(
     SECRET_KEY="only for tests",
@@ -115,3 +119,76 @@ def use_caches() -> Iterator[Any]:
     for override in reversed(changed):
         caches.close_all()
         override.disable()
+
+
+@pytest.fixture
+def put(celery_project: Celery) -> Callable[..., None]:
+    """Bury a task of this id."""
+
+    def put(
+        task_id: str,
+        exception: str = "ValueError: <b>no</b>",
+        name: str = "shop.bill",
+        queue: str = "celery",
+        traceback: str = "Traceback: <i>here</i>",
+        reason: Reason = Reason.FAILED,
+    ) -> None:
+        envelope = Envelope(
+            b'[["secret-1"], {"pin": "secret-2"}, {}]',
+            "application/json",
+            "utf-8",
+            {
+                "id": task_id,
+                "task": name,
+                "argsrepr": "('secret-1',)",
+                "retries": 2,
+                "reliable": "1:0-abc",
+            },
+            {},
+            "",
+            queue,
+        )
+        reliable_of(celery_project).ledger.bury_message(
+            task_id,
+            reason,
+            exception=exception,
+            traceback=traceback,
+            message=envelope.to_text(),
+            name=name,
+        )
+
+    return put
+
+
+@pytest.fixture
+def letters(celery_project: Celery) -> DeadLetters:
+    return DeadLetters(celery_project)
+
+
+@pytest.fixture
+def log_in(django_project: None) -> Any:
+    """Return a client that is logged in with these permissions of the dead letters."""
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    users = []
+
+    def log_in(*permissions: str, is_superuser: bool = False, csrf: bool = False) -> Client:
+        user = User.objects.create(
+            username=f"user-{len(users)}", is_staff=True, is_superuser=is_superuser
+        )
+        users.append(user)
+        names = [
+            name if name in ("operate", "see_arguments") else f"{name}_deadletter"
+            for name in permissions
+        ]
+        found = Permission.objects.filter(codename__in=names)
+        assert len(found) == len(permissions)
+        user.user_permissions.set(found)
+        client = Client(enforce_csrf_checks=csrf)
+        client.force_login(user)
+        return client
+
+    yield log_in
+    for user in users:
+        user.delete()

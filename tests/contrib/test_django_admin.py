@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
-import pytest
 import redis
 from celery import Celery
 
@@ -14,77 +14,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, State
 from celery_reliable.operations.dead_letters import DeadLetters
-
-LIST = "/admin/celery_reliable/deadletter/"
-ACT = f"{LIST}act/"
-
-
-@pytest.fixture
-def put(celery_project: Celery) -> Callable[..., None]:
-    """Bury a task of this id."""
-
-    def put(task_id: str, exception: str = "ValueError: <b>no</b>") -> None:
-        envelope = Envelope(
-            b'[["secret-1"], {"pin": "secret-2"}, {}]',
-            "application/json",
-            "utf-8",
-            {
-                "id": task_id,
-                "task": "shop.bill",
-                "argsrepr": "('secret-1',)",
-                "retries": 2,
-                "reliable": "1:0-abc",
-            },
-            {},
-            "",
-            "celery",
-        )
-        reliable_of(celery_project).ledger.bury_message(
-            task_id,
-            Reason.FAILED,
-            exception=exception,
-            traceback="Traceback: <i>here</i>",
-            message=envelope.to_text(),
-            name="shop.bill",
-        )
-
-    return put
-
-
-@pytest.fixture
-def letters(celery_project: Celery) -> DeadLetters:
-    return DeadLetters(celery_project)
-
-
-@pytest.fixture
-def log_in(django_project: None) -> Any:
-    """Return a client that is logged in with these permissions of the dead letters."""
-    from django.contrib.auth.models import Permission, User
-    from django.test import Client
-
-    users = []
-
-    def log_in(*permissions: str, is_superuser: bool = False, csrf: bool = False) -> Client:
-        user = User.objects.create(
-            username=f"user-{len(users)}", is_staff=True, is_superuser=is_superuser
-        )
-        users.append(user)
-        names = [f"{name}_deadletter" for name in permissions]
-        found = Permission.objects.filter(codename__in=names)
-        assert len(found) == len(permissions)
-        user.user_permissions.set(found)
-        client = Client(enforce_csrf_checks=csrf)
-        client.force_login(user)
-        return client
-
-    yield log_in
-    for user in users:
-        user.delete()
-
-
-def page(answer: Any) -> str:
-    assert answer.status_code == 200
-    return str(answer.content.decode())
+from tests.contrib.shown import ACT, LIST, listed, page
 
 
 def test_the_list_and_a_letter_are_shown_without_arguments(
@@ -234,12 +164,26 @@ def test_a_long_list_has_pages(put: Callable[..., None], log_in: Any) -> None:
         put(f"letter-{number}")
     client = log_in("view")
 
-    first, second = page(client.get(LIST)), page(client.get(LIST, {"p": "2"}))
+    first = page(client.get(LIST))
+    older = re.search(r'<a href="\?([^"]+)" id="desk-next">', first)
+    assert older is not None
+    # What comes meanwhile moves nothing.
+    put("newer")
+    second = page(client.get(f"{LIST}?{unescape(older[1])}"))
 
     assert first.count("<th><a") == 50
-    assert "?p=2" in first
     assert second.count("<th><a") == 1
-    assert "?p=1" in second
+    assert not set(listed(first)) & set(listed(second))
+    assert 'id="desk-next"' not in second
+    assert client.get(LIST, {"cursor": "x"}).status_code == 400
+
+
+def test_links_of_older_pages_lead_to_pages_still(put: Callable[..., None], log_in: Any) -> None:
+    for number in range(51):
+        put(f"letter-{number}")
+    client = log_in("view")
+
+    assert page(client.get(LIST, {"p": "2"})).count("<th><a") == 1
     assert page(client.get(LIST, {"p": "x"})).count("<th><a") == 50
     # What is no page's number: a digit that is no decimal, and more than the server can count.
     for number in ("²", "0", "-1", "9" * 30, "9" * 5000):

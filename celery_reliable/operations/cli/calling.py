@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import click
 from celery import Celery
-from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
+from celery_reliable.operations.desk import broker_errors
 from celery_reliable.operations.tables import printable
 
 __all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
@@ -46,14 +46,9 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
     except ReliableError as exc:
         raise click.ClickException(printable(str(exc))) from exc
     except Exception as exc:
-        if not isinstance(exc, _broker_errors(ctx)):
+        if not isinstance(exc, broker_errors(ctx.obj.app)):
             raise
         raise click.ClickException(
             f"The broker could not be reached: {printable(str(exc))}. Check that it is up and "
             "that the app's broker_url names it."
         ) from exc
-
-
-def _broker_errors(ctx: click.Context) -> tuple[type[Exception], ...]:
-    connection = ctx.obj.app.connection_for_read()
-    return (OperationalError, *connection.connection_errors, *connection.channel_errors)

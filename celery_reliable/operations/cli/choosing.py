@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import datetime, timezone
@@ -12,12 +11,11 @@ import click
 
 from celery_reliable.model import Reason
 from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.times import parse_age
 
 __all__ = ["TIME", "filter_of", "filter_options", "group_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class _Age(click.ParamType):  # type: ignore[type-arg]
@@ -29,10 +27,10 @@ class _Age(click.ParamType):  # type: ignore[type-arg]
         """Return seconds."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value))
-        if match is None:
-            self.fail(f"{value!r} is no age: 90 (seconds), 15m, 2h or 3d.", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
+        try:
+            return parse_age(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]

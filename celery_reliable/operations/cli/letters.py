@@ -26,6 +26,7 @@ from celery_reliable.operations.cli.printing import (
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.pages import gathered
 from celery_reliable.operations.tables import print_list, print_pairs, printable
 from celery_reliable.operations.views import full_view, group_view, short_view
 
@@ -93,16 +94,17 @@ def list_(
 
 def _found(
     desk: Desk, wanted: Filter, group: str, cursor: str, limit: int
-) -> tuple[list[DeadLetter], str]:
+) -> tuple[Sequence[DeadLetter], str]:
     """Return what is found in a second, and the cursor of what follows."""
-    found: list[DeadLetter] = []
-    until = time.monotonic() + _LOOK_SECONDS
-    while True:
-        page = desk.letter_pages.page(wanted, group=group, cursor=cursor, limit=limit - len(found))
-        found += page.items
-        cursor = page.cursor
-        if page.is_last or len(found) >= limit or time.monotonic() > until:
-            return found, cursor
+    page = gathered(
+        lambda cursor, limit: desk.letter_pages.page(
+            wanted, group=group, cursor=cursor, limit=limit
+        ),
+        cursor,
+        limit,
+        _LOOK_SECONDS,
+    )
+    return page.items, page.cursor
 
 
 @dead_letters.command("groups", cls=CeleryCommand)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
@@ -25,7 +24,7 @@ from celery_reliable.operations.cli.printing import (
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.objects import ObjectView
-from celery_reliable.operations.pages import Page
+from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.tables import print_list, print_pairs, printable
 from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.walks import Kind
@@ -82,15 +81,12 @@ def tasks(
 
 def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int) -> Page[TaskView]:
     """Return as much as is found in a while: with a filter a page may be short."""
-    deadline = time.monotonic() + _LOOKING_SECONDS
-    found: list[TaskView] = []
-    looked_at = 0
-    while True:
-        page = desk.tasks.page(wanted, kind=kind, cursor=cursor, limit=limit - len(found))
-        found += page.items
-        looked_at, cursor = looked_at + page.looked_at, page.cursor
-        if page.is_last or len(found) >= limit or time.monotonic() > deadline:
-            return Page(tuple(found), cursor, looked_at)
+    return gathered(
+        lambda cursor, limit: desk.tasks.page(wanted, kind=kind, cursor=cursor, limit=limit),
+        cursor,
+        limit,
+        _LOOKING_SECONDS,
+    )
 
 
 @click.command("show", cls=CeleryCommand)

@@ -22,7 +22,7 @@ ROOT = Path(celery_reliable.__file__).parent
 #: What looks like it and is not, and why.
 REVIEWED = {
     ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
-    ("contrib.django.admin", "request.current_app"): "as Django's manual says",
+    ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("publishing.producers", "pool.limit"): "a property that kombu's pools have for this",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",

@@ -1,0 +1,1 @@
+"""The pages of the desk in Django's admin; `contrib.django.admin` registers them."""

@@ -1,0 +1,125 @@
+"""The pages of dead letters: a list, their groups, and one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.views.decorators.debug import sensitive_variables
+
+from celery_reliable.contrib.django.desk.asking import LETTERS, Asked
+from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
+from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import full_view, gathered, group_view, short_view
+
+__all__ = ["groups_page", "letter_page", "letters_page"]
+
+_PAGE = 50
+#: A list of what fits looks for so long; then it says where it goes on.
+_LOOK_SECONDS = 0.1
+#: Characters of a value in a list.
+_LONGEST = 300
+#: Groups on one page, the largest.
+_MOST_GROUPS = 200
+
+
+def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    """List dead letters that fit, the latest first."""
+    given = visit.request.GET
+    asked = Asked(given, LETTERS, ("group",))
+    number = _page_number(given.get("p", ""))
+    cursor, letters = "", []
+    count = visit.desk.letters.count()
+    if "p" in given and not asked.values:
+        # By the number of the page: links of older versions, and of templates made for them.
+        letters = visit.desk.letters.list(_PAGE, (number - 1) * _PAGE)
+    elif not asked.problems:
+        group = asked.values.get("group", "")
+        page = gathered(
+            lambda cursor, limit: visit.desk.letter_pages.page(
+                asked.filter, group=group, cursor=cursor, limit=limit
+            ),
+            given.get("cursor", ""),
+            _PAGE,
+            _LOOK_SECONDS,
+        )
+        letters, cursor = list(page.items), page.cursor
+    views = []
+    for letter in letters:
+        view = short_view(letter)
+        link = visit.link("change", view["task_id"])
+        views.append({**shown(view, _LONGEST), "link": link, "quoted": quoted(view["task_id"])})
+    context = {
+        "title": "Dead letters",
+        "letters": views,
+        "count": count,
+        "asked": asked,
+        "group": asked.values.get("group", ""),
+        "next": asked.query(cursor=cursor) if cursor else "",
+        "is_first": not given.get("cursor"),
+        "newer": number - 1,
+        "older": number + 1 if count > number * _PAGE else 0,
+        "problem": " ".join(asked.problems),
+        **(extra_context or {}),
+    }
+    return visit.render("list", context, "changelist", 400 if asked.problems else 200)
+
+
+def groups_page(visit: Visit) -> HttpResponse:
+    """List groups of dead letters, the largest first."""
+    asked = Asked(visit.request.GET, tuple(one for one in LETTERS if one.name in _OF_A_GROUP))
+    found = visit.desk.letter_pages.groups(asked.filter)
+    context = {
+        "title": "Dead letters by group",
+        "asked": asked,
+        "groups": [
+            {
+                **shown(group_view(one), _LONGEST),
+                "link": visit.link("changelist", group=one.group.id),
+                "example_link": visit.link("change", one.example_id) if one.example_id else "",
+            }
+            for one in found.groups[:_MOST_GROUPS]
+        ],
+        "more": max(0, len(found.groups) - _MOST_GROUPS),
+        "count": found.letters,
+        "grouped": found.grouped,
+        "is_complete": found.is_complete,
+        "problem": " ".join(asked.problems),
+    }
+    return visit.render("groups", context, "groups", 400 if asked.problems else 200)
+
+
+#: What the letters of a group have in common.
+_OF_A_GROUP = ("text", "task", "reason", "exception", "cause")
+
+
+@sensitive_variables()
+def letter_page(
+    visit: Visit, object_id: str, extra_context: dict[str, Any] | None = None
+) -> HttpResponse:
+    """Show one dead letter; its arguments when somebody asks who may see them."""
+    task_id = unquote(object_id)
+    with_arguments = "arguments" in visit.request.GET
+    may_see = visit.may(Right.SEE_ARGUMENTS)
+    if with_arguments and not may_see:
+        raise PermissionDenied
+    letter = visit.desk.letters.get(task_id)
+    view = shown(full_view(letter, with_arguments=with_arguments))
+    context = {
+        "title": f"Dead letter {shown(task_id, _LONGEST)}",
+        "letter": view,
+        "quoted": quoted(task_id),
+        "task_link": visit.link("changelist", task=letter.name[:_LONGEST]),
+        "group_link": visit.link("changelist", group=view["group"]),
+        "with_arguments": with_arguments,
+        **(extra_context or {}),
+    }
+    return visit.render("letter", context, "changelist")
+
+
+def _page_number(text: str) -> int:
+    """Return the number of a page in a query; 1 if it is not a number or too large."""
+    # Some digits are not decimals (such as ²), and the server counts in 64 bits.
+    return max(1, int(text)) if text.isdecimal() and len(text) <= 9 else 1

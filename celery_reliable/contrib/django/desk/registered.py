@@ -1,0 +1,118 @@
+"""What is registered in the admin: every page of the desk, below the dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import redirect
+from django.urls import path
+
+from celery_reliable.contrib.django.desk.acts import act_page
+from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
+from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
+from celery_reliable.contrib.django.models import DeadLetter
+from celery_reliable.contrib.django.permissions import Right, may
+from celery_reliable.events import as_shown
+from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
+from celery_reliable.operations import BadCursor, UnknownGroup, broker_errors
+
+__all__ = ["PAGES", "DeadLetterAdmin"]
+
+_LETTERS = Page("changelist", "", letters_page)
+_ACT = Page("act", "act/", act_page, None, ("POST",))
+_LETTER = Page("change", "<path:object_id>/change/", letter_page)
+#: The three that Django's own views link to are methods of the class.
+PAGES = (Page("groups", "groups/", groups_page),)
+
+
+@admin.register(DeadLetter)
+class DeadLetterAdmin(admin.ModelAdmin):
+    """Pages over the ledger. They replace Django's own views, as the model has no rows."""
+
+    def get_urls(self) -> list[Any]:
+        """Return the pages; the names of the first three are those that the admin links to."""
+        view = self.admin_site.admin_view
+        return [
+            path(_LETTERS.route, view(self.changelist_view), name=f"{NAME}changelist"),
+            path(_ACT.route, view(self.act_view), name=f"{NAME}act"),
+            path(_LETTER.route, view(self.change_view), name=f"{NAME}change"),
+            *(path(one.route, view(self._view(one)), name=NAME + one.name) for one in PAGES),
+        ]
+
+    def may(self, request: HttpRequest, right: Right) -> bool:
+        """Whether who asks may do it; what is overridden of the admin's own methods counts."""
+        own = {
+            Right.VIEW: self.has_view_permission,
+            Right.REPLAY: self.has_change_permission,
+            Right.DISCARD: self.has_delete_permission,
+        }
+        return bool(own[right](request) if right in own else may(request.user, right))
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Nobody makes dead letters by hand."""
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Whether who asks may see the desk."""
+        return may(request.user, Right.VIEW)
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Whether who asks may replay."""
+        return may(request.user, Right.REPLAY)
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Whether who asks may discard."""
+        return may(request.user, Right.DISCARD)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """List dead letters, the latest first."""
+        return self._answer(_LETTERS, request, extra_context=extra_context)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one dead letter."""
+        return self._answer(_LETTER, request, object_id=object_id, extra_context=extra_context)
+
+    def act_view(self, request: HttpRequest) -> HttpResponse:
+        """Replay or discard dead letters: ask first, then do it."""
+        return self._answer(_ACT, request)
+
+    def _view(self, page: Page) -> Any:
+        def view(request: HttpRequest, **given: Any) -> HttpResponse:
+            return self._answer(page, request, **given)
+
+        return view
+
+    def _answer(self, page: Page, request: HttpRequest, **given: Any) -> HttpResponse:
+        if request.method not in page.methods:
+            return HttpResponseNotAllowed(page.methods)
+        visit = Visit(self, request)
+        if page.right is not None:
+            visit.require(page.right)
+        try:
+            return page.answer(visit, **given)
+        except BadCursor as exc:
+            return visit.render(
+                "problem", {"title": "No such page", "problem": shown(str(exc))}, status=400
+            )
+        except (UnknownDeadLetter, UnknownGroup) as exc:
+            if request.method != "POST":
+                raise Http404(shown(str(exc))) from exc
+            messages.warning(request, shown(str(exc)))
+            return redirect(visit.link("changelist"))
+        except ReliableError as exc:
+            return visit.render("problem", {"title": "Not now", "problem": shown(str(exc))})
+        except broker_errors(visit.desk.app) as exc:
+            problem = f"The broker could not be reached: {shown(as_shown(exc))}"
+            return visit.render("problem", {"title": "Not now", "problem": problem})
+        finally:
+            visit.close()

@@ -1,0 +1,1 @@
+"""What the pages of the admin show values with."""

@@ -1,0 +1,20 @@
+"""What pages of the admin show."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["ACT", "LIST", "listed", "page"]
+
+LIST = "/admin/celery_reliable/deadletter/"
+ACT = f"{LIST}act/"
+
+
+def listed(shown: str) -> list[str]:
+    return re.findall(r'data-letter="([^"]+)"', shown)
+
+
+def page(answer: Any) -> str:
+    assert answer.status_code == 200
+    return str(answer.content.decode())

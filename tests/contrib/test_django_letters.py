@@ -1,0 +1,107 @@
+"""Dead letters in the admin: found by filters and by group, and shown whatever they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+
+from celery_reliable.model import Reason
+from tests.contrib.shown import ACT, LIST, listed, page
+
+#: By a query: which of the letters below fit.
+FILTERS = [
+    ("task=shop.*", {"bill", "mail"}),
+    ("task=bank.pay", {"pay"}),
+    ("queue=fast", {"mail"}),
+    ("reason=rejected", {"pay"}),
+    ("exception=Key*", {"mail"}),
+    ("text=no+such", {"mail"}),
+    ("text=PAY", {"pay"}),
+    ("newer_than=1h", {"bill", "mail", "pay"}),
+    ("older_than=1h", set()),
+    ("task=shop.*&exception=ValueError", {"bill"}),
+]
+
+
+@pytest.fixture
+def some(put: Callable[..., None]) -> None:
+    put("bill", "ValueError: x")
+    put("mail", "KeyError: no such", name="shop.mail", queue="fast")
+    put("pay", "", name="bank.pay", reason=Reason.REJECTED)
+
+
+def test_letters_are_found_by_filters(some: None, log_in: Any) -> None:
+    client = log_in("view")
+
+    for query, fitting in FILTERS:
+        assert set(listed(page(client.get(f"{LIST}?{query}")))) == fitting, query
+
+
+def test_what_is_no_filter_is_said_and_finds_nothing(some: None, log_in: Any) -> None:
+    client = log_in("view")
+
+    for query, said in (("older_than=soon", "is no age"), ("reason=x", "Reason: one of")):
+        answer = client.get(f"{LIST}?{query}")
+        assert answer.status_code == 400
+        assert said in answer.content.decode()
+        assert listed(answer.content.decode()) == []
+
+
+def test_groups_lead_to_their_letters(some: None, put: Callable[..., None], log_in: Any) -> None:
+    put("bill-2", "ValueError: another")
+    client = log_in("view")
+
+    groups = page(client.get(f"{LIST}groups/"))
+
+    assert groups.count("data-group=") == 3
+    assert "3 groups of 4 dead letters" in groups
+    largest = groups.split('data-group="')[1].split('"')[0]
+    assert set(listed(page(client.get(f"{LIST}?group={largest}")))) == {"bill", "bill-2"}
+    assert set(listed(page(client.get(f"{LIST}?group={largest}&text=another")))) == {"bill-2"}
+    assert page(client.get(f"{LIST}groups/?reason=rejected")).count("data-group=") == 1
+    assert client.get(f"{LIST}?group=abcd").status_code == 404
+
+
+HOSTILE = {
+    "html": "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>",
+    "control": "a\x00b\x1b[2J\x07c\r\nd",
+    "direction": "safe\u202etxt.exe\u2066",
+    "half": "half \udcff of one",
+    "template": "{{ request }}{% debug %}",
+    "megabyte": "x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_hostile_values_are_only_text(kind: str, put: Callable[..., None], log_in: Any) -> None:
+    value = HOSTILE[kind]
+    put("one", exception=f"Error: {value}", name=value, queue=value, traceback=value)
+    # An id is part of an address; one of a megabyte has none.
+    put(value[:200], exception="", name="shop.bill")
+    client = log_in("view")
+
+    urls = ["", "groups/", "one/change/"]
+    shown = [page(client.get(f"{LIST}{url}")) for url in urls]
+    links = [unescape(one.split('"')[0]) for one in shown[0].split('<th><a href="')[1:]]
+    shown += [page(client.get(one)) for one in links]
+
+    assert len(links) == 2
+    for one in shown:
+        assert len(one) < 500_000
+        assert "<script>alert" not in one
+        assert "<img" not in one
+        assert "{{ request }}" in one or kind != "template" or "groups" in one
+        assert not set(one) & set("\x00\x1b\x07\u202e\u2066\udcff")
+    # Whatever its id is, it can be chosen.
+    client = log_in("view", "delete")
+    chosen = re.findall(r'name="quoted_id" value="([^"]+)"', page(client.get(LIST)))
+    asked = page(client.post(ACT, {"action": "discard", "quoted_id": chosen}))
+    chosen = re.findall(r'name="quoted_id" value="([^"]+)"', asked)
+    done = client.post(
+        ACT, {"action": "discard", "quoted_id": chosen, "confirmed": "yes"}, follow=True
+    )
+    assert "2 dead letters discarded." in page(done)
