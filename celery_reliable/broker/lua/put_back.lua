@@ -1,5 +1,5 @@
 --[[
-put_back: put a popped message back into its list, unless it was filed: then the unacked hash has it.
+put_back: put a popped message back into its list, unless it was filed meanwhile in the unacked hash.
 
 KEYS[1]   unacked   HASH
 KEYS[2]   list   LIST

@@ -1,5 +1,5 @@
 --[[
-take: file what was popped, if anything was, pop and file more, and remove what is acknowledged, in one step.
+take: file the message that was popped, if there is one; pop and file more; remove what is acknowledged. One step.
 
 KEYS[1]    unacked HASH   tag: "<ms> <queue>\n<message as it was in its queue>"
 KEYS[2]    listed  SET    names of the unacked hashes in which something may be

@@ -1,7 +1,8 @@
 --[[
-acknowledge: a worker has stopped a claim that was taken from it.
-Whatever became of its task meanwhile waited for that: queued, it is due, and may be claimed; called off, it is due,
-and may go; dead, its object is freed.
+acknowledge: a worker has stopped an attempt that was taken from it.
+
+The task may not go on before that. If it is queued, it is due now and may be claimed. If it was called off, it is
+due now and may end. If it is dead, its object is freed.
 
 Moves     held by this task -> free   (the task is dead)
 KEYS[1]   taken   HASH   id -> "<attempt> <token>"

@@ -1,5 +1,5 @@
 --[[
-audit: what an operator does is noted, beside what others did lately; the oldest notes go.
+audit: note what an operator does. The log is capped: the oldest notes are dropped.
 
 KEYS[1]   audit   STREAM
 ARGV[1]   token   names this note

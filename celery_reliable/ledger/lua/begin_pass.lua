@@ -1,9 +1,10 @@
 --[[
-begin_pass: start a pass of the sweeper unless one runs or has just finished.
+begin_pass: start a pass of the sweeper, unless one runs or has just finished.
 
-An interruption of the passes (the server was away or is another one, nobody swept, its clock stepped) starts a
-grace period of one lease in which no lease counts as lapsed. It is one stored deadline, never extended while it
-runs. A time that lies in the future, where none can lie, is of a clock that has stepped back since.
+Passes are interrupted when the server was away, was replaced or was restarted, when nobody swept, and when its clock
+stepped. Workers may have been unable to renew their leases then, so a grace period of one lease begins in which no
+lease counts as lapsed. Its end is stored once and not extended while it lasts. A stored time that lies further in
+the future than it can was written before the clock stepped back, and is not believed.
 
 KEYS[1]   pass   STRING   with a TTL: who runs the pass
 KEYS[2]   meta   HASH

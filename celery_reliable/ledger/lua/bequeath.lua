@@ -1,6 +1,7 @@
 --[[
-bequeath: an attempt is about to publish a canvas whose last member has its id.
-From now on that member may publish the id, while the attempt still runs: a short canvas can get to its last
+bequeath: an attempt is about to publish a canvas whose last member has the attempt's own id.
+
+From now on that member may publish the id while the attempt still runs, because a short canvas can reach its last
 member before the attempt has ended.
 
 KEYS[1]   record   HASH

@@ -1,9 +1,11 @@
 --[[
-blame: a worker died while it opened a message that came back from a dead worker; nobody has begun its task.
-Its object is freed when it is buried, unless something of it is still to be stopped.
+blame: charge a task with the death of a worker that opened its message. The message had come back from a dead worker.
 
-Where that may have been the death of something that ran, it is charged to nobody, and made up for by the next one
-that is clear.
+The task is queued, as nobody has claimed it. If it is buried, its object is freed, unless an attempt of it has still
+to be stopped.
+
+If something else that ran in the worker may have killed it, nobody is charged. The next clear death of the message
+then counts for this one too.
 
 Moves     queued -> queued   (losses + 1 <= max_losses)
           queued -> dead     (the budget is spent)

@@ -1,5 +1,5 @@
 --[[
-bury: a task goes to the dead letters, and its object is freed, unless something of it is still to be stopped.
+bury: make a task a dead letter. Its object is freed, unless an attempt of the task has still to be stopped.
 
 Moves     running(attempt) -> dead
           absent | queued -> dead   (attempt "": a message that no worker can run, not a late copy)

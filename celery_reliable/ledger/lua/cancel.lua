@@ -1,5 +1,5 @@
 --[[
-cancel: a task that nobody runs is called off: revoked, expired or purged; its object is freed with it.
+cancel: end a task that nobody runs: it was revoked, has expired, or was purged. Its object is freed.
 
 Moves     queued | parked | waiting -> absent
           queued | parked -> waiting   (an attempt that was taken from it has not been stopped yet)

@@ -1,6 +1,8 @@
 --[[
-conclude: the outcome of an attempt is about to be stored, and its object will be free some steps later.
-Who has seen the outcome by then is not answered with it, if he calls the task again.
+conclude: an attempt is about to store its outcome. Its object is freed some steps later.
+
+Somebody may see the outcome before the object is free, and call the task again. That call must not be answered with
+the task that is over.
 
 KEYS[1]   record   HASH
 ARGV[1]   attempt

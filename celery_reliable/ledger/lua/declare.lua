@@ -1,9 +1,9 @@
 --[[
-declare: declare one worker dead, comparing what was seen, and decide once which of its claims is charged with that.
+declare: declare a worker dead if it is still as it was seen, and decide once which task is charged with the death.
 
-If it was opening a message that came back from a dead worker, its death is charged to that message where it ran
-nothing that may have killed it, and else to nobody.  Otherwise it is charged to the suspect among its claims (there
-is one at most), though it be the only one; else to its only claim; else to nobody.
+If the worker was opening a message that came back from a dead worker, that message is charged, unless something ran
+beside it that may have killed the worker: then nobody is charged. If it was opening none, the suspect among its
+claims is charged (there is at most one); without a suspect, its claim if it has only one; else nobody.
 
 Moves     alive -> dead   (a worker)
 KEYS[1]   worker    HASH

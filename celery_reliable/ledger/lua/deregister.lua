@@ -1,5 +1,5 @@
 --[[
-deregister: a worker that holds nothing any more is forgotten.
+deregister: a worker that holds nothing ends, and its entry is removed.
 
 Moves     alive | dead -> absent   (a worker)
 KEYS[1]   worker    HASH

@@ -1,5 +1,5 @@
 --[[
-discard: an operator, or retention, removes a dead letter for good, and frees what it has left locked.
+discard: an operator or retention removes a dead letter for good. The object that it still holds is freed.
 
 Moves     dead -> absent
           dead -> waiting   (its last attempt was taken from its worker, which has not stopped it yet)

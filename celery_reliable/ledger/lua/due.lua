@@ -1,5 +1,5 @@
 --[[
-due: the next bounded batch of records that somebody must look at.
+due: return the next records that are due, a bounded number of them.
 
 KEYS[1]   due   ZSET
 ARGV[1]   limit

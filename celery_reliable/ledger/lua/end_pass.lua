@@ -1,5 +1,5 @@
 --[[
-end_pass: a pass of the sweeper finished.
+end_pass: note that a pass of the sweeper has finished, with its report.
 
 KEYS[1]   pass   STRING
 KEYS[2]   meta   HASH

@@ -1,6 +1,7 @@
 --[[
-group: the index of the dead letters by group is made to say of those that are named what the dead letters themselves
-say. It may lack any of them, and name what is none any more: whoever looks brings it up to date.
+group: bring the index of dead letters by group up to date, for the ids that are given.
+
+The dead letters are the truth. The index may lack some of them and may name some that are gone, until somebody looks.
 
 KEYS[1]   dead      ZSET
 KEYS[2]   grouped   ZSET

@@ -1,5 +1,5 @@
 --[[
-look_ahead: messages may have been lost: what is queued is looked at in the next pass, before it is due.
+look_ahead: messages may have been lost, so the next pass looks at all that is queued, before it is due.
 
 KEYS[1]   meta     HASH
 ARGV[1]   ago_ms   how long ago the first of them may have been lost

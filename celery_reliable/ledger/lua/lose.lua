@@ -1,5 +1,6 @@
 --[[
-lose: an attempt is over without an outcome; with the last one the object is freed, unless it is still to be stopped.
+lose: an attempt is over without an outcome. If the task is buried for that, its object is freed, unless the attempt
+has still to be stopped.
 
 Moves     running(attempt) -> queued   (losses + 1 <= max_losses)
           running(attempt) -> dead     (the budget is spent)

@@ -1,9 +1,9 @@
 --[[
 open: a worker is about to open a message that came back from a dead worker, and may die of it.
 
-The note of it says whose its death would be. That is not clear while a suspect has just begun in the worker, which
-may be about to kill it: then the message waits. Nor is it clear beside anything else that runs; so a message waits,
-too, when a worker has died before while it opened it, until nothing runs beside it that was in a death.
+The worker notes whose its death would be. There are two cases in which that would not be clear, and the message waits:
+a suspect has just begun in the worker, and may be about to kill it; or a worker died when it opened the message
+before, and something runs here that ran in a worker that died.
 
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET

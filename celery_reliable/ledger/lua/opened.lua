@@ -1,5 +1,5 @@
 --[[
-opened: a worker lives after it has opened a message; or it does not know whether it noted that.
+opened: a worker has opened a message and lives, so its note is removed. It may not know whether it had noted it.
 
 KEYS[1]   worker   HASH
 ARGV[1]   delivery   as it was noted

@@ -1,6 +1,7 @@
 --[[
-outlive: a worker that was to stop an attempt is dead, or forgotten: what it ran is over with it.
-As when the worker has acknowledged.
+outlive: the worker that had to stop an attempt is dead or forgotten, so the attempt is over.
+
+The task goes on as after `acknowledge`.
 
 Moves     held by this task -> free   (the task is dead)
 KEYS[1]   record   HASH

@@ -1,5 +1,5 @@
 --[[
-postpone: somebody looked and nothing is to be done yet.
+postpone: a pass has looked at a record, and there is nothing to do yet.
 
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET

@@ -1,6 +1,7 @@
 --[[
-read: somebody reads the message of a dead letter that perhaps nobody has opened before, and may die of it; who comes
-after him is not to read it.
+read: somebody reads the message of a dead letter that perhaps nobody has opened before.
+
+Whoever reads it may die of it. If that happens, the message is sealed: nobody reads it again.
 
 KEYS[1]   record   HASH
 ARGV[1]   buried_ms   that was seen

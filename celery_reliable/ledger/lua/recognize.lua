@@ -1,6 +1,7 @@
 --[[
-recognize: a pass has met the queues' server: if that is another one, or was emptied, what is queued is looked at
-in the next pass, before it is due.
+recognize: a pass compares the queues' server with the one that the pass before it met.
+
+If it is another one, or was emptied, messages are lost: the next pass looks at all that is queued, before it is due.
 
 KEYS[1]   meta     HASH
 ARGV[1]   broker   what tells the server, and that it was not emptied

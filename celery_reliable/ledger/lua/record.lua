@@ -1,5 +1,5 @@
 --[[
-record: note a publication before its message is sent, or with the sending where the queue is on the same server.
+record: note a publication before its message is sent. Where the queue is on the same server, send the message too.
 
 Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)

@@ -1,5 +1,5 @@
 --[[
-release: an attempt is over because its worker was stopped on purpose; no loss is counted.
+release: an attempt is over because its worker was stopped on purpose. No loss is counted.
 
 Moves     running(attempt) -> queued
 KEYS[1]   record   HASH

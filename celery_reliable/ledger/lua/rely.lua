@@ -1,5 +1,5 @@
 --[[
-rely: a call of a unique task is answered with the task that has the object, which must not be withdrawn then.
+rely: a call of a unique task is answered with the task that has the object. That one must not be withdrawn any more.
 
 KEYS[1]   record   HASH   of the task that has the object
 ARGV[1]   waited   "1": it has been waited for one whose outcome is being stored; else ""

@@ -1,7 +1,8 @@
 --[[
-replace: an attempt handed its id to a canvas whose last member will be published under it.
+replace: an attempt has given its id to a canvas, whose last member will be published under it.
 
-The epoch changes, so that a late copy of the attempt's own message can neither run nor call off what waits.
+The record gets another epoch, so that a late copy of the attempt's own message can neither run nor call off what
+waits.
 
 Moves     running(attempt) -> waiting
 KEYS[1]   record   HASH

@@ -1,5 +1,5 @@
 --[[
-replay: an operator returns a dead letter to its queue; its counters start anew, its attempt number goes on growing.
+replay: an operator returns a dead letter to its queue. Its counters start anew; its attempt numbers go on.
 
 Moves     dead -> queued
 KEYS[1]   record   HASH

@@ -1,5 +1,5 @@
 --[[
-resend: take the right to send an overdue task again, and its message.
+resend: take the right to send the message of an overdue task again, and return the message.
 
 Moves     queued | parked -> queued
 KEYS[1]   record   HASH

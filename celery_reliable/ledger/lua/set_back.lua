@@ -1,7 +1,7 @@
 --[[
-set_back: the clock has stepped back; what is due by the clock that was ahead is set back with it, a batch at a time.
+set_back: the server's clock has stepped back, so times that were noted before lie too far ahead; set them back.
 
-What was noted since the step is looked at too early by that, which does no harm.
+It is done in batches. A record that was noted after the step is looked at too early by that, which does no harm.
 
 KEYS[1]   due    ZSET
 KEYS[2]   meta   HASH

@@ -1,6 +1,6 @@
 --[[
-settle: an attempt reports its outcome, has its result stored where that is kept on the same server, and frees or
-keeps its object.
+settle: an attempt reports its outcome. Its result is stored where the results are on the same server, and its object
+is freed or kept.
 
 Moves     running(attempt) -> absent
           held by this task -> free | kept

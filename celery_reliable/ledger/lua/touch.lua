@@ -1,5 +1,5 @@
 --[[
-touch: an attempt shows that it is not stuck; its time to run starts anew.
+touch: an attempt reports that it is not stuck. Its time to run starts anew.
 
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET

@@ -1,5 +1,5 @@
 --[[
-unlock: an attempt whose body is over gives its object back, as its record goes on without it.
+unlock: an attempt whose body is over frees its object, while its record goes on.
 
 Moves     held by this attempt -> free
 KEYS[1]   lock     STRING   "<attempt>:<id>"

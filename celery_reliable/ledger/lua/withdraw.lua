@@ -1,5 +1,5 @@
 --[[
-withdraw: take back a publication whose send raised; its object is freed with it.
+withdraw: take back a publication whose sending raised. Its object is freed.
 
 Moves     queued | parked -> absent   (the very publication, never claimed, and no call was answered with it)
           held by this task -> free
