@@ -13,6 +13,7 @@ from typing import Any
 
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Ledger
+from celery_reliable.operations import shapes
 from celery_reliable.operations.times import iso
 
 __all__ = ["AuditEntry", "Outcome", "noted", "read_audit", "somebody"]
@@ -44,11 +45,19 @@ class AuditEntry:
     problem: str = ""
     at_ms: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> shapes.Audited:
         """The same as plain JSON values."""
-        found = asdict(self)
-        found["at"] = iso(found.pop("at_ms"))
-        return found
+        return {
+            "run": self.run,
+            "phase": self.phase,
+            "act": self.act,
+            "by": self.by,
+            "about": dict(self.about),
+            "done": self.done,
+            "failed": self.failed,
+            "problem": self.problem,
+            "at": iso(self.at_ms),
+        }
 
 
 _UNKNOWN: dict[str, Any] = {"run": "", "phase": "", "act": "", "by": ""}

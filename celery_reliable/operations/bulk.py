@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from celery import Celery
@@ -14,6 +14,7 @@ from celery import Celery
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter
+from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.filters import Filter
@@ -96,12 +97,21 @@ class Done:
     problem: str = ""
     examples: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> shapes.Done:
         """The same as plain JSON values."""
-        found = asdict(self)
-        found["before"] = iso(found.pop("before_ms"))
-        found["examples"] = [*self.examples]
-        return found
+        return {
+            "run": self.run,
+            "before": iso(self.before_ms),
+            "done": self.done,
+            "failed": self.failed,
+            "gone": self.gone,
+            "unsent": self.unsent,
+            "is_dry_run": self.is_dry_run,
+            "is_whole": self.is_whole,
+            "cursor": self.cursor,
+            "problem": self.problem,
+            "examples": [*self.examples],
+        }
 
 
 Progress = Callable[[Done], None]

@@ -6,18 +6,19 @@ Pure.  Each finding has a name that stays, says what happens, and what to do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from celery_reliable.leases import too_long_seconds
 from celery_reliable.model import Finding
+from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import QueueView
 from celery_reliable.operations.status import Burial, Status
 from celery_reliable.operations.times import span
 from celery_reliable.operations.workers import WorkerView
 from celery_reliable.settings import check_server
 
-__all__ = ["Limits", "check"]
+__all__ = ["Limits", "check", "finding_view", "status_view"]
 
 _PREFIX = "celery_reliable."
 #: A full pass that finds its oldest so late falls behind.
@@ -52,6 +53,16 @@ def check(status: Status, limits: Limits | None = None) -> list[Finding]:
         *_server(status, limits),
     ]
     return sorted(found, key=lambda one: one.level != "error")
+
+
+def finding_view(one: Finding) -> shapes.FindingView:
+    """Return a finding as plain JSON values."""
+    return {"id": one.id, "severity": one.level, "message": one.message, "hint": one.hint}
+
+
+def status_view(status: Status, findings: Iterable[Finding]) -> shapes.StatusWithFindings:
+    """Return a status and what is wrong with it as plain JSON values."""
+    return {**status.as_dict(), "findings": [finding_view(one) for one in findings]}
 
 
 def _patience_seconds(status: Status) -> float:

@@ -13,6 +13,7 @@ from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import HEADER, RETURNS, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.model import DeadLetter
+from celery_reliable.operations import shapes
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.options import is_reliable
 from celery_reliable.publishing import resend
@@ -46,6 +47,15 @@ class Replayed:
     def is_sent(self) -> bool:
         """Whether the message is in its queue already."""
         return not self.problem
+
+    def as_dict(self) -> shapes.Replayed:
+        """The same as plain JSON values."""
+        return {
+            "task_id": self.task_id,
+            "next_attempt": self.attempt,
+            "sent": self.is_sent,
+            "problem": self.problem,
+        }
 
 
 class DeadLetters:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from celery import Celery
 
 from celery_reliable.ledger import Ledger, Look
 from celery_reliable.model import Record, State
+from celery_reliable.operations import shapes
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
@@ -47,8 +47,8 @@ class QueueView:
     workers: tuple[str, ...] = ()
     consumers: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+    def as_dict(self) -> shapes.Queue:
+        """The same as plain JSON values."""
         return {
             "name": self.name,
             "depth": self.depth,

@@ -9,9 +9,11 @@ from celery import Celery
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter, Group, GroupOfLetters
+from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.letter_walks import LetterWalk
 from celery_reliable.operations.pages import Page, Position
+from celery_reliable.operations.views import group_view
 from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["GroupsOfLetters", "LetterPages", "UnknownGroup"]
@@ -47,6 +49,14 @@ class GroupsOfLetters:
     def is_complete(self) -> bool:
         """Whether the group of each letter is known."""
         return self.grouped == self.letters
+
+    def as_dict(self) -> shapes.Groups:
+        """The same as plain JSON values."""
+        return {
+            "groups": [group_view(one) for one in self.groups],
+            "letters": self.letters,
+            "grouped": self.grouped,
+        }
 
 
 class LetterPages:

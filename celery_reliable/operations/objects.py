@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from celery_reliable.ledger import Held, Ledger, Look
+from celery_reliable.operations import shapes
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.walks import Walk
@@ -51,8 +51,8 @@ class ObjectView:
         """Whether nobody has it."""
         return not self.holder
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+    def as_dict(self) -> shapes.Object:
+        """The same as plain JSON values."""
         return {
             "object_key": self.object_key,
             "holder": self.holder,

@@ -16,6 +16,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.events import as_shown
 from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
@@ -82,7 +83,7 @@ class Server:
             return None
         return self.used_bytes / self.facts.maxmemory
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> shapes.Server:
         """The same as plain JSON values."""
         facts = self.facts
         return {
@@ -157,8 +158,8 @@ class Status:
         )
         return round((running + self.waiting) / self.slots, 3) if self.slots else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+    def as_dict(self) -> shapes.Status:
+        """The same as plain JSON values."""
         return {
             "at": iso(self.now_ms),
             "app": self.app,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from celery import Celery
 
 from celery_reliable.ledger import Held, Ledger, Look
 from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import HistoryEntry, Record, State
+from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.messages import envelope_of, object_of
 from celery_reliable.operations.objects import since_ms
@@ -72,9 +72,27 @@ class TaskView:
         """Whether the ledger has a record of it."""
         return self.state not in ("absent", "ended")
 
-    def as_dict(self, *, with_history: bool = True) -> dict[str, Any]:
-        """The same as plain JSON values.  Times are ISO 8601, UTC."""
-        found: dict[str, Any] = {
+    def as_dict(self) -> shapes.TaskInFull:
+        """The same as plain JSON values."""
+        return {
+            **self.short_view(),
+            "history": [
+                {
+                    "at": iso(entry.at_ms),
+                    "what": entry.what,
+                    "attempt": entry.attempt,
+                    "cause": entry.cause,
+                    "worker": entry.owner,
+                    "pid": entry.pid,
+                    "claimed_at": iso(entry.claimed_ms),
+                }
+                for entry in self.history
+            ],
+        }
+
+    def short_view(self) -> shapes.Task:
+        """The same without its history."""
+        return {
             "task_id": self.task_id,
             "name": self.name,
             "state": self.state,
@@ -90,20 +108,6 @@ class TaskView:
             "exception": self.exception,
             "outcome": self.outcome,
         }
-        if with_history:
-            found["history"] = [
-                {
-                    "at": iso(entry.at_ms),
-                    "what": entry.what,
-                    "attempt": entry.attempt,
-                    "cause": entry.cause,
-                    "worker": entry.owner,
-                    "pid": entry.pid,
-                    "claimed_at": iso(entry.claimed_ms),
-                }
-                for entry in self.history
-            ]
-        return found
 
 
 class Tasks:

@@ -10,6 +10,7 @@ from typing import Any
 from celery_reliable.ledger import Death, death_of, group_of
 from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter, GroupOfLetters
+from celery_reliable.operations import shapes
 from celery_reliable.operations.messages import arguments_of, envelope_of
 
 __all__ = ["REDACTED", "full_view", "group_view", "short_view"]
@@ -45,7 +46,7 @@ _SHOWN_HEADERS = frozenset(
 )
 
 
-def short_view(letter: DeadLetter) -> dict[str, Any]:
+def short_view(letter: DeadLetter) -> shapes.DeadLetter:
     """Return what a list shows of a dead letter, as plain JSON values.  Times are ISO 8601, UTC."""
     envelope = envelope_of(letter)
     return {
@@ -63,14 +64,14 @@ def short_view(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, Any]:
+def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> shapes.DeadLetterInFull:
     """Return all that is known of a dead letter, as plain JSON values.
 
     Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
     header that is not Celery's or ours.  The exception's text and traceback are always shown.
     """
     envelope = envelope_of(letter)
-    view = {
+    view: shapes.DeadLetterInFull = {
         **short_view(letter),
         "death": _death_view(death_of(letter)),
         "traceback": letter.traceback,
@@ -84,10 +85,17 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, 
             }
             for entry in letter.history
         ],
+        "args": REDACTED,
+        "kwargs": REDACTED,
+        "headers": {},
+        "body": REDACTED,
+        "properties": {},
+        "content_type": "",
     }
     if envelope is None:
-        body = letter.message if with_arguments else REDACTED
-        return {**view, "args": REDACTED, "kwargs": REDACTED, "headers": {}, "body": body}
+        if with_arguments:
+            view["body"] = letter.message
+        return view
     view["headers"] = {
         name: _plain(value) if with_arguments or name in _SHOWN_HEADERS else REDACTED
         for name, value in envelope.headers.items()
@@ -95,13 +103,11 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> dict[str, 
     view["properties"] = _plain(dict(envelope.properties))
     view["content_type"] = envelope.content_type
     if with_arguments:
-        view.update(_arguments_of(envelope))
-    else:
-        view.update(args=REDACTED, kwargs=REDACTED, body=REDACTED)
+        view["args"], view["kwargs"], view["body"] = _arguments_of(envelope)
     return view
 
 
-def _death_view(death: Death) -> dict[str, Any] | None:
+def _death_view(death: Death) -> shapes.Killed | None:
     """Return what killed the last attempt; None where nothing did, or nobody knows."""
     if not death.cause:
         return None
@@ -114,7 +120,7 @@ def _death_view(death: Death) -> dict[str, Any] | None:
     }
 
 
-def group_view(found: GroupOfLetters) -> dict[str, Any]:
+def group_view(found: GroupOfLetters) -> shapes.Group:
     """Return a group as plain JSON values."""
     group = found.group
     return {
@@ -130,17 +136,14 @@ def group_view(found: GroupOfLetters) -> dict[str, Any]:
     }
 
 
-def _arguments_of(envelope: Envelope) -> dict[str, Any]:
+def _arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:
     """Return args, kwargs and body as far as they can be read without running anything."""
     try:
         args, kwargs, embed = arguments_of(envelope)
     except Exception:
-        return {
-            "args": envelope.headers.get("argsrepr"),
-            "kwargs": envelope.headers.get("kwargsrepr"),
-            "body": "".join(_readable(envelope.body)),
-        }
-    return {"args": _plain(args), "kwargs": _plain(kwargs), "body": _plain([args, kwargs, embed])}
+        found = envelope.headers
+        return found.get("argsrepr"), found.get("kwargsrepr"), "".join(_readable(envelope.body))
+    return _plain(args), _plain(kwargs), _plain([args, kwargs, embed])
 
 
 def _readable(data: bytes) -> Iterator[str]:

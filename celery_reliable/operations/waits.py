@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from celery_reliable.ledger import Held, Look
 from celery_reliable.message import Stamp
 from celery_reliable.model import EndedTask, State
+from celery_reliable.operations import shapes
 from celery_reliable.operations.times import at, iso, span
 from celery_reliable.operations.workers import WorkerView
 
@@ -85,8 +86,8 @@ class Why:
     holder: str = ""
     holder_since_ms: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """What applies, as plain JSON values.  Times are ISO 8601, UTC."""
+    def as_dict(self) -> shapes.WaitsFor:
+        """What applies, as plain JSON values."""
         found: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -96,7 +97,7 @@ class Why:
                 found[one.name.removesuffix("_ms")] = iso(value)
             else:
                 found[one.name] = value.value if isinstance(value, Enum) else value
-        return found
+        return cast(shapes.WaitsFor, found)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from celery_reliable.ledger import Ledger, Look, WorkerLook
+from celery_reliable.operations import shapes
 from celery_reliable.operations.times import iso
 from celery_reliable.recovery import BrokerView
 
@@ -28,7 +28,7 @@ class RunningView:
     #: By the server's clock, in ms; 0: the record does not say.
     since_ms: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> shapes.Running:
         """The same as plain JSON values."""
         return {
             "task_id": self.task_id,
@@ -102,8 +102,8 @@ class WorkerView:
             return None
         return max(0, self.slots - max(self.running, self.claims))
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain JSON values.  Times are ISO 8601, UTC."""
+    def as_dict(self) -> shapes.Worker:
+        """The same as plain JSON values."""
         return {
             "worker": self.worker,
             "nodename": self.nodename,

@@ -124,15 +124,7 @@ def _replay_one(desk: Desk, task_id: str, to_queue: str, as_json: bool) -> None:
     with desk.noted("replay", somebody(), {"ids": [task_id], "to_queue": to_queue}):
         done = desk.letters.replay(task_id, to_queue=to_queue, by=somebody())
     if as_json:
-        print_json(
-            {
-                "task_id": done.task_id,
-                "replayed": True,
-                "next_attempt": done.attempt,
-                "sent": done.is_sent,
-                "problem": done.problem,
-            }
-        )
+        print_json({**done.as_dict(), "replayed": True})
         return
     click.echo(f"Replayed {printable(task_id)}: its next run is attempt {done.attempt}.")
     if not done.is_sent:

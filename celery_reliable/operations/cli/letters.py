@@ -28,7 +28,7 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.pages import gathered
 from celery_reliable.operations.tables import print_list, print_pairs, printable
-from celery_reliable.operations.views import full_view, group_view, short_view
+from celery_reliable.operations.views import full_view, short_view
 
 __all__ = ["dead_letters"]
 
@@ -123,10 +123,10 @@ def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
         found = desk.letter_pages.groups(filter_of(given))
         while not found.is_complete and time.monotonic() < until:
             found = desk.letter_pages.groups(filter_of(given))
-    views = [group_view(one) for one in found.groups]
     if console is None:
-        print_json({"groups": views, "letters": found.letters, "grouped": found.grouped})
+        print_json(found.as_dict())
         return
+    views = found.as_dict()["groups"]
     if views:
         print_list(
             console,
@@ -158,7 +158,8 @@ def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json
     """Show one dead letter; its arguments only when asked for."""
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        view = full_view(desk.letters.get(task_id), with_arguments=with_arguments)
+        letter = desk.letters.get(task_id)
+    view: dict[str, Any] = dict(full_view(letter, with_arguments=with_arguments))
     if console is None:
         print_json(view)
         return

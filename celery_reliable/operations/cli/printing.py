@@ -33,9 +33,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def to_second(iso: str) -> str:
-    """Return a view's time as a table has it."""
-    return iso[:19].replace("T", " ")
+def to_second(iso: str | None) -> str:
+    """Return a view's time as a table has it; empty for none."""
+    return (iso or "")[:19].replace("T", " ")
 
 
 def shown(value: object) -> str:

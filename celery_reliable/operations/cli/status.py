@@ -11,7 +11,7 @@ from celery.bin.base import CeleryCommand
 
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Finding
-from celery_reliable.operations.checks import Limits, check
+from celery_reliable.operations.checks import Limits, check, finding_view, status_view
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -85,23 +85,19 @@ def status(
         _print_findings(findings, as_json=as_json)
         ctx.exit(_FOUND if findings else 0)
     if console is None:
-        print_json({**found.as_dict(), "findings": [_view(one) for one in findings]})
+        print_json(status_view(found, findings))
     else:
         console.print(_drawn(found, findings))
 
 
 def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
-        print_json({"findings": [_view(one) for one in findings]})
+        print_json({"findings": [finding_view(one) for one in findings]})
         return
     for one in findings:
         click.echo(printable(f"{one.level}: {one.id}\n  {one.message}\n  {one.hint}"))
     if not findings:
         click.echo("Nothing is wrong.")
-
-
-def _view(one: Finding) -> dict[str, str]:
-    return {"id": one.id, "severity": one.level, "message": one.message, "hint": one.hint}
 
 
 def _watch(console: Any, desk: Desk, limits: Limits, interval: float) -> None:

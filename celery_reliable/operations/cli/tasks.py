@@ -64,14 +64,14 @@ def tasks(
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         page = _page(desk, filter_of(given), Kind(state) if state else None, cursor, limit)
     if console is None:
-        print_json(page.view(lambda one: one.as_dict(with_history=False)))
+        print_json(page.view(TaskView.short_view))
         return
     if page.items:
         print_list(
             console,
             ("task id", "state", "since (UTC)"),
             [
-                (one.task_id, one.state, to_second(one.why.as_dict().get("since") or ""))
+                (one.task_id, one.state, to_second(one.why.as_dict().get("since")))
                 for one in page.items
             ],
             [f"{one.name or '(no name)'}\n{one.why.sentence}" for one in page.items],
@@ -108,7 +108,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     if not view.is_known:
         return
     click.echo()
-    told = view.as_dict()
+    told: dict[str, Any] = dict(view.as_dict())
     history, why = told.pop("history"), told.pop("why")
     told["waits for"] = why["kind"]
     pairs = [(name.replace("_", " "), shown(value)) for name, value in told.items()]
@@ -164,7 +164,7 @@ def objects(
         print_list(
             console,
             ("object", "since (UTC)"),
-            [(one.object_key, to_second(one.as_dict()["since"] or "")) for one in page.items],
+            [(one.object_key, to_second(one.as_dict()["since"])) for one in page.items],
             [_about(one) for one in page.items],
         )
     if not key:

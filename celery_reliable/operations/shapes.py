@@ -1,0 +1,334 @@
+"""What the views look like as JSON.
+
+Each is what a view of this package returns for programs: the command line prints them with
+``--json``, and the HTTP API documents and answers them.  Times are ISO 8601, UTC; None where there
+is none.  New names may be added to any of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+__all__ = [
+    "Audited",
+    "DeadLetter",
+    "DeadLetterInFull",
+    "Done",
+    "Entry",
+    "FindingView",
+    "Group",
+    "Groups",
+    "Killed",
+    "LastPass",
+    "LetterEntry",
+    "Object",
+    "Queue",
+    "Replayed",
+    "Running",
+    "Server",
+    "Status",
+    "StatusWithFindings",
+    "Task",
+    "TaskInFull",
+    "WaitsFor",
+    "Worker",
+    "WorkerDeath",
+]
+
+
+class _Waits(TypedDict):
+    kind: str
+    sentence: str
+
+
+class WaitsFor(_Waits, total=False):
+    """Why a task waits, or what becomes of it: what applies."""
+
+    since: str
+    until: str
+    queue: str
+    before: int
+    depth: int
+    worker: str
+    pid: int
+    object_key: str
+    holder: str
+    holder_since: str
+
+
+class Entry(TypedDict):
+    """A line of a task's flight record."""
+
+    at: str | None
+    what: str
+    attempt: int
+    cause: str
+    worker: str
+    pid: int
+    claimed_at: str | None
+
+
+class Task(TypedDict):
+    """A task in a list."""
+
+    task_id: str
+    name: str
+    state: str
+    why: WaitsFor
+    attempts: int
+    losses: int
+    cause: str
+    queue: str
+    object_key: str
+    worker: str
+    published_at: str | None
+    reason: str
+    exception: str
+    outcome: str
+
+
+class TaskInFull(Task):
+    """A task with its flight record."""
+
+    history: list[Entry]
+
+
+class Object(TypedDict):
+    """An object that one task at a time has to itself; without a holder it is free."""
+
+    object_key: str
+    holder: str
+    name: str
+    attempt: int
+    state: str
+    since: str | None
+    worker: str
+    kept_seconds: float | None
+    waiters: list[str]
+    has_more: bool
+
+
+class Running(TypedDict):
+    """A task that a worker runs."""
+
+    task_id: str
+    name: str
+    attempt: int
+    pid: int
+    since: str | None
+
+
+class Worker(TypedDict):
+    """A worker that has a lease, or had one."""
+
+    worker: str
+    nodename: str
+    state: str
+    seconds_left: float
+    cause: str
+    thawed: bool
+    registered_at: str | None
+    claims: int
+    runs: list[Running]
+    unacked: int | None
+    suspect: str
+    opening: str
+    witness: bool
+    no_witness: str
+    pid: int
+    pool: str
+    queues: list[str]
+    slots: int | None
+    running: int | None
+    turned_at: str | None
+    begun_at: str | None
+    leaving: bool
+
+
+class Queue(TypedDict):
+    """A queue; None for what the broker does not tell."""
+
+    name: str
+    depth: int | None
+    by_priority: dict[str, int]
+    oldest_since: str | None
+    oldest_seconds: float | None
+    workers: list[str]
+    consumers: int | None
+
+
+class Server(TypedDict):
+    """The Redis that holds the ledger; None for what it does not tell."""
+
+    url: str
+    version: str | None
+    role: str | None
+    used_bytes: int | None
+    maxmemory_bytes: int | None
+    maxmemory_policy: str | None
+    appendonly: bool | None
+    appendfsync: str | None
+    save: str | None
+
+
+class LastPass(TypedDict):
+    """The sweeper's last pass."""
+
+    ended_at: str | None
+    seconds_ago: float | None
+    report: dict[str, Any]
+
+
+class WorkerDeath(TypedDict):
+    """A worker that was declared dead lately."""
+
+    worker: str
+    cause: str
+    at: str | None
+    claims: int
+
+
+class Status(TypedDict):
+    """A namespace at one moment."""
+
+    at: str | None
+    app: str
+    namespace: str
+    ledger: Server
+    last_pass: LastPass
+    tasks: dict[str, int]
+    is_exact: bool
+    dead_by_reason: dict[str, int]
+    workers_by_state: dict[str, int]
+    workers: list[Worker]
+    slots: int
+    saturation: float | None
+    deaths: list[WorkerDeath]
+    queues: list[Queue]
+    broker_problem: str
+
+
+class FindingView(TypedDict):
+    """One thing that is wrong; its id stays."""
+
+    id: str
+    severity: str
+    message: str
+    hint: str
+
+
+class StatusWithFindings(Status):
+    """A namespace at one moment, and what is wrong with it."""
+
+    findings: list[FindingView]
+
+
+class DeadLetter(TypedDict):
+    """A dead letter in a list."""
+
+    task_id: str
+    name: str
+    reason: str
+    exception: str
+    cause: str
+    group: str
+    attempts: int
+    losses: int
+    published_at: str | None
+    buried_at: str | None
+    queue: str
+
+
+class Killed(TypedDict):
+    """What killed the last attempt."""
+
+    cause: str
+    signal: str
+    exit_code: int | None
+    out_of_memory: bool
+    pid: int | None
+
+
+class LetterEntry(TypedDict):
+    """A line of a dead letter's history."""
+
+    at: str | None
+    what: str
+    attempt: int
+    cause: str
+    worker: str
+
+
+class DeadLetterInFull(DeadLetter):
+    """A dead letter; what may repeat an argument is redacted unless it was asked for."""
+
+    death: Killed | None
+    traceback: str
+    history: list[LetterEntry]
+    args: Any
+    kwargs: Any
+    headers: dict[str, Any]
+    body: Any
+    properties: Any
+    content_type: str
+
+
+class Group(TypedDict):
+    """Dead letters that died of the same."""
+
+    group: str
+    count: int
+    task: str
+    reason: str
+    cause: str
+    exception: str
+    first_at: str | None
+    last_at: str | None
+    example: str
+
+
+class Groups(TypedDict):
+    """The groups, the largest first; of how many letters the group is known, of how many."""
+
+    groups: list[Group]
+    letters: int
+    grouped: int
+
+
+class Replayed(TypedDict):
+    """A dead letter that is queued again."""
+
+    task_id: str
+    next_attempt: int
+    sent: bool
+    problem: str
+
+
+class Done(TypedDict):
+    """What was done to many dead letters, or with a dry run would be."""
+
+    run: str
+    before: str | None
+    done: int
+    failed: int
+    gone: int
+    unsent: int
+    is_dry_run: bool
+    is_whole: bool
+    cursor: str
+    problem: str
+    examples: list[str]
+
+
+class Audited(TypedDict):
+    """An act of an operator, when it began or when it ended."""
+
+    run: str
+    phase: str
+    act: str
+    by: str
+    about: dict[str, Any]
+    done: int
+    failed: int
+    problem: str
+    at: str | None
