@@ -137,7 +137,7 @@ def dead_letter_discarded(*, task_id: str) -> None:
 # -- objects
 
 
-@declared(INFO, sender="task", signal=("task_id", "holder"))
+@declared(INFO, sender="task", signal=("task_id", "holder"), celery_event=("holder",))
 def task_skipped(*, task: Any, task_id: str, holder: str) -> None:
     """``on_conflict="skip"``: another task, ``holder``, has the object; sent by the process that
     skipped.

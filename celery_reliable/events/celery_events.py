@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-__all__ = ["Sender", "send", "set_sender", "through"]
+__all__ = ["Sender", "send", "send_of_worker", "set_sender", "through"]
 
 #: Sends an event of a kind with fields, if it is wanted.
 Send = Callable[..., None]
@@ -23,6 +23,8 @@ class Sender(Protocol):
 
     #: The node name, a slash, and an id that differs from start to start.
     base: str
+    #: Of its main process.
+    pid: int
 
     @property
     def sends_events(self) -> bool:
@@ -63,6 +65,14 @@ def send(app: Any, kind: str, name: str, task_id: str, **fields: Any) -> None:
         _send_over_app(app, kind, uuid=task_id, name=name, **fields)
 
 
+def send_of_worker(app: Any, kind: str, **fields: Any) -> None:
+    """Send an event that is about no task, if somebody wants it and this process is a worker's: a
+    monitor takes everybody else for a worker of that name.  Raises whatever connections raise.
+    """
+    if _sender is not None and _sender.sends_events:
+        _send_over_app(app, kind, **fields)
+
+
 def _is_watched(app: Any) -> bool:
     """Whether this process sends events of tasks: as its worker does, or as is set."""
     return _sender.sends_events if _sender is not None else bool(app.conf.worker_send_task_events)
@@ -79,4 +89,7 @@ def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
             channel=producer.channel,
             buffer_while_offline=False,
         ) as dispatcher:
+            if _sender is not None:
+                # A monitor keeps it as the worker's, whichever process tells.
+                dispatcher.pid = _sender.pid
             dispatcher.send(kind, **fields)

@@ -74,7 +74,7 @@ class Event(Generic[P]):
     """One kind of event.  Called with its fields, it tells of one.
 
     Attributes:
-        name: in the log; of the signal; and with dashes, of Celery's event.
+        name: in the log, and of the signal.
         module: where it is declared.
         levels: of its lines in the log; SILENT: there is none.
         fields: the keys of a line, in their order.
@@ -82,6 +82,7 @@ class Event(Generic[P]):
         sender: the argument that is the sender of its signal.
         in_signal: what its signal has besides; None: it has no signal.
         in_celery_event: what Celery's event has besides uuid and name; None: there is none.
+        celery_kind: the type of Celery's event.
         fields_of_celery_event: the same, as it is called there.
         signal: set by `celery_reliable.signals`; before that is imported nobody is connected.
     """
@@ -96,6 +97,7 @@ class Event(Generic[P]):
         sender: str,
         in_signal: tuple[str, ...] | None,
         in_celery_event: tuple[str, ...] | None,
+        celery_kind: str,
         shown: Mapping[str, Callable[[Any], object]],
     ) -> None:
         arguments = inspect.signature(function).parameters
@@ -106,6 +108,7 @@ class Event(Generic[P]):
         self.with_traceback = with_traceback
         self.in_signal = in_signal
         self.in_celery_event = in_celery_event
+        self.celery_kind = celery_kind or self.name.replace("_", "-")
         self.signal: Any = None
         self._choose: Choose = choose or (lambda values: levels[0])
         self.sender = sender
@@ -158,16 +161,19 @@ class Event(Generic[P]):
         )
 
     def _send_celery_events(self, values: Values, names: tuple[str, ...]) -> None:
-        app, name, task_id = values["app"], values["name"], values["task_id"]
+        app, name, task_id = values["app"], values.get("name", ""), values.get("task_id", "")
         plain = (_plain(values[one]) for one in names)
         fields = dict(zip(self.fields_of_celery_event, plain, strict=True))
-        kinds = [(self.name.replace("_", "-"), fields)]
+        kinds = [(self.celery_kind, fields)]
         if values.get("is_failure_told") is False:
             # Celery's own, which says how the task ended.
             kinds.insert(0, ("task-failed", {"exception": values["exception"], "traceback": ""}))
         for kind, told in kinds:
             try:
-                celery_events.send(app, kind, name, task_id, **told)
+                if task_id:
+                    celery_events.send(app, kind, name, task_id, **told)
+                else:
+                    celery_events.send_of_worker(app, kind, **told)
             except Exception as exc:
                 # By its name: it is declared like all others, above this.
                 DECLARED["event_not_sent"](event=kind, task_id=task_id, error=exc)
@@ -180,6 +186,7 @@ def declared(
     sender: str = "",
     signal: tuple[str, ...] | None = None,
     celery_event: tuple[str, ...] | None = None,
+    celery_kind: str = "",
     shown: Mapping[str, Callable[[Any], object]] | None = None,
 ) -> Callable[[Callable[P, None]], Event[P]]:
     """Make an event of a function that has arguments and a docstring, and no body.
@@ -192,6 +199,7 @@ def declared(
         sender: the argument that is the sender of its signal.
         signal: the arguments that its signal has besides; None: there is no signal.
         celery_event: the fields that an event of Celery's has; None: there is none.
+        celery_kind: its type; without it the event's name with dashes.
         shown: for arguments that a line has in another form: what makes it.  Of a mapping a line
             has every item.
     """
@@ -205,6 +213,7 @@ def declared(
             sender=sender,
             in_signal=signal,
             in_celery_event=celery_event,
+            celery_kind=celery_kind,
             shown=shown or {},
         )
         DECLARED[event.name] = event

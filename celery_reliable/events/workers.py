@@ -88,10 +88,16 @@ def heartbeat_failed(*, worker: str, error: Exception) -> None:
     """A beat failed in a way that nobody expected.  The next one is tried."""
 
 
-@declared(WARNING, sender="worker", signal=("cause",))
-def worker_declared_dead(*, worker: str, cause: str) -> None:
+@declared(
+    WARNING,
+    sender="worker",
+    signal=("cause",),
+    celery_event=("worker", "cause"),
+    celery_kind="worker-declared",
+)
+def worker_declared_dead(*, app: Any, worker: str, cause: str) -> None:
     """The sweeper declared a worker dead, ``cause``: "lapsed" or "connection"; sent by whoever
-    sweeps.
+    sweeps, and Celery's event only by a worker, in its own name.
     """
 
 

@@ -194,7 +194,7 @@ class Sweeper:
                 )
                 if isinstance(answer, answers.Declared):
                     report.declared += 1
-                    events.worker_declared_dead(worker=lease.worker, cause=cause)
+                    events.worker_declared_dead(app=self.app, worker=lease.worker, cause=cause)
                     break
         return [
             lease for lease in (workers.leases() if report.declared else leases) if lease.is_dead

@@ -261,13 +261,13 @@ def test_every_refusal_is_told(
 
 
 def test_all_else_that_has_a_signal_is_told(
-    project: Project, start_worker: Start, effects: Effects, told: Told
+    project: Project, start_worker: Start, effects: Effects, told: Told, monitor: Monitor
 ) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
     others = {events.task_buried, events.task_lost, events.task_fenced}
     wanted = {one for one in events.DECLARED.values() if one.in_signal is not None} - others
-    worker = start_worker("one", project=project, app=APP)
+    worker = start_worker("one", project=project, app=APP, options=WATCHED)
     held = project.send("locked_gate", "object", "gate")
     wait_for(lambda: effects.runs(held.id), 20, "it runs")
     skipped = project.send("locked_gate", "object", "gate")
@@ -287,13 +287,30 @@ def test_all_else_that_has_a_signal_is_told(
     cut = project.send("gate", "cut")
     wait_for(lambda: effects.runs(cut.id), 20, "it runs")
     worker.kill_group()
-    start_worker("two", project=project, app=APP)
+    heir = start_worker("two", project=project, app=APP, options=WATCHED)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
     wait_for(lambda: told(events.pass_finished).rows, 30, "passes are told")
     wait_for(lambda: cut.id in told(events.task_recovered).by_task, 30, "the cut one runs again")
     effects.open_gate("cut")
     for event in wanted:
         assert not told(event).lack(), event.name
+
+    # And by events of Celery's, of which a monitor makes no worker and no task that there is not.
+    wait_for(lambda: "worker-declared" in [e["type"] for e in monitor.events], 10, "by an event")
+    wait_for(lambda: "task-succeeded" in monitor.kinds(cut.id), 20, "the cut one ends")
+    kinds = monitor.kinds(skipped.id)
+    assert kinds.index("task-skipped") < kinds.index("task-succeeded")
+    assert monitor.event(skipped.id, "task-skipped")["holder"] == held.id
+    assert monitor.state.tasks[skipped.id].state == "SUCCESS"
+    (declared,) = (one for one in monitor.events if one["type"] == "worker-declared")
+    assert declared["owner"].startswith("one@")
+    assert declared["cause"] in ("connection", "lapsed")
+    workers = {name.partition("@")[0]: one for name, one in monitor.state.workers.items()}
+    assert workers.keys() == {"one", "two"}
+    assert (declared["hostname"], workers["two"].pid) == (workers["two"].hostname, heir.pid)
+    assert monitor.state.tasks.keys() <= {
+        one.id for one in (held, skipped, late, failing, unknown, cut)
+    }
 
 
 def test_a_recovery_is_told_on_its_way(

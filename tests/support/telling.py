@@ -43,8 +43,9 @@ What the package tells of: by a line in the log, and where it says so by a signa
 
 All lines come from the logger ``celery_reliable``, as ``name key=value …``. Each is one line, and
 none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a signal and ``uuid`` in
-an event of Celery's. A signal and an event have the name of the line, the event with dashes.
-Celery's events have ``name`` besides. Signals and events promise no delivery, and may come twice.
+an event of Celery's. A signal and an event have the name of the line, the event with dashes, or
+the one that is given. Celery's events of tasks have ``name`` besides. Signals and events promise no
+delivery, and may come twice.
 """
 
 
@@ -137,7 +138,7 @@ def _row(one: events.Event[Any]) -> str:
             " or ".join(levels),
             _code(one.fields) if levels else "",
             _signal(one),
-            _code(one.fields_of_celery_event),
+            _celery_event(one),
             " ".join(one.when.split()),
         ]
     )
@@ -145,6 +146,12 @@ def _row(one: events.Event[Any]) -> str:
 
 def _signal(one: events.Event[Any]) -> str:
     return f"{_code(one.in_signal)}; sender: {_SENDERS[one.sender]}" if one.in_signal else ""
+
+
+def _celery_event(one: events.Event[Any]) -> str:
+    fields = _code(one.fields_of_celery_event)
+    own = one.name.replace("_", "-")
+    return fields if one.celery_kind == own else f"``{one.celery_kind}``: {fields}"
 
 
 def _code(names: Any) -> str:
