@@ -32,7 +32,7 @@ GROUP = pytest.mark.xdist_group("browser")
 #: Who there is, and what each may do.
 USERS: dict[str, list[str] | None] = {
     "root": None,
-    "visitor": [],
+    "stranger": [],
     "viewer": ["view_deadletter"],
     "replayer": ["view_deadletter", "change_deadletter"],
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import Celery
 
 from celery_reliable.operations import Desk
-from tests.browser.shop.factory import MENDED
+from tests.browser.shop.factory import MENDED, SECRET
 from tests.support.waiting import wait_for
 
 __all__ = ["Night"]
@@ -27,7 +27,7 @@ class Night:
 
     def charges(self, count: int, first: int = 1000) -> list[str]:
         """So many charges, while the payments do not answer."""
-        return self._publish("billing.charge", [(first + n, "4111-1111") for n in range(count)])
+        return self._publish("billing.charge", [(first + n, SECRET) for n in range(count)])
 
     def refunds(self, count: int, first: int = 500) -> list[str]:
         """So many refunds with an amount that is no number."""

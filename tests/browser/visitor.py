@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.browser.site import Site
@@ -12,12 +12,17 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["ENTER", "SPACE", "TAB", "Visitor"]
+__all__ = ["DESK", "ENTER", "SPACE", "TAB", "Visitor"]
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 20.0
 _MOST_TABS = 200
+#: More than the desk has of a few letters.
+_MOST_PAGES = 150
+
+#: Where all of the desk is.
+DESK = "/admin/celery_reliable/"
 
 #: Keys, as WebDriver has them.
 TAB, ENTER, SPACE = "\ue004", "\ue007", "\ue00d"
@@ -25,11 +30,12 @@ TAB, ENTER, SPACE = "\ue004", "\ue007", "\ue00d"
 #: What can be clicked.
 _THINGS = "a, button, input[type=submit], summary"
 
-#: The luminance of text against what is behind it, by the formula of WCAG 2.
-_CONTRAST = """
+#: The contrast of texts with what is behind them, by the formula of WCAG 2.
+_CONTRASTS = """
 const colour = text => {
   const parts = text.match(/[0-9.]+/g).map(Number);
-  return {rgb: parts.slice(0, 3), alpha: parts.length > 3 ? parts[3] : 1};
+  const scale = text.startsWith("color(") ? 255 : 1;
+  return {rgb: parts.slice(0, 3).map(c => c * scale), alpha: parts.length > 3 ? parts[3] : 1};
 };
 const over = (front, back) => front.rgb.map(
   (c, i) => c * front.alpha + back[i] * (1 - front.alpha));
@@ -43,13 +49,27 @@ const behind = element => {
   const own = colour(getComputedStyle(element).backgroundColor);
   return own.alpha === 1 ? own.rgb : over(own, behind(element.parentElement));
 };
-return [...arguments[0]].map(element => {
+const hasText = element => [...element.childNodes].some(
+  child => child.nodeType === Node.TEXT_NODE && child.data.trim()) || element.value;
+const seen = element => element.checkVisibility() && element.getClientRects().length > 0
+  && element.getBoundingClientRect().width > 1;
+return [...document.querySelectorAll(arguments[0])].filter(hasText).filter(seen).map(element => {
   const back = behind(element);
   const style = getComputedStyle(element);
   const front = over(colour(element instanceof SVGElement ? style.fill : style.color), back);
   const [high, low] = [light(front), light(back)].sort((a, b) => b - a);
-  return (high + 0.05) / (low + 0.05);
+  return [(element.value || element.textContent).trim().slice(0, 60), (high + 0.05) / (low + 0.05)];
 });
+"""
+
+_BACKGROUND = """
+const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
+return (r + g + b) / 3 / 255;
+"""
+
+_GET = """
+return fetch(arguments[0], {redirect: "manual"}).then(
+  answer => answer.type === "opaqueredirect" ? 302 : answer.status);
 """
 
 _POST = """
@@ -155,10 +175,52 @@ class Visitor:
         """Look at the page until this can be read, without touching it."""
         wait_for(lambda: text in self.text, timeout_seconds, f"{text!r} on {self.path}")
 
-    def contrasts(self, css: str) -> list[float]:
-        """The contrast of each text that fits with what is behind it: 1 to 21."""
-        found = [one for one in self.all(css) if one.is_displayed()]
-        return [float(one) for one in self.driver.execute_script(_CONTRAST, found)]
+    def links(self, css: str) -> list[str]:
+        """Where the links that fit lead to, whether they can be seen or not, without fragments."""
+        script = "return arguments[0].map(one => one.href.split('#')[0])"
+        return [str(one) for one in self.driver.execute_script(script, self.all(css))]
+
+    def arrived(self) -> tuple[int, int]:
+        """The status of the page that is open, and how many bytes it came as."""
+        script = (
+            "const [it] = performance.getEntriesByType('navigation');"
+            "return [it.responseStatus, it.decodedBodySize]"
+        )
+        status, size = self.driver.execute_script(script)
+        return int(status), int(size)
+
+    def walk(self) -> Iterator[str]:
+        """Open every page of the desk that a link leads to, one after the other."""
+        seen: set[str] = set()
+        ahead = [self.site.url(DESK)]
+        while ahead:
+            address = ahead.pop()
+            if address in seen:
+                continue
+            seen.add(address)
+            assert len(seen) <= _MOST_PAGES, sorted(seen)
+            self.driver.get(address)
+            ahead += self.links(f"a[href*='{DESK}'], .desk a[href^='?']")
+            yield address
+
+    def get(self, address: str) -> int:
+        """Ask for a page without leaving this one, and return the answer's status."""
+        return int(self.driver.execute_script(_GET, address))
+
+    def contrasts(self, css: str) -> list[tuple[str, float]]:
+        """Each text that fits, with its contrast with what is behind it: 1 to 21."""
+        return [
+            (str(text), float(one)) for text, one in self.driver.execute_script(_CONTRASTS, css)
+        ]
+
+    def background(self) -> float:
+        """How light the page is: 0 is black, 1 is white."""
+        return float(self.driver.execute_script(_BACKGROUND))
+
+    def overflows(self) -> bool:
+        """Whether the page is wider than the window."""
+        script = "return document.documentElement.scrollWidth > innerWidth"
+        return bool(self.driver.execute_script(script))
 
     def console(self) -> list[str]:
         """What was written to the browser's console since it was last asked."""
@@ -175,6 +237,12 @@ class Visitor:
         """Click on what is named so."""
         self.press(self.named(name, css))
 
+    def fill(self, name: str, text: str) -> None:
+        """Type into the filter's input of this name."""
+        field = self.find(f"#filter-{name}")
+        field.clear()
+        field.send_keys(text)
+
     def tab_to(self, name: str) -> None:
         """Press Tab until the focus is on what is named so."""
         for _ in range(_MOST_TABS):
@@ -187,6 +255,11 @@ class Visitor:
     def type(self, *keys: str) -> None:
         """Press keys where the focus is."""
         self.driver.switch_to.active_element.send_keys(*keys)
+
+    def refused(self, status: int = 403) -> None:
+        """Take off the console what the browser says of answers with this status."""
+        left = [line for line in self.console() if f"a status of {status} " not in line]
+        assert left == []
 
     def post(self, path: str, fields: dict[str, Any], *, with_token: bool = True) -> int:
         """Send a form that no page offers, from within the page, and return the answer's status."""

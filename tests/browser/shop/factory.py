@@ -12,11 +12,14 @@ from celery import Celery
 
 from celery_reliable import ReliableTask
 
-__all__ = ["MENDED", "OPEN", "RELIABLE", "create_app"]
+__all__ = ["MENDED", "OPEN", "RELIABLE", "SECRET", "create_app"]
 
 #: Keys of the shop's own database: whether the payments answer again, and the gate of what is long.
 MENDED, OPEN = "mended", "open"
 OWN_DB = 3
+
+#: What is in arguments, and nobody's to see without asking.
+SECRET = "4111-1111-1111-1111"
 
 RELIABLE = {"ETA_HORIZON_SECONDS": 4, "SWEEP_SECONDS": 1}
 

@@ -1,0 +1,139 @@
+"""Names, ids, arguments and tracebacks that would like to be markup, or to break a page."""
+
+from __future__ import annotations
+
+import json
+
+from celery_reliable.ledger import Ledger
+from celery_reliable.ledger.answers import Claimed, OtherGeneration, Unknown
+from celery_reliable.message import Envelope
+from celery_reliable.model import Claim, ClaimRequest, Reason, State, TaskRef
+
+__all__ = ["CANARY", "INJECTED", "LARGE", "Hostile"]
+
+#: What a script sets that runs, and what finds an element that was made of text.
+CANARY = "__owned"
+INJECTED = ".injected, script:not([src]):not([type='application/json']), [href^='javascript:']"
+
+_MARKUP = (
+    f"</script><script>window.{CANARY}=1</script>"
+    f"'\"><img src=/none class=injected onerror=window.{CANARY}=2>"
+    f"</pre></textarea></title><svg class=injected onload=window.{CANARY}=3>"
+    "{{ 7|add:7 }}{% now %}&lt;b&gt;&#60;"
+)
+#: Ends lines, rings, turns text around, and is no text at all.
+_BROKEN = "\x00\x07\x1b[2J\x7f\r\n\u2028\u202e\ufffe\ud83d\udc7a\ud800"
+LARGE = 1_000_000
+
+_LEASE_MS = 600_000
+
+
+def _name(what: str) -> str:
+    # A half surrogate can be in a message, which is JSON; names are UTF-8 in the ledger.
+    return f"{what}{_MARKUP}{_BROKEN[:9]}"
+
+
+class Hostile:
+    """A worker, and one task in each state, all of whose values are hostile."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.worker = _name("worker")
+        self.queue = _name("queue")
+        self.dead, self.running, self.queued, self.parked, self.unread = (
+            _name(state) for state in ("dead/../", "running?#", "queued%2F", "parked;", "unread ")
+        )
+        ledger.workers.register(
+            self.worker,
+            lease_ms=_LEASE_MS,
+            client_id=0,
+            facts={"nodename": self.worker, "hostname": self.worker, "queues": [self.queue]},
+        )
+        for task_id in (self.queued, self.dead, self.running):
+            self._publish(task_id, State.QUEUED)
+        self._publish(self.parked, State.PARKED)
+        self._running = self._claim(self.running)
+        self._bury(self._claim(self.dead))
+        self._ledger.bury_message(
+            self.unread,
+            Reason.UNPROCESSABLE,
+            exception=_MARKUP + _BROKEN,
+            traceback=_MARKUP,
+            message=self._message(self.unread, body=b"\xff\x00<script>"),
+            name="",
+        )
+
+    def ids(self) -> list[str]:
+        """The ids of all of it."""
+        return [self.dead, self.running, self.queued, self.parked, self.unread]
+
+    def end(self) -> None:
+        """Leave nothing but dead letters."""
+        self._bury(self._running)
+        for task_id in (self.queued, self.parked):
+            self._ledger.revoke(task_id)
+        self._ledger.workers.deregister(self.worker, in_unacked=0)
+
+    def _message(self, task_id: str, body: bytes | None = None) -> str:
+        arguments = [_MARKUP + _BROKEN, "x" * LARGE]
+        headers = {
+            "id": task_id,
+            "task": _name("task"),
+            "argsrepr": _MARKUP + _BROKEN,
+            "kwargsrepr": _MARKUP + _BROKEN,
+            "origin": _MARKUP + _BROKEN,
+            "root_id": _MARKUP + _BROKEN,
+            "parent_id": _MARKUP + _BROKEN,
+            "reliable_origin": _MARKUP + _BROKEN,
+            "lang": _MARKUP + _BROKEN,
+            "eta": _MARKUP,
+            "retries": _MARKUP,
+            _MARKUP: _MARKUP + _BROKEN,
+        }
+        if body is None:
+            body = json.dumps([arguments, {_MARKUP: _BROKEN}, {}]).encode()
+        envelope = Envelope(
+            body, "application/json", "utf-8", headers, {"priority": _MARKUP}, "", self.queue
+        )
+        return envelope.to_text()
+
+    def _publish(self, task_id: str, state: State) -> None:
+        task = TaskRef(task_id, _name("task"), None, 0)
+        while True:
+            epoch = self._ledger.senders.new_epoch(0)
+            answer = self._ledger.record(
+                task,
+                epoch=epoch,
+                state=state,
+                due_in_ms=_LEASE_MS,
+                message=self._message(task_id),
+                queue=self.queue,
+            )
+            if isinstance(answer, OtherGeneration):
+                self._ledger.generation = answer.current
+            elif not isinstance(answer, Unknown):
+                break
+        self._ledger.senders.answered(epoch)
+
+    def _claim(self, task_id: str) -> Claim:
+        record = self._ledger.find(task_id)
+        assert record is not None
+        request = ClaimRequest(
+            TaskRef(task_id, _name("task"), None, 0),
+            epoch=record.epoch,
+            generation=self._ledger.generation,
+            worker=self.worker,
+            token=_name("token"),
+            pid=1,
+        )
+        answer = self._ledger.claim(request, message="")
+        assert isinstance(answer, Claimed), answer
+        return Claim(task_id, answer.attempt, self.worker, _name("token"), answer.losses)
+
+    def _bury(self, claim: Claim) -> None:
+        self._ledger.bury(
+            claim,
+            Reason.FAILED,
+            exception=f"{_name('Error')}: {_MARKUP}{_BROKEN}",
+            traceback=f"{_MARKUP}{_BROKEN[:8]}\n" + "y" * LARGE,
+        )

@@ -1,0 +1,70 @@
+"""What an operator does at the browser, with a worker that runs what is replayed."""
+
+from __future__ import annotations
+
+from tests.browser.night import Night
+from tests.browser.visitor import DESK, ENTER, SPACE, Visitor
+from tests.support.waiting import wait_for
+
+LIST = f"{DESK}deadletter/"
+RUN_SECONDS = 20
+
+
+def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> None:
+    (task_id,) = night.charges(1, first=7)
+    night.refunds(2)
+    visitor.log_in("root")
+    visitor.open(LIST)
+    assert "3 dead letters" in visitor.main
+
+    visitor.fill("task", "billing.*")
+    visitor.fill("exception", "Payments*")
+    visitor.press(visitor.find("#filter-apply"))
+    assert [one.get_attribute("data-letter") for one in visitor.all("[data-letter]")] == [task_id]
+    visitor.click(task_id)
+
+    letter = visitor.find("#desk-letter").text
+    assert "PaymentsUnreachable: payments.example:443 did not answer" in letter
+    assert "billing.charge" in letter
+    assert "raise PaymentsUnreachable" in visitor.find("#desk-traceback").text
+    assert "failed" in visitor.find("#desk-history").text
+    night.mend()
+    visitor.press(visitor.find("#desk-replay"))
+    assert "1 dead letter?" in visitor.main
+    visitor.press(visitor.find("#desk-yes"))
+    visitor.wait_for_text("1 dead letter replayed")
+    wait_for(lambda: night.charged() == {7}, RUN_SECONDS, "the order to be charged")
+    assert night.desk.letters.count() == 2
+
+
+def test_some_are_discarded_and_no_means_no(visitor: Visitor, night: Night) -> None:
+    first, second, third = night.refunds(3)
+    visitor.log_in("root")
+
+    for answer, left in (("#desk-no", {first, second, third}), ("#desk-yes", {second})):
+        visitor.open(LIST)
+        for task_id in (first, third):
+            visitor.press(visitor.find(f"input[value='{task_id}']"))
+        visitor.press(visitor.find("#desk-discard"))
+        assert "2 dead letters?" in visitor.main
+        visitor.press(visitor.find(answer))
+        wait_for(lambda: visitor.path == LIST, RUN_SECONDS, "the list")
+        assert {one.task_id for one in night.desk.letters.list()} == left
+
+
+def test_all_of_it_can_be_done_by_keyboard(visitor: Visitor, night: Night) -> None:
+    (task_id,) = night.charges(1, first=8)
+    night.mend()
+    visitor.log_in("root")
+    visitor.open(LIST)
+
+    visitor.tab_to(f"Choose {task_id}")
+    visitor.type(SPACE)
+    visitor.tab_to("Replay")
+    visitor.type(ENTER)
+    visitor.wait_for_text("1 dead letter?")
+    visitor.tab_to("Yes")
+    visitor.type(ENTER)
+
+    visitor.wait_for_text("1 dead letter replayed")
+    wait_for(lambda: night.charged() == {8}, RUN_SECONDS, "the order to be charged")

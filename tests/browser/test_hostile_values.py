@@ -1,0 +1,57 @@
+"""What tasks and messages are called and hold is text on every page, and never more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from celery_reliable.operations import Desk
+from tests.browser.hostile import CANARY, INJECTED, LARGE, Hostile
+from tests.browser.visitor import DESK, Visitor
+
+
+@pytest.fixture
+def hostile(desk: Desk) -> Iterator[Hostile]:
+    found = Hostile(desk.ledger)
+    yield found
+    found.end()
+
+
+def look_at(visitor: Visitor, address: str) -> None:
+    """Look whether the page that is open is whole, and nothing became markup."""
+    status, size = visitor.arrived()
+    assert status == 200, address
+    assert size < 4 * LARGE, address
+    assert visitor.driver.execute_script(f"return window.{CANARY} || 0") == 0
+    injected = [one.get_attribute("outerHTML") for one in visitor.all(INJECTED)]
+    assert injected == [], address
+    assert visitor.console() == [], address
+
+
+def test_every_page_shows_them_as_text(visitor: Visitor, hostile: Hostile, desk: Desk) -> None:
+    visitor.log_in("root")
+
+    for address in visitor.walk():
+        look_at(visitor, address)
+    # With the arguments, too.
+    for link in letters(visitor):
+        visitor.driver.get(link)
+        visitor.press(visitor.find("#desk-arguments"))
+        look_at(visitor, link)
+    # And an id is the same when it comes back from a page.
+    for link in letters(visitor):
+        visitor.driver.get(link)
+        visitor.press(visitor.find("#desk-discard"))
+        look_at(visitor, link)
+        visitor.press(visitor.find("#desk-yes"))
+        look_at(visitor, link)
+
+    assert desk.letters.count() == 0
+
+
+def letters(visitor: Visitor) -> list[str]:
+    visitor.open(f"{DESK}deadletter/")
+    found = visitor.links("[data-letter] th a")
+    assert len(found) == 2
+    return found

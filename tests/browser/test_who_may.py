@@ -1,0 +1,92 @@
+"""What each user sees of the desk and may do there; whatever a page does not offer is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.night import Night
+from tests.browser.shop.factory import SECRET
+from tests.browser.visitor import DESK, Visitor
+
+LIST = f"{DESK}deadletter/"
+ACT = f"{LIST}act/"
+
+OFFERED = "#content form[method=post] :is(button, input[type=submit])"
+
+
+def forged(task_id: str, action: str) -> dict[str, str]:
+    return {"task_id": task_id, "action": action, "confirmed": "Yes"}
+
+
+def open_letter(visitor: Visitor, task_id: str) -> None:
+    visitor.open(LIST)
+    visitor.press(visitor.named(task_id))
+
+
+def test_who_may_only_see_is_offered_nothing_and_can_do_nothing(
+    visitor: Visitor, night: Night
+) -> None:
+    (task_id,) = night.charges(1)
+    visitor.log_in("viewer")
+
+    for address in visitor.walk():
+        assert visitor.arrived()[0] == 200, address
+        assert [one.accessible_name for one in visitor.all(OFFERED)] == [], address
+        assert SECRET not in visitor.driver.page_source, address
+    assert visitor.post(ACT, forged(task_id, "replay")) == 403
+    assert visitor.post(ACT, forged(task_id, "discard")) == 403
+    assert visitor.get(f"{LIST}{task_id}/change/?arguments=yes") == 403
+    assert night.desk.letters.count() == 1
+    visitor.refused()
+
+
+def test_who_may_replay_may_not_discard(visitor: Visitor, night: Night) -> None:
+    (task_id,) = night.charges(1)
+    visitor.log_in("replayer")
+
+    open_letter(visitor, task_id)
+    assert visitor.every_named("Replay")
+    assert not visitor.every_named("Discard")
+    assert visitor.post(ACT, forged(task_id, "discard")) == 403
+    assert night.desk.letters.count() == 1
+    visitor.refused()
+
+
+@pytest.mark.parametrize(("user", "status"), [("stranger", 403), ("nobody", 302)])
+def test_who_may_not_even_see_is_refused_every_page(
+    visitor: Visitor, night: Night, user: str, status: int
+) -> None:
+    (task_id,) = night.charges(1)
+    visitor.log_in("root")
+    pages = {one.split("?")[0] for one in visitor.walk()} - {visitor.site.url(DESK)}
+    assert any(task_id in one for one in pages)
+    visitor.log_in(user) if user != "nobody" else visitor.log_out()
+    visitor.open("/admin/login/")
+
+    answers = {one: visitor.get(one) for one in pages}
+
+    assert set(answers.values()) == {status}, answers
+    for action in ("replay", "discard"):
+        # Who is not logged in has a token, too: of the form to log in.
+        assert visitor.post(ACT, forged(task_id, action)) == status
+    assert night.desk.letters.count() == 1
+    visitor.refused()
+
+
+def test_no_form_is_taken_without_its_token(visitor: Visitor, night: Night) -> None:
+    (task_id,) = night.charges(1)
+    visitor.log_in("root")
+    targets = {ACT}
+    for _ in visitor.walk():
+        # `form.action` would be the input of this name.
+        script = "return arguments[0].map(form => form.getAttribute('action') || location.href)"
+        targets |= {*visitor.driver.execute_script(script, visitor.all("form[method=post]"))}
+
+    for target in targets:
+        if "/logout/" not in target:
+            for action in ("replay", "discard"):
+                fields = forged(task_id, action)
+                assert visitor.post(target, fields, with_token=False) == 403, target
+
+    assert night.desk.letters.count() == 1
+    visitor.refused()
