@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from celery import Celery
 
@@ -17,6 +18,7 @@ from celery_reliable.operations.messages import envelope_of, object_of
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
+from celery_reliable.operations.views import arguments_view
 from celery_reliable.operations.waits import Seen, Why, absent, ended, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
@@ -154,6 +156,13 @@ class Tasks:
             outcome=kept.outcome,
             history=kept.history,
         )
+
+    def arguments(self, task_id: str) -> dict[str, Any] | None:
+        """Return the arguments of a task that lives or is dead, unredacted: for whoever may see
+        them.  None: there is no such task (any more).
+        """
+        record = self._ledger.find(task_id)
+        return None if record is None else arguments_view(record)
 
     def page(
         self,

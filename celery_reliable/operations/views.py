@@ -9,11 +9,11 @@ from typing import Any
 
 from celery_reliable.ledger import Death, death_of, group_of
 from celery_reliable.message import Envelope
-from celery_reliable.model import DeadLetter, GroupOfLetters
+from celery_reliable.model import DeadLetter, GroupOfLetters, Record
 from celery_reliable.operations import shapes
 from celery_reliable.operations.messages import arguments_of, envelope_of
 
-__all__ = ["REDACTED", "full_view", "group_view", "short_view"]
+__all__ = ["REDACTED", "arguments_view", "full_view", "group_view", "short_view"]
 
 #: Stands where a view keeps arguments to itself.
 REDACTED = "(redacted)"
@@ -134,6 +134,17 @@ def group_view(found: GroupOfLetters) -> shapes.Group:
         "last_at": _iso(found.last_ms),
         "example": found.example_id,
     }
+
+
+def arguments_view(record: Record) -> dict[str, Any]:
+    """Return args, kwargs and body of a task, as plain JSON values, unredacted: for whoever may see
+    them.
+    """
+    envelope = envelope_of(record)
+    if envelope is None:
+        return {"args": None, "kwargs": None, "body": record.message}
+    args, kwargs, body = _arguments_of(envelope)
+    return {"args": args, "kwargs": kwargs, "body": body}
 
 
 def _arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:

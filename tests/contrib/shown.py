@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["ACT", "LIST", "listed", "page"]
+__all__ = ["ACT", "DESK", "LIST", "listed", "page"]
 
 LIST = "/admin/celery_reliable/deadletter/"
 ACT = f"{LIST}act/"
+DESK = "/admin/celery_reliable/desk/"
 
 
 def listed(shown: str) -> list[str]:

@@ -7,6 +7,6 @@ admin's log.
 
 from __future__ import annotations
 
-from celery_reliable.contrib.django.desk.registered import DeadLetterAdmin
+from celery_reliable.contrib.django.desk.registered import DeadLetterAdmin, DeskAdmin
 
-__all__ = ["DeadLetterAdmin"]
+__all__ = ["DeadLetterAdmin", "DeskAdmin"]

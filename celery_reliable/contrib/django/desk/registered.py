@@ -5,26 +5,54 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
-from django.urls import path
+from django.urls import path, reverse
+from django.views.decorators.debug import sensitive_post_parameters
 
 from celery_reliable.contrib.django.desk.acts import act_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
+from celery_reliable.contrib.django.desk.overview import overview_page
+from celery_reliable.contrib.django.desk.places import (
+    audit_page,
+    find_object_page,
+    object_page,
+    objects_page,
+    workers_page,
+)
+from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
 from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
-from celery_reliable.contrib.django.models import DeadLetter
+from celery_reliable.contrib.django.models import DeadLetter, Desk
 from celery_reliable.contrib.django.permissions import Right, may
 from celery_reliable.events import as_shown
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.operations import BadCursor, UnknownGroup, broker_errors
 
-__all__ = ["PAGES", "DeadLetterAdmin"]
+__all__ = ["PAGES", "DeadLetterAdmin", "DeskAdmin"]
 
 _LETTERS = Page("changelist", "", letters_page)
 _ACT = Page("act", "act/", act_page, None, ("POST",))
 _LETTER = Page("change", "<path:object_id>/change/", letter_page)
 #: The three that Django's own views link to are methods of the class.
-PAGES = (Page("groups", "groups/", groups_page),)
+PAGES = (
+    Page("groups", "groups/", groups_page),
+    Page("overview", "desk/", overview_page),
+    Page("tasks", "tasks/", tasks_page),
+    Page("find", "tasks/find/", find_page),
+    Page("task", "tasks/task/<path:task_id>/", task_page),
+    Page("objects", "objects/", objects_page),
+    Page(
+        "find_object",
+        "objects/find/",
+        find_object_page,
+        methods=("POST",),
+        sensitive=("object_id",),
+    ),
+    Page("object", "objects/object/<path:key>/", object_page),
+    Page("workers", "workers/", workers_page),
+    Page("audit", "audit/", audit_page),
+)
 
 
 @admin.register(DeadLetter)
@@ -90,7 +118,7 @@ class DeadLetterAdmin(admin.ModelAdmin):
         def view(request: HttpRequest, **given: Any) -> HttpResponse:
             return self._answer(page, request, **given)
 
-        return view
+        return sensitive_post_parameters(*page.sensitive)(view) if page.sensitive else view
 
     def _answer(self, page: Page, request: HttpRequest, **given: Any) -> HttpResponse:
         if request.method not in page.methods:
@@ -116,3 +144,41 @@ class DeadLetterAdmin(admin.ModelAdmin):
             return visit.render("problem", {"title": "Not now", "problem": problem})
         finally:
             visit.close()
+
+
+@admin.register(Desk)
+class DeskAdmin(admin.ModelAdmin):
+    """The entry of the desk in the admin's menu."""
+
+    def get_urls(self) -> list[Any]:
+        """Return the one page, which leads to the desk."""
+        view = self.admin_site.admin_view(self.changelist_view)
+        return [path("", view, name="celery_reliable_desk_changelist")]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Lead to the desk, which is a page of the dead letters."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return redirect(reverse(f"admin:{NAME}overview", current_app=self.admin_site.name))
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Whether who asks may see the desk."""
+        return may(request.user, Right.VIEW)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whether it is in the menu."""
+        return self.has_view_permission(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Nobody adds anything."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Nobody changes anything."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        """Nobody deletes anything."""
+        return False

@@ -30,8 +30,13 @@ _TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
 _TABS = (
+    ("overview", "Desk"),
+    ("tasks", "Tasks"),
     ("changelist", "Dead letters"),
     ("groups", "Groups"),
+    ("objects", "Objects"),
+    ("workers", "Workers"),
+    ("audit", "Audit"),
 )
 
 
@@ -45,6 +50,7 @@ class Page:
         answer: makes the response.
         right: what is needed to see it; None: the page itself says, by what is asked.
         methods: of HTTP.  What is done is done by a POST only.
+        sensitive: what is posted that no report of an error may show.
     """
 
     name: str
@@ -52,6 +58,7 @@ class Page:
     answer: Callable[..., HttpResponse]
     right: Right | None = Right.VIEW
     methods: tuple[str, ...] = ("GET", "HEAD")
+    sensitive: tuple[str, ...] = ()
 
 
 class Visit:

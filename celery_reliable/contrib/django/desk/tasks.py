@@ -1,0 +1,110 @@
+"""The pages of tasks: those that live, by state, and one of any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_variables
+
+from celery_reliable.contrib.django.desk.asking import TASKS, Asked
+from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
+from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.operations import Kind, TaskView, gathered
+
+__all__ = ["find_page", "task_page", "tasks_page"]
+
+_PAGE = 50
+#: A list of what fits looks for so long; then it says where it goes on.
+_LOOK_SECONDS = 0.1
+#: Characters of a value in a list.
+_LONGEST = 300
+
+
+def tasks_page(visit: Visit) -> HttpResponse:
+    """List tasks that live and fit: those that run, then those that wait."""
+    given = visit.request.GET
+    asked = Asked(given, TASKS, ("state",))
+    state = asked.values.get("state", "")
+    states = [kind.value for kind in Kind]
+    if state and state not in states:
+        asked.problems.append(f"State: one of {', '.join(states)}.")
+    views: list[dict[str, Any]] = []
+    cursor = ""
+    if not asked.problems:
+        page = gathered(
+            lambda cursor, limit: visit.desk.tasks.page(
+                asked.filter, kind=Kind(state) if state else None, cursor=cursor, limit=limit
+            ),
+            given.get("cursor", ""),
+            _PAGE,
+            _LOOK_SECONDS,
+        )
+        views, cursor = [_row(visit, one) for one in page.items], page.cursor
+    context = {
+        "title": "Tasks",
+        "tasks": views,
+        "states": states,
+        "state": state,
+        "asked": asked,
+        "next": asked.query(cursor=cursor) if cursor else "",
+        "is_first": not given.get("cursor"),
+        "find_link": visit.link("find"),
+        "problem": " ".join(asked.problems),
+    }
+    return visit.render("tasks", context, "tasks", 400 if asked.problems else 200)
+
+
+def _row(visit: Visit, one: TaskView) -> dict[str, Any]:
+    view = shown(one.short_view(), _LONGEST)
+    return {**view, "link": visit.link("task", one.task_id), "id": view["task_id"]}
+
+
+def find_page(visit: Visit) -> HttpResponse:
+    """Lead to the page of the task whose id is given."""
+    task_id = visit.request.GET.get("id", "").strip()
+    return redirect(visit.link("task", task_id) if task_id else visit.link("tasks"))
+
+
+@sensitive_variables()
+def task_page(visit: Visit, task_id: str) -> HttpResponse:
+    """Show one task, whatever became of it; its arguments when somebody asks who may see them."""
+    task_id = unquote(task_id)
+    with_arguments = "arguments" in visit.request.GET
+    if with_arguments and not visit.may(Right.SEE_ARGUMENTS):
+        raise PermissionDenied
+    desk = visit.desk
+    task = desk.tasks.get(task_id)
+    view = task.as_dict()
+    why = view["why"]
+    traceback = ""
+    if task.state == "dead":
+        try:
+            traceback = desk.letters.get(task_id).traceback
+        except UnknownDeadLetter:
+            # It was replayed just now.
+            pass
+    context = {
+        "title": f"Task {shown(task_id, _LONGEST)}",
+        "task": shown(view),
+        "why": shown(why),
+        "traceback": shown(traceback),
+        "quoted": quoted(task_id),
+        "letter_link": visit.link("change", task_id) if task.state == "dead" else "",
+        "name_link": visit.link("tasks", task=task.name[:_LONGEST]) if task.name else "",
+        "holder_link": visit.link("task", task.why.holder) if task.why.holder else "",
+        "object_link": visit.link("object", key) if (key := _object_of(task)) else "",
+        "object_key": key,
+        "arguments": shown(desk.tasks.arguments(task_id)) if with_arguments else None,
+        "with_arguments": with_arguments,
+        "has_arguments": task.is_known,
+    }
+    return visit.render("task", context, "tasks", 404 if task.state == "absent" else 200)
+
+
+def _object_of(task: TaskView) -> str:
+    return task.why.object_key or task.object_key

@@ -1,0 +1,251 @@
+"""The other pages of the desk: what waits, runs, holds and was done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from django.test.utils import override_settings
+
+from celery_reliable import ReliableTask
+from celery_reliable.contrib.django.desk import visits
+from tests.contrib.shown import ACT, DESK, LIST, page
+
+#: By the name of a page: an address of it, and what is needed, as a superuser has it.
+ADDRESSES = {
+    "overview": "desk/",
+    "groups": "groups/",
+    "tasks": "tasks/",
+    "find": "tasks/find/?id=one",
+    "task": "tasks/task/one/",
+    "objects": "objects/",
+    "find_object": "objects/find/",
+    "object": "objects/object/abc/",
+    "workers": "workers/",
+    "audit": "audit/",
+}
+
+
+@pytest.fixture
+def publish(celery_project: Celery) -> Callable[..., str]:
+    """Publish a task of this name; with an `eta` it is parked."""
+
+    def publish(name: str = "shop.bill", **options: Any) -> str:
+        def run(*args: object, **kwargs: object) -> None:
+            """Nobody runs it."""
+
+        if name not in celery_project.tasks:
+            celery_project.task(base=ReliableTask, name=name, shared=False)(run)
+        task = celery_project.tasks[name]
+        return str(task.apply_async(("secret-1",), {"pin": "secret-2"}, **options).id)
+
+    return publish
+
+
+def pages() -> dict[str, Any]:
+    """Return the pages, when Django is set up."""
+    from celery_reliable.contrib.django.desk.registered import PAGES
+
+    return {one.name: one for one in PAGES}
+
+
+def test_there_is_an_address_for_each_page() -> None:
+    assert set(pages()) == set(ADDRESSES)
+
+
+@pytest.mark.parametrize("name", sorted(ADDRESSES))
+def test_each_page_asks_for_its_permission(
+    name: str, put: Callable[..., None], log_in: Any, celery_project: Celery
+) -> None:
+    from django.test import Client
+
+    put("one")
+    one = pages()[name]
+    address = f"{LIST}{ADDRESSES[name]}"
+    right = one.right
+    assert right is not None
+    others = {"view", "change", "delete", "operate", "see_arguments"} - {right.value, "change"}
+
+    def ask(client: Any) -> Any:
+        return client.post(address) if "POST" in one.methods else client.get(address)
+
+    assert "/admin/login/" in ask(Client())["Location"]
+    assert ask(log_in(*others - {right.value})).status_code == 403
+    assert ask(log_in(right.value)).status_code in (200, 302)
+    # Nothing is done by a GET, and nothing else by another method.
+    other = log_in(is_superuser=True)
+    refused = other.get(address) if "POST" in one.methods else other.post(address)
+    assert refused.status_code == 405
+    if "POST" in one.methods:
+        assert log_in(is_superuser=True, csrf=True).post(address).status_code == 403
+
+
+def test_a_ledger_that_is_away_is_told_on_each_page(
+    log_in: Any, celery_project: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{visits.__name__}._PATIENCE_SECONDS", 0.1)
+    client = log_in(is_superuser=True)
+    with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
+        for name in sorted(set(ADDRESSES) - {"find", "find_object"}):
+            told = page(client.get(f"{LIST}{ADDRESSES[name]}"))
+            assert "127.0.0.1:1" in told
+            assert "s3cret" not in told
+            assert 'id="desk-problem"' in told
+
+
+def test_a_broker_that_is_away_is_told(
+    log_in: Any, redis_address: str, namespace: str, celery_project: Celery
+) -> None:
+    settings = {"REDIS_URL": f"redis://{redis_address}/0", "NAMESPACE": namespace}
+    client = log_in("view")
+    with override_settings(CELERY_RELIABLE=settings):
+        app = Celery("away", broker="amqp://u:s3cret@127.0.0.1:1//")
+        app.conf.broker_connection_timeout = 0.2
+        told = page(client.get(f"{LIST}desk/"))
+        app.close()
+
+    assert "s3cret" not in told
+    assert "broker_away" in told
+    celery_project.set_current()
+
+
+def test_the_desk_shows_what_waits_and_what_is_wrong(
+    publish: Callable[..., str], put: Callable[..., None], log_in: Any
+) -> None:
+    publish()
+    publish(countdown=3600)
+    put("one")
+    client = log_in("view")
+
+    shown = page(client.get(f"{LIST}desk/"))
+
+    counts = dict(re.findall(r'<div data-state="(\w+)" data-count="(\d+)"', shown))
+    assert counts == {
+        "queued": "1",
+        "running": "0",
+        "parked": "1",
+        "waiting": "0",
+        "owed": "0",
+        "dead": "1",
+    }
+    assert 'data-finding="celery_reliable.no_worker"' in shown
+    assert 'data-queue="celery"' in shown
+    assert shown.count("data-group=") == 1
+    # From the menu of the admin, too.
+    assert 'href="/admin/celery_reliable/desk/"' in page(client.get("/admin/"))
+    assert "desk-states" in page(client.get(DESK, follow=True))
+    assert log_in().get(DESK).status_code == 403
+
+
+def test_tasks_are_listed_by_state_and_filter(publish: Callable[..., str], log_in: Any) -> None:
+    queued, parked = publish(), publish("shop.mail", countdown=3600)
+    client = log_in("view")
+
+    def found(query: str) -> set[str]:
+        return set(re.findall(r'data-task="([^"]+)"', page(client.get(f"{LIST}tasks/{query}"))))
+
+    assert found("") == {queued, parked}
+    assert found("?state=queued") == {queued}
+    assert found("?state=parked") == {parked}
+    assert found("?state=running") == set()
+    assert found("?task=shop.m*") == {parked}
+    assert found("?queue=nowhere") == set()
+    assert client.get(f"{LIST}tasks/?state=x").status_code == 400
+    assert client.get(f"{LIST}tasks/?cursor=x").status_code == 400
+    assert client.get(f"{LIST}objects/?cursor=x").status_code == 400
+
+
+def test_a_long_list_of_tasks_has_pages(publish: Callable[..., str], log_in: Any) -> None:
+    published = {publish() for _ in range(51)}
+    client = log_in("view")
+
+    first = page(client.get(f"{LIST}tasks/"))
+    following = re.search(r'<a href="([^"]+)" id="desk-next">', first)
+    assert following is not None
+    second = page(client.get(f"{LIST}tasks/{following[1]}"))
+
+    pages = [re.findall(r'data-task="([^"]+)"', one) for one in (first, second)]
+    assert [len(one) for one in pages] == [50, 1]
+    assert set(pages[0] + pages[1]) == published
+
+
+def test_a_task_is_shown_with_why_it_waits_and_without_arguments(
+    publish: Callable[..., str], log_in: Any
+) -> None:
+    task_id = publish(countdown=3600)
+    address = f"{LIST}tasks/task/{task_id}/"
+    client, sees = log_in("view"), log_in("view", "see_arguments")
+
+    shown = page(client.get(address))
+    assert 'id="desk-why" data-kind="eta"' in shown
+    assert "secret" not in shown
+    assert "Show the arguments" not in shown
+    assert client.get(address, {"arguments": "yes"}).status_code == 403
+    assert "secret" not in page(sees.get(address))
+    assert "secret-1" in page(sees.get(address, {"arguments": "yes"}))
+    assert client.get(f"{LIST}tasks/find/", {"id": task_id})["Location"] == address
+
+
+def test_a_task_that_nobody_knows_is_said_to_be_unknown(
+    log_in: Any, celery_project: Celery
+) -> None:
+    answer = log_in("view").get(f"{LIST}tasks/task/nowhere/")
+
+    assert answer.status_code == 404
+    assert 'data-kind="absent"' in answer.content.decode()
+
+
+def test_a_dead_and_an_ended_task_are_shown_with_what_happened(
+    put: Callable[..., None], log_in: Any
+) -> None:
+    put("one")
+    client = log_in("view", "change", "delete")
+
+    dead = page(client.get(f"{LIST}tasks/task/one/"))
+    assert "&lt;i&gt;here&lt;/i&gt;" in dead
+    assert "desk-to-letter" in dead
+    page(
+        client.post(ACT, {"action": "discard", "quoted_id": "one", "confirmed": "yes"}, follow=True)
+    )
+
+    ended = page(client.get(f"{LIST}tasks/task/one/"))
+    assert "django:user-0" in ended
+    assert 'data-state="ended"' in ended
+    assert "desk-to-letter" not in ended
+
+
+def test_an_object_is_found_by_its_id_which_is_in_no_address(
+    publish: Callable[..., str], log_in: Any, celery_project: Celery
+) -> None:
+    client = log_in("view")
+
+    answer = client.post(f"{LIST}objects/find/", {"task": "shop.bill", "object_id": "secret-7"})
+
+    assert "secret" not in answer["Location"]
+    assert "Nobody has it" in page(client.get(answer["Location"]))
+    again = client.post(f"{LIST}objects/find/", {"task": "x"}, follow=True)
+    assert "Give the name" in page(again)
+    assert "No task has an object" in page(client.get(f"{LIST}objects/"))
+
+
+def test_workers_and_what_they_run_are_shown(
+    publish: Callable[..., str], log_in: Any, celery_project: Celery, shared_redis: redis.Redis
+) -> None:
+    assert "No worker has a lease" in page(log_in("view").get(f"{LIST}workers/"))
+
+
+def test_the_audit_says_who_did_what(put: Callable[..., None], log_in: Any) -> None:
+    put("one")
+    client = log_in("view", "change")
+    assert "Nobody has done anything" in page(client.get(f"{LIST}audit/"))
+
+    client.post(ACT, {"action": "replay", "quoted_id": "one", "confirmed": "yes"})
+
+    notes = page(client.get(f"{LIST}audit/"))
+    assert notes.count("<td>django:user-") == 2
+    assert notes.count('data-phase="begin"') == 1
+    assert notes.count('data-phase="end"') == 1
