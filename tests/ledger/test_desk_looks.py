@@ -119,6 +119,17 @@ def test_who_waits_for_an_object_names_its_holder(scene: Scene) -> None:
     assert "is free now" in told(scene, seen=Seen(object_key="an object")).sentence
 
 
+def test_what_runs_waits_for_no_object_any_more(scene: Scene) -> None:
+    message = scene.publish()
+    scene.client.hset(scene.ledger.keys.record("task"), "waiting_for", "an object")
+    scene.bury(scene.claim(message))
+
+    (look,) = scene.ledger.look_all(["task"])
+
+    assert look is not None
+    assert look.waiting_for == ""
+
+
 def test_a_record_of_a_later_version_is_passed_over(scene: Scene) -> None:
     scene.publish("a")
     scene.publish("b")

@@ -70,6 +70,22 @@ def test_a_lost_attempt_is_told_with_its_worker_and_process(scene: Scene) -> Non
     assert found.published_ms <= entry.claimed_ms <= entry.at_ms
 
 
+def test_who_knows_of_its_history_ends_it_in_one_step(scene: Scene) -> None:
+    claim = lost_once(scene)
+    n_calls, call = 0, scene.ledger._caller.call
+
+    def counted(*args: object, **options: object) -> object:
+        nonlocal n_calls
+        n_calls += 1
+        return call(*args, **options)  # type: ignore[arg-type]
+
+    scene.ledger._caller.call = counted  # type: ignore[assignment]
+
+    assert isinstance(scene.ledger.settle(claim, outcome="SUCCESS"), Settled)
+
+    assert n_calls == 1
+
+
 def test_who_does_not_know_of_its_history_is_asked_for_a_place_and_changes_nothing(
     scene: Scene,
 ) -> None:
@@ -123,7 +139,8 @@ def test_a_dead_letter_that_is_discarded_says_by_whom(scene: Scene) -> None:
 
     found = ended(scene)
     assert (found.outcome, found.by, whats(found)) == ("DISCARDED", "ada", ["failed"])
-    assert found.history[0].cause == "ValueError: no"
+    (entry,) = found.history
+    assert (entry.cause, entry.owner, entry.pid) == ("ValueError: no", "me", 1000)
 
 
 def test_a_replay_is_part_of_it_with_its_operator(scene: Scene) -> None:

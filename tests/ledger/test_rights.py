@@ -74,7 +74,7 @@ def test_the_readmes_user_lacks_nothing_and_looking_leaves_nothing(narrow: Scene
     assert after == before
 
 
-@pytest.mark.parametrize("command", [*ASKED, "HGETALL", "TIME", "INFO", "EVAL", "EVALSHA"])
+@pytest.mark.parametrize("command", [*ASKED, "HGETALL", "ZRANK", "TIME", "INFO", "EVAL", "EVALSHA"])
 def test_a_command_that_is_missing_is_named(narrow: Scene, command: str) -> None:
     narrow.client.execute_command("ACL", "SETUSER", "app", f"-{command.lower()}")
 

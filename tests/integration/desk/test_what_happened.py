@@ -78,3 +78,19 @@ def test_nothing_is_kept_of_what_nothing_happened_to(
 
     assert {desk.tasks.get(one.id).state for one in results} == {"absent"}
     assert not desk.ledger.ended_tasks()
+
+
+def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(
+    project: Project, start_worker: Start, effects: Effects
+) -> None:
+    project = project.with_settings(reliable={"KEEP_ENDED": 2, "KEEP_ENDED_ONE_IN": 1})
+    start_worker("one", project=project, app="tests.integration.project.awkward")
+    with Desk(project.app) as desk:
+        for name in ("project.work", "project.work", "project.undeadly"):
+            result = project.app.send_task(name, (0,) if name == "project.work" else ())
+            wait_for(
+                lambda i=result.id: desk.tasks.get(i).state == "ended", 20, f"{name} has ended"
+            )
+        kept = desk.ledger.ended_tasks()
+
+    assert [one.outcome for one in kept] == ["FAILURE", "SUCCESS"]
