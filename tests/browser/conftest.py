@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 
 from celery_reliable.app import reliable_of
-from celery_reliable.operations import Chosen, Desk
+from celery_reliable.operations import Chosen, Desk, Kind
 from tests.browser.night import Night
 from tests.browser.shop.factory import OPEN, create_app
 from tests.browser.site import Site
@@ -115,6 +115,8 @@ def desk(shop: Celery) -> Iterator[Desk]:
         shop.own.set(OPEN, 1)
         wait_for(lambda: _is_quiet(found), 60, "the end of what is still to do")
         found.bulk.discard(Chosen(), by="the test")
+        for parked in found.tasks.page(kind=Kind.PARKED).items:
+            found.ledger.revoke(parked.task_id)
         shop.own.flushdb()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from celery import Celery
 
-from celery_reliable.operations import Desk
+from celery_reliable.model import State
+from celery_reliable.operations import Desk, Wait
 from tests.browser.shop.factory import MENDED, SECRET
 from tests.support.waiting import wait_for
 
@@ -36,6 +37,32 @@ class Night:
     def picture(self) -> str:
         """A picture that kills whoever looks at it."""
         return self._publish("images.resize", [("cats.png",)])[0]
+
+    def count_twice(self, shelf: str) -> tuple[str, str]:
+        """A count that does not end, and one that waits for the same shelf."""
+        first = self._send("stock.count", shelf)
+        self._wait_for_state(first, State.RUNNING)
+        second = self._send("stock.count", shelf)
+        wait_for(
+            lambda: self.desk.tasks.get(second).why.kind is Wait.OBJECT,
+            _NIGHT_SECONDS,
+            "the second count to wait for the shelf",
+        )
+        return first, second
+
+    def remind_later(self, seconds: float) -> str:
+        """A reminder that waits for its time; it is called off after the test."""
+        return self._send("mail.remind", 12, countdown=seconds)
+
+    def _send(self, name: str, *args: object, **options: object) -> str:
+        return str(self.shop.tasks[name].apply_async(args, **options).id)
+
+    def _wait_for_state(self, task_id: str, state: State) -> None:
+        def is_so() -> bool:
+            record = self.desk.ledger.find(task_id)
+            return record is not None and record.state is state
+
+        wait_for(is_so, _NIGHT_SECONDS, f"{task_id} to be {state}")
 
     def mend(self) -> None:
         """Let the payments answer again."""

@@ -68,3 +68,40 @@ def test_all_of_it_can_be_done_by_keyboard(visitor: Visitor, night: Night) -> No
 
     visitor.wait_for_text("1 dead letter replayed")
     wait_for(lambda: night.charged() == {8}, RUN_SECONDS, "the order to be charged")
+
+
+def test_what_waits_says_for_whom(visitor: Visitor, night: Night) -> None:
+    first, second = night.count_twice("A")
+    parked = night.remind_later(3600)
+    night.picture()
+    visitor.log_in("root")
+    visitor.open("/admin/")
+    visitor.click("Desk")
+
+    assert count(visitor, "running") == 1
+    # Which of them the retry is, is the worker's to know.
+    assert count(visitor, "queued") + count(visitor, "parked") == 2
+    assert count(visitor, "dead") == 1
+    assert visitor.find("[data-queue='celery']")
+    visitor.press(visitor.find("#desk-tab-tasks"))
+    states = {
+        one.get_attribute("data-task"): one.find_element("css selector", "td:nth-of-type(2)").text
+        for one in visitor.all("#desk-tasks [data-task]")
+    }
+    assert states.keys() == {first, second, parked}
+    assert (states[first], states[parked]) == ("running", "parked")
+    visitor.click(second)
+    assert visitor.find("#desk-why").get_attribute("data-kind") == "object"
+    assert first in visitor.find("#desk-why").text
+    visitor.press(visitor.find("#desk-to-holder"))
+    assert visitor.find("#desk-why").get_attribute("data-kind") == "running"
+    visitor.press(visitor.find("#desk-tab-objects"))
+    visitor.press(visitor.find("#desk-objects tbody th a"))
+    assert first in visitor.find("#desk-holder").text
+    assert second in visitor.find("#desk-waiters").text
+    visitor.press(visitor.find("#desk-tab-workers"))
+    assert first in visitor.find("[data-worker]").text
+
+
+def count(visitor: Visitor, state: str) -> int:
+    return int(visitor.find(f"#desk-states [data-state='{state}']").get_attribute("data-count"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.browser.night import Night
 from tests.browser.visitor import Visitor
 
 #: By WCAG 2, AA.
 LEAST_CONTRAST = 4.5
+#: What is used, or says something without text.
+USED = "#content :is(input:not([type=hidden]), select, textarea, button, svg)"
 #: What has text of its own.
 TEXTS = (
     "#content :is(a, p, td, th, h1, h2, label, code, pre, time, dt, dd, li, span, text, button, \
@@ -16,36 +16,30 @@ input[type=submit], summary)"
 )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(visitor: Visitor, night: Night, scheme: str) -> None:
+def test_every_page_can_be_read_by_day_by_night_and_by_ear(visitor: Visitor, night: Night) -> None:
     night.charges(2)
     night.picture()
     visitor.log_in("root")
-    visitor.browser.set_media(prefers_color_scheme=scheme)
     pale: dict[str, float] = {}
-    grounds = set()
+    grounds: dict[str, set[bool]] = {"light": set(), "dark": set()}
 
     for address in visitor.walk():
-        grounds.add(visitor.background())
-        for text, contrast in visitor.contrasts(TEXTS):
-            if contrast < LEAST_CONTRAST:
-                pale[f"{address}: {text}"] = contrast
+        for scheme, seen in grounds.items():
+            visitor.browser.set_media(prefers_color_scheme=scheme)
+            seen.add(visitor.background() < 0.5)
+            for text, contrast in visitor.contrasts(TEXTS):
+                if contrast < LEAST_CONTRAST:
+                    pale[f"{scheme} {address}: {text}"] = contrast
+        named(visitor, address)
 
     assert pale == {}
-    (ground,) = grounds
-    assert (ground < 0.5) == (scheme == "dark")
+    assert grounds == {"light": {False}, "dark": {True}}
 
 
-def test_every_page_can_be_found_by_ear(visitor: Visitor, night: Night) -> None:
-    night.charges(2)
-    visitor.log_in("root")
-
-    for address in visitor.walk():
-        assert len(visitor.all("h1:not(#site-name)")) <= 1, address
-        for one in visitor.all("#content :is(input:not([type=hidden]), select, textarea, button)"):
-            assert one.accessible_name.strip(), (address, one.get_attribute("outerHTML"))
-        for one in visitor.all("#content svg"):
-            assert one.accessible_name.strip(), (address, one.get_attribute("outerHTML"))
-        ids = [one.get_attribute("id") for one in visitor.all("#content [id]")]
-        assert len(ids) == len(set(ids)), address
-        assert not visitor.overflows(), address
+def named(visitor: Visitor, address: str) -> None:
+    """Look whether all that is to be used has a name for a screen reader, and the page fits."""
+    for one in visitor.all(USED):
+        assert one.accessible_name.strip(), (address, one.get_attribute("outerHTML"))
+    ids = visitor.attributes("#content [id]", "id")
+    assert len(ids) == len(set(ids)), (address, ids)
+    assert not visitor.overflows(), address

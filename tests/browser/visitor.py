@@ -32,6 +32,8 @@ _THINGS = "a, button, input[type=submit], summary"
 
 #: The contrast of texts with what is behind them, by the formula of WCAG 2.
 _CONTRASTS = """
+// Colours that fade into each other arrive.
+document.getAnimations().forEach(one => one.finish());
 const colour = text => {
   const parts = text.match(/[0-9.]+/g).map(Number);
   const scale = text.startsWith("color(") ? 255 : 1;
@@ -179,6 +181,11 @@ class Visitor:
         """Where the links that fit lead to, whether they can be seen or not, without fragments."""
         script = "return arguments[0].map(one => one.href.split('#')[0])"
         return [str(one) for one in self.driver.execute_script(script, self.all(css))]
+
+    def attributes(self, css: str, name: str) -> list[str]:
+        """This attribute of all that fits."""
+        script = "return arguments[0].map(one => one.getAttribute(arguments[1]))"
+        return [str(one) for one in self.driver.execute_script(script, self.all(css), name)]
 
     def arrived(self) -> tuple[int, int]:
         """The status of the page that is open, and how many bytes it came as."""
