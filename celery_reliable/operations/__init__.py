@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from celery_reliable.operations.audit import AuditEntry, somebody
-from celery_reliable.operations.bulk import Bulk, Chosen, Done
+from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk, broker_errors
+from celery_reliable.operations.editing import editable_arguments, publish_edited
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
 from celery_reliable.operations.metrics import FleetCollector, registry_of
@@ -18,7 +19,7 @@ from celery_reliable.operations.queues import purge
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
-from celery_reliable.operations.times import parse_age, span
+from celery_reliable.operations.times import iso, parse_age, parse_time, span
 from celery_reliable.operations.uninstall import release
 from celery_reliable.operations.views import full_view, group_view, short_view
 from celery_reliable.operations.waits import Wait, Why
@@ -26,6 +27,7 @@ from celery_reliable.operations.walks import Kind
 from celery_reliable.operations.workers import WorkerView
 
 __all__ = [
+    "DEFAULT_RATE",
     "AuditEntry",
     "BadCursor",
     "Bulk",
@@ -51,14 +53,18 @@ __all__ = [
     "WorkerView",
     "broker_errors",
     "check",
+    "editable_arguments",
     "full_view",
     "gathered",
     "group_view",
     "install_control",
     "install_control_everywhere",
     "install_metrics",
+    "iso",
     "parse_age",
+    "parse_time",
     "printable",
+    "publish_edited",
     "purge",
     "registry_of",
     "release",

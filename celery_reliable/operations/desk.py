@@ -12,9 +12,10 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.audit import AuditEntry, noted, read_audit
-from celery_reliable.operations.bulk import Bulk
+from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
+from celery_reliable.operations.estimates import estimated
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.status import Status, look_at_status
@@ -78,6 +79,10 @@ class Desk:
     def bulk(self) -> Bulk:
         """What is done to many dead letters at once."""
         return Bulk(self.app, self.ledger, self.letters)
+
+    def estimate(self, chosen: Chosen, *, limit: int, seconds: float) -> Done:
+        """Return about how many dead letters are meant, as `estimated` has it."""
+        return estimated(self.bulk, self.letters, self.letter_pages, chosen, limit, seconds)
 
     @contextmanager
     def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[None]:

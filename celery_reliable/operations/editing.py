@@ -14,7 +14,7 @@ from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.messages import arguments_of, envelope_of
 
-__all__ = ["ORIGIN", "publish_edited"]
+__all__ = ["ORIGIN", "editable_arguments", "publish_edited"]
 
 #: The header that names the dead letter which a task was made of.
 ORIGIN = "reliable_origin"
@@ -42,20 +42,13 @@ def publish_edited(
         NotPublished, PublishUnknown: as by any publication; the letter is there still.
     """
     letter = letters.get(task_id)
-    envelope = envelope_of(letter)
     task = app.tasks.get(letter.name)
-    if envelope is None or task is None:
+    if task is None:
         raise CannotReplay(
-            f"The task {letter.name!r} of the dead letter {task_id!r} is not known to this app, or "
-            "its message cannot be read: publish what was meant by it, and discard it."
+            f"The task {letter.name!r} of the dead letter {task_id!r} is not known to this app: "
+            "publish what was meant by it, and discard it."
         )
-    try:
-        old_args, old_kwargs, embed = arguments_of(envelope)
-    except Exception as exc:
-        raise CannotReplay(
-            f"The message of {task_id!r} is not one that can be read without running what is in "
-            f"it ({type(exc).__name__}): publish what was meant by it, and discard it."
-        ) from exc
+    envelope, old_args, old_kwargs, embed = _read(letter)
     new_args = list(old_args if args is None else args)
     new_kwargs = dict(old_kwargs if kwargs is None else kwargs)
     result = task.apply_async(
@@ -71,6 +64,42 @@ def publish_edited(
     )
     letters.discard_seen(letter)
     return str(result.id)
+
+
+def editable_arguments(letter: DeadLetter) -> tuple[list[Any], dict[str, Any]]:
+    """Return positional and keyword arguments, which are the same after they went through JSON.
+
+    Raises CannotReplay when they would not be (dates, bytes), or when nobody can read them.
+    """
+    _, args, kwargs, _ = _read(letter)
+    found: tuple[list[Any], dict[str, Any]] = (list(args), dict(kwargs))
+    try:
+        is_json = json.loads(json.dumps(found)) == [*found]
+    except (TypeError, ValueError, RecursionError):
+        is_json = False
+    if not is_json:
+        raise CannotReplay(
+            f"The arguments of {letter.task_id!r} hold what JSON has not (such as dates): publish "
+            "what was meant by it, and discard it."
+        )
+    return found
+
+
+def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:
+    """Return a letter's message, and args, kwargs and embedded signatures in it."""
+    envelope = envelope_of(letter)
+    if envelope is None:
+        raise CannotReplay(
+            f"The message of the dead letter {letter.task_id!r} cannot be read: publish what was "
+            "meant by it, and discard it."
+        )
+    try:
+        return (envelope, *arguments_of(envelope))
+    except Exception as exc:
+        raise CannotReplay(
+            f"The message of {letter.task_id!r} is not one that can be read without running what "
+            f"is in it ({type(exc).__name__}): publish what was meant by it, and discard it."
+        ) from exc
 
 
 def _new_id(letter: DeadLetter, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 import click
 
 from celery_reliable.model import Reason
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.times import parse_age
+from celery_reliable.operations.times import parse_age, parse_time
 
 __all__ = ["TIME", "filter_of", "filter_options", "group_option"]
 
@@ -43,12 +42,9 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, int):
             return value
         try:
-            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        except ValueError:
-            self.fail(f"{value!r} is no time: 2026-11-22T16:40:05Z.", param, ctx)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        return round(moment.timestamp() * 1000)
+            return parse_time(str(value))
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
 
 
 TIME = _Time()

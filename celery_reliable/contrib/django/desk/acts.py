@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,48 +9,27 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 
+from celery_reliable.contrib.django.desk.kinds import ACTS, Act, counted, log
+from celery_reliable.contrib.django.desk.runs import begin_page
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
-from celery_reliable.contrib.django.models import DeadLetter
-from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.operations import Chosen
 
-__all__ = ["ACTS", "Act", "act_page", "counted"]
+__all__ = ["act_page"]
 
 #: More than a page has, and done within one request.
 _MOST_CHOSEN = 500
 
 
-@dataclass(frozen=True)
-class Act:
-    """Something that is done to dead letters."""
-
-    name: str
-    right: Right
-    done: str
-    about: str
-
-
-ACTS = {
-    one.name: one
-    for one in (
-        Act(
-            "replay",
-            Right.REPLAY,
-            "replayed",
-            "They run again, under their ids, as soon as a worker takes them.",
-        ),
-        Act("discard", Right.DISCARD, "discarded", "Their messages are removed for good."),
-    )
-}
-
-
 def act_page(visit: Visit) -> HttpResponse:
-    """Replay or discard the chosen dead letters: ask first, then do it."""
+    """Replay or discard the chosen dead letters, or all that fit: ask first, then do it."""
     given = visit.request.POST
-    act = ACTS.get(given.get("action", ""))
+    # Two kinds of buttons: for those that are chosen, and for all that fit.
+    act = ACTS.get(given.get("all") or given.get("action", ""))
     if act is None:
         return HttpResponseBadRequest("There is no such action.")
     visit.require(act.right)
+    if "all" in given:
+        return begin_page(visit, act, given)
     ids = [*given.getlist("task_id"), *map(unquote, given.getlist("quoted_id"))]
     chosen = list(dict.fromkeys(ids))
     if not chosen:
@@ -96,13 +74,3 @@ def _do(visit: Visit, act: Act, ids: tuple[str, ...]) -> None:
             visit.request,
             "What could not be sent is queued all the same: the sweeper will send it.",
         )
-
-
-def log(visit: Visit, task_id: str, message: str) -> None:
-    """Note it in the admin's log, too."""
-    visit.admin.log_change(visit.request, DeadLetter(task_id=shown(task_id, 255)), message)
-
-
-def counted(number: int) -> str:
-    """Return "1 dead letter", "2 dead letters"."""
-    return f"{number} dead letter{'' if number == 1 else 's'}"

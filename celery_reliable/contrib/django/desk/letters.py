@@ -114,6 +114,7 @@ def letter_page(
         "task_link": visit.link("changelist", task=letter.name[:_LONGEST]),
         "group_link": visit.link("changelist", group=view["group"]),
         "with_arguments": with_arguments,
+        "edit_link": visit.link("edit", task_id) if may_see else "",
         **(extra_context or {}),
     }
     return visit.render("letter", context, "changelist")

@@ -11,6 +11,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
+from celery_reliable.contrib.django.desk.runs import address_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.operations import ObjectView, WorkerView, gathered
@@ -107,5 +108,11 @@ def audit_page(visit: Visit) -> HttpResponse:
     notes = []
     for entry in visit.desk.audit(_MOST_NOTES):
         about = json.dumps(dict(entry.about), ensure_ascii=False, default=str)
-        notes.append({**shown(entry.as_dict(), _LONGEST), "about": shown(about, 1_000)})
+        notes.append(
+            {
+                **shown(entry.as_dict(), _LONGEST),
+                "about": shown(about, 1_000),
+                "link": address_of(visit, entry.act, entry.about),
+            }
+        )
     return visit.render("audit", {"title": "Audit", "notes": notes}, "audit")

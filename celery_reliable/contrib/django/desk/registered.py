@@ -12,6 +12,7 @@ from django.urls import path, reverse
 from django.views.decorators.debug import sensitive_post_parameters
 
 from celery_reliable.contrib.django.desk.acts import act_page
+from celery_reliable.contrib.django.desk.edits import edit_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
 from celery_reliable.contrib.django.desk.overview import overview_page
 from celery_reliable.contrib.django.desk.places import (
@@ -21,6 +22,7 @@ from celery_reliable.contrib.django.desk.places import (
     objects_page,
     workers_page,
 )
+from celery_reliable.contrib.django.desk.runs import run_page
 from celery_reliable.contrib.django.desk.tasks import find_page, task_page, tasks_page
 from celery_reliable.contrib.django.desk.visits import NAME, Page, Visit, shown
 from celery_reliable.contrib.django.models import DeadLetter, Desk
@@ -37,6 +39,15 @@ _LETTER = Page("change", "<path:object_id>/change/", letter_page)
 #: The three that Django's own views link to are methods of the class.
 PAGES = (
     Page("groups", "groups/", groups_page),
+    Page("run", "run/", run_page, None, ("GET", "HEAD", "POST")),
+    Page(
+        "edit",
+        "<path:object_id>/edit/",
+        edit_page,
+        Right.SEE_ARGUMENTS,
+        ("GET", "HEAD", "POST"),
+        sensitive=("args", "kwargs"),
+    ),
     Page("overview", "desk/", overview_page),
     Page("tasks", "tasks/", tasks_page),
     Page("find", "tasks/find/", find_page),

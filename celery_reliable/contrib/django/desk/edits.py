@@ -1,0 +1,82 @@
+"""A dead letter run again with other arguments, by who may see them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.utils import unquote
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_variables
+
+from celery_reliable.contrib.django.desk.kinds import log
+from celery_reliable.contrib.django.desk.visits import Visit, shown
+from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import CannotReplay, editable_arguments, publish_edited
+
+__all__ = ["edit_page"]
+
+_LONGEST = 300
+
+
+@sensitive_variables()
+def edit_page(visit: Visit, object_id: str) -> HttpResponse:
+    """Show a letter's arguments in a form; when it is posted, publish a new task with them."""
+    visit.require(Right.REPLAY)
+    task_id = unquote(object_id)
+    letter = visit.desk.letters.get(task_id)
+    problem, args, kwargs, to_queue = "", "", "", ""
+    try:
+        args, kwargs = (json.dumps(one, indent=2) for one in editable_arguments(letter))
+        is_editable = True
+        if visit.request.method == "POST":
+            given = visit.request.POST
+            args, kwargs = given.get("args", ""), given.get("kwargs", "")
+            to_queue = given.get("to_queue", "").strip()[:255]
+            return _publish(visit, task_id, args, kwargs, to_queue)
+    except CannotReplay as exc:
+        problem, is_editable = shown(str(exc)), bool(visit.request.POST)
+    except ValueError as exc:
+        problem = shown(str(exc))
+    context = {
+        "title": f"Replay {shown(task_id, _LONGEST)} with other arguments",
+        "letter": {"name": shown(letter.name, _LONGEST), "task_id": shown(task_id, _LONGEST)},
+        "args": args,
+        "kwargs": kwargs,
+        "to_queue": to_queue,
+        "is_editable": is_editable,
+        "problem": problem,
+        "back": visit.link("change", task_id),
+    }
+    return visit.render("edit", context, "changelist", 400 if problem else 200)
+
+
+@sensitive_variables()
+def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) -> HttpResponse:
+    new_args = _read("Positional arguments", args, list)
+    new_kwargs = _read("Keyword arguments", kwargs, dict)
+    app = visit.desk.app
+    # A process that only publishes may not have imported the task.
+    app.loader.import_default_modules()
+    with visit.desk.noted("replay edited", visit.by, {"ids": [task_id], "to_queue": to_queue}):
+        new_id = publish_edited(
+            app, visit.desk.letters, task_id, args=new_args, kwargs=new_kwargs, to_queue=to_queue
+        )
+    log(visit, task_id, f"Replayed with other arguments as {new_id}")
+    messages.success(visit.request, f"Published as {new_id}; the dead letter is discarded.")
+    return redirect(visit.link("task", new_id))
+
+
+def _read(label: str, text: str, kind: type) -> Any:
+    """Return JSON of this kind.  Raises ValueError, which says what is wrong and not what is there:
+    it is shown beside the form.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, kind):
+        raise ValueError(f"{label}: a JSON {'list' if kind is list else 'object'}.")
+    return found

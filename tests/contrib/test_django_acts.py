@@ -1,0 +1,251 @@
+"""Acts on many dead letters in the admin: asked first, done in steps, each letter once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from celery_reliable import ReliableTask
+from celery_reliable.operations import Desk
+from celery_reliable.operations.dead_letters import DeadLetters
+from tests.contrib.shown import ACT, LIST, page
+
+RUN = f"{LIST}run/"
+#: Imported when Django is set up.
+RUNS = "celery_reliable.contrib.django.desk.runs"
+_INPUT = re.compile(r'<input type="(?:hidden|number|text)" name="(\w+)"[^>]*?value="([^"]*)"')
+
+
+def fields(shown: str) -> dict[str, str]:
+    """What the form of a page would post, without a browser."""
+    found = _INPUT.findall(shown)
+    given = {name: unescape(value) for name, value in found if name != "csrfmiddlewaretoken"}
+    # As the button without a script.
+    return {name: value for name, value in given.items() if name != "go"}
+
+
+def asked(client: Any, act: str, **given: str) -> dict[str, str]:
+    """What is posted by whoever says yes."""
+    return fields(page(client.post(ACT, {"all": act, **given})))
+
+
+def total(shown: str) -> tuple[str, str]:
+    (found,) = re.findall(r'data-total="(\d+)" data-exact="(\w+)"', shown)
+    return found
+
+
+@pytest.fixture
+def one_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{RUNS}._STEP_SECONDS", 0.0)
+
+
+@pytest.fixture
+def some(put: Callable[..., None]) -> None:
+    for number in range(3):
+        put(f"bill-{number}")
+    put("mail", "KeyError: x", name="shop.mail")
+
+
+@pytest.mark.usefixtures("some")
+def test_the_question_says_how_many(log_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = log_in("view", "change")
+    group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
+
+    for given, count in (
+        ({}, "4"),
+        ({"task": "shop.bill"}, "3"),
+        ({"group": group}, "3"),
+        ({"text": "x", "group": group}, "0"),
+    ):
+        shown = page(client.post(ACT, {"all": "replay", **given}))
+        assert total(shown) == (count, "yes"), given
+    monkeypatch.setattr(f"{RUNS}._MOST_COUNTED", 2)
+    shown = page(client.post(ACT, {"all": "replay", "task": "shop.*"}))
+    assert total(shown) == ("2", "no")
+    assert "Replay at least 2 dead letters?" in shown
+    assert client.post(ACT, {"all": "replay", "older_than": "x"}).status_code == 400
+
+
+@pytest.mark.usefixtures("some", "one_a_step")
+def test_all_that_fit_are_done_once_step_by_step(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters, shared_redis: redis.Redis
+) -> None:
+    client = log_in("view", "change")
+    given = asked(client, "replay", task="shop.bill", rate="1000")
+    before = shared_redis.llen("celery")
+    # It comes after the question.
+    put("bill-late")
+
+    first = client.post(RUN, given)
+    assert letters.count() == 4
+    # The same step again, as by somebody who pressed twice, does no letter twice.
+    client.post(RUN, given)
+    assert letters.count() == 3
+    # Whoever only looks does nothing.
+    shown = page(client.get(first["Location"]))
+    assert letters.count() == 3
+    for _ in range(5):
+        if 'data-over="yes"' in shown:
+            break
+        shown = page(client.post(RUN, fields(shown), follow=True))
+
+    assert 'data-over="yes"' in shown
+    assert {one.task_id for one in letters.list()} == {"mail", "bill-late"}
+    assert shared_redis.llen("celery") - before == 3
+    # It is over.
+    page(client.post(RUN, fields(shown), follow=True))
+    assert letters.count() == 2
+
+
+@pytest.mark.usefixtures("some", "one_a_step")
+def test_a_script_does_the_steps_too(log_in: Any, letters: DeadLetters) -> None:
+    client = log_in("view", "delete")
+    given = asked(client, "discard")
+
+    done = []
+    while not done or not done[-1]["over"]:
+        found = client.post(RUN, given, headers={"Accept": "application/json"}).json()
+        given.update(found["fields"])
+        done.append(found)
+        assert len(done) < 10
+
+    assert [one["done"] for one in done][:4] == [1, 2, 3, 4]
+    assert letters.count() == 0
+    assert 'data-over="yes"' in page(client.get(done[-1]["address"]))
+
+
+@pytest.mark.usefixtures("some")
+def test_a_limit_and_a_queue_are_kept_to(
+    log_in: Any, letters: DeadLetters, namespace: str, shared_redis: redis.Redis
+) -> None:
+    client = log_in("view", "change")
+    queue = f"spare-{namespace}"
+    given = {**asked(client, "replay"), "limit": "2", "to_queue": queue, "rate": "1000"}
+
+    shown = page(client.post(RUN, given, follow=True))
+
+    assert 'data-over="yes"' in shown
+    assert letters.count() == 2
+    assert shared_redis.llen(queue) == 2
+    for name, value in (("limit", "x"), ("rate", "0"), ("rate", "nan"), ("before", "-1")):
+        refused = client.post(RUN, {**given, name: value})
+        assert refused.status_code == 400, name
+    assert client.post(RUN, {**given, "cursor": "x", "limit": ""}).status_code == 400
+    assert letters.count() == 2
+    shared_redis.delete(queue)
+
+
+@pytest.mark.usefixtures("some")
+def test_a_group_is_over_when_nothing_is_left_of_it(log_in: Any, letters: DeadLetters) -> None:
+    client = log_in("view", "delete")
+    group = re.findall(r'data-group="(\w+)"', page(client.get(f"{LIST}groups/")))[0]
+    given = asked(client, "discard", group=group)
+
+    assert 'data-over="yes"' in page(client.post(RUN, given, follow=True))
+    assert letters.count() == 1
+    assert 'data-over="yes"' in page(client.post(RUN, given, follow=True))
+
+
+@pytest.mark.usefixtures("some", "one_a_step")
+def test_what_was_cut_off_is_found_again(log_in: Any, letters: DeadLetters) -> None:
+    """In the audit: by whoever has the permission."""
+    client = log_in("view", "change")
+    client.post(RUN, {**asked(client, "replay", task="shop.bill"), "rate": "50"})
+    other = log_in("view", "change")
+
+    notes = page(other.get(f"{LIST}audit/"))
+    address = unescape(re.findall(rf'<a href="({RUN}[^"]+)"', notes)[0])
+    shown = page(other.get(address))
+
+    assert "django:user-0" in notes
+    assert 'name="task" value="shop.bill"' in shown
+    assert 'name="rate" value="50"' in shown
+    for _ in range(4):
+        shown = page(other.post(RUN, fields(shown), follow=True))
+    assert {one.task_id for one in letters.list()} == {"mail"}
+
+
+@pytest.mark.usefixtures("some")
+def test_acts_on_many_are_in_the_log_and_in_the_audit(log_in: Any, celery_project: Celery) -> None:
+    from django.contrib.admin.models import LogEntry
+
+    client = log_in("view", "delete")
+    client.post(RUN, asked(client, "discard", task="shop.bill"))
+
+    entry = LogEntry.objects.latest("action_time")
+    assert entry.change_message == "Discarded 3 dead letters"
+    assert "shop.bill" in entry.object_repr
+    with Desk(celery_project) as desk:
+        end, begin = desk.audit()
+    assert (begin.act, begin.by, begin.phase) == ("discard", "django:user-0", "begin")
+    assert begin.about["filter"] == {"task": "shop.bill"}
+    assert end.done == 3
+
+
+@pytest.mark.usefixtures("some")
+def test_each_act_on_many_needs_its_permission_and_a_token(
+    log_in: Any, letters: DeadLetters
+) -> None:
+    given = asked(log_in(is_superuser=True), "discard")
+    only_replays = log_in("view", "change", "operate", "see_arguments")
+
+    assert only_replays.post(ACT, {"all": "discard"}).status_code == 403
+    assert only_replays.post(RUN, given).status_code == 403
+    assert only_replays.get(RUN, given).status_code == 403
+    assert log_in("view", "delete").post(RUN, {**given, "act": "replay"}).status_code == 403
+    assert log_in(is_superuser=True, csrf=True).post(RUN, given).status_code == 403
+    assert log_in(is_superuser=True).post(RUN, {**given, "act": "get"}).status_code == 400
+    assert letters.count() == 4
+
+
+@pytest.fixture
+def bill(celery_project: Celery) -> None:
+    def run(*args: object, **kwargs: object) -> None:
+        """Nobody runs it."""
+
+    celery_project.task(base=ReliableTask, name="shop.bill", shared=False)(run)
+
+
+@pytest.mark.usefixtures("some", "bill")
+def test_a_letter_runs_with_other_arguments_as_a_new_task(
+    log_in: Any, letters: DeadLetters, celery_project: Celery
+) -> None:
+    client = log_in("view", "change", "see_arguments")
+    address = f"{LIST}bill-0/edit/"
+
+    assert "secret-1" in page(client.get(address))
+    for args in ("no JSON", "{}", "secret-3", "[" * 100_000):
+        refused = client.post(address, {"args": args, "kwargs": "{}"})
+        assert refused.status_code == 400
+    assert letters.count() == 4
+    done = client.post(address, {"args": '["other"]', "kwargs": '{"pin": 1}'})
+
+    assert letters.count() == 3
+    new_id = re.findall(r"tasks/task/([^/]+)/", done["Location"])[0]
+    with Desk(celery_project) as desk:
+        found = desk.tasks.arguments(new_id.replace("_2D", "-"))
+        assert found is not None
+        assert (found["args"], found["kwargs"]) == (["other"], {"pin": 1})
+        assert desk.audit()[0].act == "replay edited"
+        assert "other" not in str([one.as_dict() for one in desk.audit()])
+    assert client.post(address, {"args": "[]", "kwargs": "{}"}, follow=True).status_code == 200
+
+
+@pytest.mark.usefixtures("some")
+def test_only_who_replays_and_sees_arguments_may_change_them(log_in: Any) -> None:
+    address = f"{LIST}bill-0/edit/"
+    for permissions in (("view", "change"), ("view", "see_arguments"), ("view",)):
+        assert log_in(*permissions).get(address).status_code == 403
+        assert log_in(*permissions).post(address, {"args": "[]"}).status_code == 403
+    assert log_in(is_superuser=True, csrf=True).post(address).status_code == 403
+    # A task that this process does not know.
+    sees = log_in(is_superuser=True)
+    unknown = sees.post(f"{LIST}mail/edit/", {"args": "[]", "kwargs": "{}"})
+    assert unknown.status_code == 400
+    assert "not known to this app" in unknown.content.decode()
