@@ -97,6 +97,16 @@ def reliable_of(app: Celery) -> Reliable:
         return found
 
 
+def _keep_note(app: Any, kind: str, of: str, about: Mapping[str, Any]) -> None:
+    """Note an event in the ledger of its app."""
+    reliable = reliable_of(app)
+    if not reliable.is_unprotected:
+        reliable.ledger.happenings.note(kind, about, of=of)
+
+
+events.set_keeper(_keep_note)
+
+
 class Reliable:
     """Settings, ledger and locks of one app, each made when it is first asked for.
 

@@ -15,6 +15,8 @@ from celery_reliable.model import Cause, Reason
     sender="name",
     signal=("task_id", "attempt", "losses", "cause", "is_counted"),
     celery_event=("attempt", "losses", "cause", "is_counted", "worker"),
+    note=("name", "task_id", "attempt", "losses", "cause", "is_counted", "worker"),
+    counted_by="cause",
 )
 def task_lost(
     *,
@@ -38,6 +40,7 @@ def task_lost(
     sender="name",
     signal=("task_id", "attempt", "losses"),
     celery_event=("attempt", "losses", "worker"),
+    note=("name", "task_id", "attempt", "losses", "worker"),
 )
 def task_recovered(
     *, app: Any, name: str, task_id: str, attempt: int, losses: int, worker: str
@@ -50,6 +53,7 @@ def task_recovered(
     sender="task",
     signal=("task_id", "attempt", "state"),
     celery_event=("attempt", "state"),
+    note=("name", "task_id", "attempt", "state"),
 )
 def task_fenced(*, task: Any, task_id: str, attempt: int, state: str) -> None:
     """An attempt that is no longer current tried to end; sent by the process that ran it.
@@ -99,6 +103,8 @@ def _of_burial(values: Values) -> int:
     sender="name",
     signal=("task_id", "reason", "attempt", "losses", "exception"),
     celery_event=("attempt", "losses", "reason", "exception"),
+    note=("name", "task_id", "attempt", "losses", "reason"),
+    counted_by="reason",
 )
 def task_buried(
     *,
@@ -124,20 +130,26 @@ def burial_not_announced(*, task_id: str, error: Exception) -> None:
     """
 
 
-@declared(INFO, sender="name", signal=("task_id",))
-def dead_letter_replayed(*, name: str, task_id: str) -> None:
+@declared(INFO, sender="name", signal=("task_id",), note=("name", "task_id", "by"))
+def dead_letter_replayed(*, app: Any, name: str, task_id: str, by: str = "") -> None:
     """An operator put a dead letter back into its queue."""
 
 
-@declared(INFO)
-def dead_letter_discarded(*, task_id: str) -> None:
+@declared(INFO, note=("name", "task_id", "by"))
+def dead_letter_discarded(*, app: Any, name: str, task_id: str, by: str = "") -> None:
     """An operator removed a dead letter for good."""
 
 
 # -- objects
 
 
-@declared(INFO, sender="task", signal=("task_id", "holder"), celery_event=("holder",))
+@declared(
+    INFO,
+    sender="task",
+    signal=("task_id", "holder"),
+    celery_event=("holder",),
+    note=("name", "task_id", "holder"),
+)
 def task_skipped(*, task: Any, task_id: str, holder: str) -> None:
     """``on_conflict="skip"``: another task, ``holder``, has the object; sent by the process that
     skipped.

@@ -1,5 +1,5 @@
 """How an event is declared, and the one place from which its line in the log, its signal and its
-event of Celery's are sent.
+event of Celery's are sent, and its note in the ledger.
 
 An event is a function without a body: its name is the event's, its keyword arguments are the
 fields, its docstring says when it happens.  Whoever calls it tells of it::
@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Generic, ParamSpec
 
-from celery_reliable.events import celery_events
+from celery_reliable.events import celery_events, noting
 from celery_reliable.exceptions import ReliableError, said
 
 __all__ = [
@@ -83,7 +83,10 @@ class Event(Generic[P]):
         in_signal: what its signal has besides; None: it has no signal.
         in_celery_event: what Celery's event has besides uuid and name; None: there is none.
         celery_kind: the type of Celery's event.
+        in_note: what its note in the ledger has; None: there is none.
+        counted_by: the argument by whose values it is counted apart; empty: it is counted as one.
         fields_of_celery_event: the same, as it is called there.
+        fields_of_note: the keys of its note.
         signal: set by `celery_reliable.signals`; before that is imported nobody is connected.
     """
 
@@ -98,6 +101,9 @@ class Event(Generic[P]):
         in_signal: tuple[str, ...] | None,
         in_celery_event: tuple[str, ...] | None,
         celery_kind: str,
+        in_note: tuple[str, ...] | None,
+        counted_by: str,
+        is_noted: Callable[[Values], bool],
         shown: Mapping[str, Callable[[Any], object]],
     ) -> None:
         arguments = inspect.signature(function).parameters
@@ -109,6 +115,9 @@ class Event(Generic[P]):
         self.in_signal = in_signal
         self.in_celery_event = in_celery_event
         self.celery_kind = celery_kind or self.name.replace("_", "-")
+        self.in_note = in_note
+        self.counted_by = counted_by
+        self._is_noted = is_noted
         self.signal: Any = None
         self._choose: Choose = choose or (lambda values: levels[0])
         self.sender = sender
@@ -118,6 +127,7 @@ class Event(Generic[P]):
         self.fields_of_celery_event = [
             _IN_CELERY_EVENT.get(name, name) for name in in_celery_event or ()
         ]
+        self.fields_of_note = [_IN_LOG.get(name, name) for name in in_note or ()]
         self._defaults = {
             name: one.default for name, one in arguments.items() if one.default is not one.empty
         }
@@ -136,6 +146,8 @@ class Event(Generic[P]):
             self.signal.send(sender=values[self.sender], **told)
         if self.in_celery_event is not None:
             self._send_celery_events(values, self.in_celery_event)
+        if self.in_note is not None and self._is_noted(values):
+            self._keep_note(values, self.in_note)
 
     def _log(self, level: int, values: Values) -> None:
         keys: list[str] = []
@@ -178,6 +190,18 @@ class Event(Generic[P]):
                 # By its name: it is declared like all others, above this.
                 DECLARED["event_not_sent"](event=kind, task_id=task_id, error=exc)
 
+    def _keep_note(self, values: Values, names: tuple[str, ...]) -> None:
+        about: dict[str, object] = {}
+        for name, field in zip(names, self.fields_of_note, strict=True):
+            value = self._as[name](values[name]) if name in self._as else values[name]
+            about[field] = _plain(value)
+        of = str(_plain(values[self.counted_by])) if self.counted_by else ""
+        try:
+            noting.keep(values["app"], self.name, of, about)
+        except Exception as exc:
+            # What happened has happened: that nobody can ask for it later must not undo it.
+            DECLARED["not_noted"](event=self.name, error=exc)
+
 
 def declared(
     *levels: int,
@@ -187,6 +211,9 @@ def declared(
     signal: tuple[str, ...] | None = None,
     celery_event: tuple[str, ...] | None = None,
     celery_kind: str = "",
+    note: tuple[str, ...] | None = None,
+    counted_by: str = "",
+    noted_if: Callable[[Values], bool] = lambda values: True,
     shown: Mapping[str, Callable[[Any], object]] | None = None,
 ) -> Callable[[Callable[P, None]], Event[P]]:
     """Make an event of a function that has arguments and a docstring, and no body.
@@ -200,6 +227,10 @@ def declared(
         signal: the arguments that its signal has besides; None: there is no signal.
         celery_event: the fields that an event of Celery's has; None: there is none.
         celery_kind: its type; without it the event's name with dashes.
+        note: the arguments that its note in the ledger has; None: there is none.  Never an argument
+            of a task, and no text that may have one, as an exception's may.
+        counted_by: the argument by whose few values it is counted apart, such as a cause.
+        noted_if: by the fields, whether this one is noted.
         shown: for arguments that a line has in another form: what makes it.  Of a mapping a line
             has every item.
     """
@@ -214,6 +245,9 @@ def declared(
             in_signal=signal,
             in_celery_event=celery_event,
             celery_kind=celery_kind,
+            in_note=note,
+            counted_by=counted_by,
+            is_noted=noted_if,
             shown=shown or {},
         )
         DECLARED[event.name] = event

@@ -146,3 +146,11 @@ def broker_view_lost(*, error: Exception) -> None:
 @declared(INFO)
 def event_not_sent(*, event: str, task_id: str, error: Exception) -> None:
     """An event of Celery's could not be sent.  Nothing is sent later."""
+
+
+# -- notes in the ledger
+
+
+@declared(INFO)
+def not_noted(*, event: str, error: Exception) -> None:
+    """An event could not be noted in the ledger, for a fault of ours.  Nothing is noted later."""

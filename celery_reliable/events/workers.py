@@ -35,8 +35,8 @@ def broker_transport_kept(*, transport: str) -> None:
     """``broker_transport`` is set to one of the project's: its deliveries are not protected."""
 
 
-@declared(INFO)
-def worker_registered(*, worker: str) -> None:
+@declared(INFO, note=("worker",))
+def worker_registered(*, app: Any, worker: str) -> None:
     """A worker has its lease: for the first time, or anew after it was declared dead."""
 
 
@@ -53,6 +53,11 @@ def no_witness(*, worker: str, seconds_to_recovery: float, reason: str) -> None:
 @declared(WARNING)
 def tasks_run_to_their_end(*, count: int) -> None:
     """A cold shutdown stops no task, as the pool cannot."""
+
+
+@declared(INFO, note=("worker",))
+def worker_left(*, app: Any, worker: str) -> None:
+    """A worker ends that holds nothing any more, and gave back its lease."""
 
 
 @declared(WARNING)
@@ -94,6 +99,7 @@ def heartbeat_failed(*, worker: str, error: Exception) -> None:
     signal=("cause",),
     celery_event=("worker", "cause"),
     celery_kind="worker-declared",
+    note=("worker", "cause"),
 )
 def worker_declared_dead(*, app: Any, worker: str, cause: str) -> None:
     """The sweeper declared a worker dead, ``cause``: "lapsed" or "connection"; sent by whoever
@@ -121,7 +127,19 @@ def _done(report: SweepReport) -> dict[str, float]:
     return {name: value for name, value in report.as_dict().items() if value}
 
 
-@declared(WARNING, choose=_of_pass, sender="app", signal=("report",), shown={"report": _done})
+def _has_worked(values: Values) -> bool:
+    return _of_pass(values) != SILENT
+
+
+@declared(
+    WARNING,
+    choose=_of_pass,
+    sender="app",
+    signal=("report",),
+    note=("report",),
+    noted_if=_has_worked,
+    shown={"report": _done},
+)
 def pass_finished(*, app: Any, report: SweepReport) -> None:
     """A pass of the sweeper ended; sent by whoever swept.  ``report`` is a `model.SweepReport`.  A
     pass that found nothing to do has no line in the log.

@@ -7,6 +7,7 @@ from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.connector import Connector, connect, server_of
 from celery_reliable.ledger.groups import death_of, group_of
+from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
@@ -24,6 +25,7 @@ __all__ = [
     "Held",
     "Ledger",
     "Look",
+    "NotedRow",
     "ObjectLocks",
     "Place",
     "Step",

@@ -37,6 +37,16 @@ class Keys:
         return f"{self._prefix}audit"
 
     @property
+    def happened(self) -> str:
+        """STREAM: what happened to tasks and workers."""
+        return f"{self._prefix}happened"
+
+    @property
+    def hours(self) -> str:
+        """HASH: "<hour since 1970> <name>" -> how often that happened."""
+        return f"{self._prefix}hours"
+
+    @property
     def grouped(self) -> str:
         """ZSET of score 0: "<group> <buried_ms, 15 digits> <id>" of dead letters."""
         return f"{self._prefix}grouped"

@@ -79,7 +79,7 @@ class Passes:
         """
         return self._caller.call(
             _END_PASS,
-            [self._keys.sweep, self._keys.meta],
+            [self._keys.sweep, self._keys.meta, self._keys.hours],
             [nonce, json.dumps(dict(report)), ahead_count, ended_ms],
         )
 

@@ -9,6 +9,7 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.due_records import DueRecords
 from celery_reliable.ledger.groups import Groups
+from celery_reliable.ledger.happenings import Happenings
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.looks import Looks
@@ -47,6 +48,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         self._caller = Caller(client, connector.shown, patience_seconds)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
+        self.happenings = Happenings(self._caller, self.keys)
         self.audits = Audits(self._caller, self.keys)
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.

@@ -66,15 +66,29 @@ class Workers:
         )
 
     def heartbeat(
-        self, worker: str, *, lease_ms: int, client_id: int, doing: str = ""
+        self,
+        worker: str,
+        *,
+        lease_ms: int,
+        client_id: int,
+        doing: str = "",
+        counted: Mapping[str, int] | None = None,
     ) -> HeartbeatAnswer:
-        """Renew the lease, and return which claims were taken.  It is sent once.  *doing*: what the
-        worker does just now, as JSON, for operators.
+        """Renew the lease, and return which claims were taken.  It is sent once.
+
+        For operators: *doing* is what the worker does just now, as JSON; *counted* what it has
+        counted since it registered under this name.  Totals that have not grown may be left out.
         """
+        pairs = [one for pair in (counted or {}).items() for one in pair]
         return self._caller.call(
             _HEARTBEAT,
-            [self._keys.worker(worker), self._keys.workers, self._keys.taken(worker)],
-            [worker, lease_ms, client_id, next(self._numbers), doing],
+            [
+                self._keys.worker(worker),
+                self._keys.workers,
+                self._keys.taken(worker),
+                self._keys.hours,
+            ],
+            [worker, lease_ms, client_id, next(self._numbers), doing, *pairs],
             0,
         )
 

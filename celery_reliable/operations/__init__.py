@@ -11,6 +11,8 @@ from celery_reliable.operations.desk import Desk, broker_errors
 from celery_reliable.operations.editing import editable_arguments, publish_edited
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
+from celery_reliable.operations.happenings import KINDS, Happened, Happening, Happenings
+from celery_reliable.operations.hours import Hour
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import ObjectView
@@ -28,6 +30,7 @@ from celery_reliable.operations.workers import WorkerView
 
 __all__ = [
     "DEFAULT_RATE",
+    "KINDS",
     "AuditEntry",
     "BadCursor",
     "Bulk",
@@ -39,6 +42,10 @@ __all__ = [
     "Filter",
     "FleetCollector",
     "GroupsOfLetters",
+    "Happened",
+    "Happening",
+    "Happenings",
+    "Hour",
     "Kind",
     "LetterPages",
     "Limits",

@@ -152,7 +152,7 @@ class DeadLetters:
         if to_queue:
             envelope = _sent_to(self.app, envelope, to_queue)
         if not self._is_ours(letter, envelope):
-            return self._replay_plain(letter, envelope)
+            return self._replay_plain(letter, envelope, by)
         epoch = new_epoch(letter.attempts)
         ledger = self._ledger
         while True:
@@ -178,7 +178,7 @@ class DeadLetters:
             # The record is queued, so the sweeper delivers the task whatever went wrong here.
             problem = f"{type(exc).__name__}: {exc}"
             events.send_left_to_sweeper(name=letter.name, task_id=task_id, error=exc)
-        events.dead_letter_replayed(name=letter.name, task_id=task_id)
+        events.dead_letter_replayed(app=self.app, name=letter.name, task_id=task_id, by=by)
         return Replayed(task_id, letter.attempts + 1, problem)
 
     def check_queue(self, name: str) -> None:
@@ -190,7 +190,7 @@ class DeadLetters:
         has_record = letter.attempts > 0 or bool(Stamp.of(envelope.headers).epoch)
         return has_record or is_reliable(self.app.tasks.get(envelope.task_name))
 
-    def _replay_plain(self, letter: DeadLetter, envelope: Envelope) -> Replayed:
+    def _replay_plain(self, letter: DeadLetter, envelope: Envelope, by: str) -> Replayed:
         """Send the message of a task that nobody would settle, and forget it.
 
         One that is of ours all the same gets its record when it is claimed.
@@ -205,7 +205,7 @@ class DeadLetters:
                 f"{exc}). It is a dead letter still: replay it when the broker is back."
             ) from exc
         self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms)
-        events.dead_letter_replayed(name=letter.name, task_id=letter.task_id)
+        events.dead_letter_replayed(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
         return Replayed(letter.task_id, 1)
 
     def discard(self, task_id: str, *, by: str = "") -> None:
@@ -221,7 +221,7 @@ class DeadLetters:
         answer = self._ledger.discard(letter.task_id, buried_ms=letter.buried_ms, by=by)
         if not isinstance(answer, answers.Discarded):
             raise _unknown(letter.task_id, _state_in(answer))
-        events.dead_letter_discarded(task_id=letter.task_id)
+        events.dead_letter_discarded(app=self.app, name=letter.name, task_id=letter.task_id, by=by)
 
 
 def _state_in(answer: answers.Absent | answers.NotDead) -> str:

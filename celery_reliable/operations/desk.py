@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
 from celery_reliable.operations.estimates import estimated
 from celery_reliable.operations.groups import LetterPages
+from celery_reliable.operations.happenings import Happened, Happenings
+from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.status import Status, look_at_status
 from celery_reliable.operations.tasks import Tasks
@@ -117,6 +119,37 @@ class Desk:
     def queues(self) -> Queues:
         """The queues, as they are looked at now."""
         return Queues(self.app, self.ledger, self._broker)
+
+    def last_day(self) -> tuple[Hour, ...]:
+        """What happened by the hour: in the last 24, and in the one that runs, at the end."""
+        return last_hours(self.ledger)
+
+    def events(
+        self,
+        after: str = "",
+        *,
+        limit: int = 100,
+        kinds: Sequence[str] = (),
+        task: str = "",
+        newer_than_seconds: float | None = None,
+    ) -> Happened:
+        """What happened lately, the oldest first, as `Happenings.page` has it."""
+        return Happenings(self.ledger).page(
+            after, limit=limit, kinds=kinds, task=task, newer_than_seconds=newer_than_seconds
+        )
+
+    def follow(
+        self,
+        after: str = "",
+        *,
+        kinds: Sequence[str] = (),
+        task: str = "",
+        patience_seconds: float | None = None,
+    ) -> Iterator[Happened]:
+        """What happens from now on, or after a cursor, as `Happenings.follow` has it."""
+        return Happenings(self.ledger).follow(
+            after, kinds=kinds, task=task, patience_seconds=patience_seconds
+        )
 
     def status(self) -> Status:
         """All of it in one value."""

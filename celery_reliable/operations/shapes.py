@@ -18,6 +18,9 @@ __all__ = [
     "FindingView",
     "Group",
     "Groups",
+    "Happened",
+    "Happening",
+    "Hour",
     "Killed",
     "LastPass",
     "LetterEntry",
@@ -332,3 +335,43 @@ class Audited(TypedDict):
     failed: int
     problem: str
     at: str | None
+
+
+class Hour(TypedDict):
+    """What happened within an hour."""
+
+    start: str | None
+    started: int
+    ended: dict[str, int]
+    failed: int
+    lost: dict[str, int]
+    recovered: int
+    buried: dict[str, int]
+    fenced: int
+    skipped: int
+    replayed: int
+    discarded: int
+    workers_died: int
+    workers_started: int
+    workers_left: int
+    passes: int
+
+
+class Happening(TypedDict):
+    """One event of a task, a worker or a pass."""
+
+    at: str | None
+    kind: str
+    name: str
+    task_id: str
+    about: dict[str, Any]
+    is_last: bool
+    cursor: str
+
+
+class Happened(TypedDict):
+    """Some of what happened, the oldest first."""
+
+    items: list[Happening]
+    cursor: str
+    is_all: bool

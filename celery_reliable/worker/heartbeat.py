@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from celery import Celery
@@ -18,6 +20,7 @@ from celery_reliable.native_threads import NativeThread, is_patched
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.lease_connection import LeaseConnection
 from celery_reliable.worker.running_claims import RunningClaims
+from celery_reliable.worker.throughput import Throughput
 from celery_reliable.worker.witness import why_no_witness
 
 __all__ = ["Heartbeat", "Host"]
@@ -56,6 +59,9 @@ class Host(Protocol):
     def doing(self) -> str:
         """What the worker does just now, as JSON; empty when nothing is known."""
 
+    def counted(self) -> Mapping[str, int]:
+        """What it has counted since its process started."""
+
 
 class Heartbeat(NativeThread):
     """Renews one worker's lease, on a connection of its own.
@@ -72,6 +78,7 @@ class Heartbeat(NativeThread):
         self.connection = LeaseConnection(host.reliable)
         self._workers = self.connection.ledger.workers
         self._warned_at = 0.0
+        self._throughput = Throughput(host.counted)
         #: Why the end of the connection would prove nothing; empty when it proves a death.
         self._no_witness = ""
 
@@ -134,7 +141,8 @@ class Heartbeat(NativeThread):
             # under this id, so it can be left at once.
             self._process.reborn()
         self._process.renewed(sent_at + self._config.lease_seconds)
-        events.worker_registered(worker=self._process.id)
+        self._throughput.begin()
+        events.worker_registered(app=self._host.app, worker=self._process.id)
 
     def _run(self) -> None:
         # The witness is to know a new connection before it misses the old one.
@@ -142,6 +150,7 @@ class Heartbeat(NativeThread):
         while True:
             is_cut = self.connection.wait(wait)
             if self.stop_asked():
+                self._tell_the_rest()
                 break
             try:
                 if is_cut:
@@ -171,12 +180,7 @@ class Heartbeat(NativeThread):
             events.main_loop_stalled(worker=process.id)
             return config.heartbeat_seconds
         sent_at = clock.now()
-        beat = self._workers.heartbeat(
-            process.id,
-            lease_ms=config.lease_ms,
-            client_id=self._witnessed_id(),
-            doing=self._host.doing(),
-        )
+        beat = self._renew()
         is_stopping = False
         for claim in beat.claims(process.id):
             if self._host.claims.stop(claim):
@@ -201,6 +205,25 @@ class Heartbeat(NativeThread):
             return config.heartbeat_seconds
         events.worker_was_declared_dead(worker=process.id)
         return _DEAD_RETRY_SECONDS
+
+    def _renew(self) -> answers.HeartbeatAnswer:
+        counted = self._throughput.told()
+        beat = self._workers.heartbeat(
+            self._process.id,
+            lease_ms=self._config.lease_ms,
+            client_id=self._witnessed_id(),
+            doing=self._host.doing(),
+            counted=counted,
+        )
+        if isinstance(beat, answers.Renewed):
+            self._throughput.heard(counted)
+        return beat
+
+    def _tell_the_rest(self) -> None:
+        """Tell what was counted since the last beat, if anything was: no other will."""
+        if self._process.has_lease and self._throughput.told():
+            with suppress(LedgerUnavailable, LedgerRefused):
+                self._renew()
 
     def _witnessed_id(self) -> int:
         """Return the id of the connection, for the server to watch; 0 when nobody can."""

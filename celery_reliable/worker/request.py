@@ -11,7 +11,8 @@ from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
-from celery.exceptions import InvalidTaskError
+from celery import states
+from celery.exceptions import Ignore, InvalidTaskError, Reject, Retry
 from celery.signals import task_revoked
 from celery.worker import state
 
@@ -24,7 +25,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.message import HEADER, text_as_sent
 from celery_reliable.model import Reason
 from celery_reliable.options import is_reliable
-from celery_reliable.worker import own_claim
+from celery_reliable.worker import own_claim, throughput
 from celery_reliable.worker.children import end_child
 from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.lost_child import end_lost
@@ -105,6 +106,7 @@ class ReliableRequest(OpenRequest):
         exc = exc_info.exception
         if isinstance(exc, ExceptionWithTraceback):
             exc = exc.exc
+        self._count(exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
             state.task_ready(self)
@@ -128,6 +130,17 @@ class ReliableRequest(OpenRequest):
         elif not self._try_to_fail(exc_info, send_failed_event, return_ok):
             # The attempt has told the ledger; nothing else would ever let go of the message.
             self.acknowledge()
+
+    def _count(self, exc: BaseException) -> None:
+        """Count an attempt that began and did not succeed, by Celery's state."""
+        if not self._is_ours or self.worker_pid is None:
+            return
+        if self.reliable_is_taken or isinstance(exc, _STOPPED):
+            throughput.no_success("")
+            return
+        kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED), (Reject, states.REJECTED))
+        how = next((how for kind, how in kinds if isinstance(exc, kind)), states.FAILURE)
+        throughput.no_success(str(how))
 
     def _lost(self, exc: WorkerLostError) -> None:
         if self.id in state.revoked and self.revoked():

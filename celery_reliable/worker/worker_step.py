@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from celery import bootsteps
@@ -29,6 +30,7 @@ from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.pool_stop import PostponedStop
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.startup import check_start
+from celery_reliable.worker.throughput import Counts
 from celery_reliable.worker.unprocessable import Unprocessable
 
 __all__ = ["WorkerStep", "step_of"]
@@ -56,6 +58,7 @@ class WorkerStep(bootsteps.StartStopStep):
         #: When the main loop turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
         self.seen = Doing()
+        self.counts = Counts(w.app)
         self.is_connecting = True
         self.is_leaving = False
         try:
@@ -170,8 +173,10 @@ class WorkerStep(bootsteps.StartStopStep):
             held = len(unacked)
         if not self.reliable.ledger.workers.deregister(self.process.id, in_unacked=held):
             events.worker_left_something(worker=self.process.id, messages=held)
-        elif unacked is not None:
+            return
+        if unacked is not None:
             unacked.strike_off(self.reliable.config.namespace)
+        events.worker_left(app=self.app, worker=self.process.id)
 
     # -- what the threads ask
 
@@ -213,3 +218,7 @@ class WorkerStep(bootsteps.StartStopStep):
     def doing(self) -> str:
         """What it does just now, as JSON; empty before it consumes."""
         return self.seen.told(self.turned_at, is_leaving=self.is_leaving)
+
+    def counted(self) -> Mapping[str, int]:
+        """What it has counted since its process started."""
+        return self.counts.totals()

@@ -192,6 +192,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.due,
         keys.dead,
         keys.audit,
+        keys.happened,
+        keys.hours,
         keys.grouped,
         keys.groups,
         keys.ended,

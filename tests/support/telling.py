@@ -46,6 +46,10 @@ none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a si
 an event of Celery's. A signal and an event have the name of the line, the event with dashes, or
 the one that is given. Celery's events of tasks have ``name`` besides. Signals and events promise no
 delivery, and may come twice.
+
+What has a *note* is noted in the ledger too, under the name of the line and with these fields, and
+counted by the hour; by the values of a field in brackets it is counted apart. Notes promise no
+delivery either. No note has an argument of a task, or the text of an exception, which may have one.
 """
 
 
@@ -91,8 +95,8 @@ def page() -> str:
         rows = [_row(one) for one in events.DECLARED.values() if one.module == name]
         parts.append(
             f"{title}\n{'-' * len(title)}\n\n.. list-table::\n   :header-rows: 1\n"
-            "   :widths: 20 8 17 15 15 25\n\n"
-            + _as_row(["event", "level", "fields", "signal", "Celery's event", "when"])
+            "   :widths: 18 8 16 13 13 12 20\n\n"
+            + _as_row(["event", "level", "fields", "signal", "Celery's event", "note", "when"])
             + "".join(rows)
         )
     return "\n".join(parts)
@@ -139,6 +143,7 @@ def _row(one: events.Event[Any]) -> str:
             _code(one.fields) if levels else "",
             _signal(one),
             _celery_event(one),
+            _note(one),
             " ".join(one.when.split()),
         ]
     )
@@ -152,6 +157,11 @@ def _celery_event(one: events.Event[Any]) -> str:
     fields = _code(one.fields_of_celery_event)
     own = one.name.replace("_", "-")
     return fields if one.celery_kind == own else f"``{one.celery_kind}``: {fields}"
+
+
+def _note(one: events.Event[Any]) -> str:
+    names = [f"({name})" if name == one.counted_by else name for name in one.fields_of_note]
+    return _code(names)
 
 
 def _code(names: Any) -> str:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from celery_reliable import events
+
+
+@pytest.fixture(autouse=True)
+def _no_notes() -> Iterator[None]:
+    """Note in no ledger what is told."""
+    before = events.set_keeper(None)
+    yield
+    events.set_keeper(before)
 
 
 @pytest.fixture

@@ -33,7 +33,11 @@ def test_who_was_declared_dead_before_it_heard_that_it_is_registered_takes_anoth
     monkeypatch.setattr(heartbeat, "why_no_witness", lambda reliable: "")
     config = SimpleNamespace(lease_ms=10_000, lease_seconds=10.0, witness_seconds=1.0)
     host: Any = SimpleNamespace(
-        process=process, reliable=SimpleNamespace(config=config), facts=dict[str, Any]
+        process=process,
+        app=None,
+        reliable=SimpleNamespace(config=config),
+        facts=dict[str, Any],
+        counted=dict[str, int],
     )
 
     Heartbeat(host).register()

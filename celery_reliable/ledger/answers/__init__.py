@@ -16,7 +16,7 @@ from celery_reliable.ledger.answers.objects import (
     Stopping,
     Unlocked,
 )
-from celery_reliable.ledger.answers.operators import Audited, Grouped
+from celery_reliable.ledger.answers.operators import Audited, Grouped, Noted
 from celery_reliable.ledger.answers.tasks import (
     Absent,
     Alone,
@@ -152,6 +152,8 @@ __all__ = [
     "NotDue",
     "NotHeld",
     "NotWithdrawn",
+    "NoteAnswer",
+    "Noted",
     "OpenAnswer",
     "Opened",
     "OpenedAnswer",
@@ -223,6 +225,7 @@ GroupAnswer = Grouped
 HeartbeatAnswer = Renewed | BeatOfDead | Forgotten
 LockAnswer = Locked | LockedBy | KeptFor | Stopping | NotCurrent
 LoseAnswer = Queued | Spent | Fenced | Gone | Changed
+NoteAnswer = Noted
 OpenAnswer = Opening | Alone | Dead | NoLease
 OpenedAnswer = Opened | Changed
 OutliveAnswer = Outlived | Held | Changed

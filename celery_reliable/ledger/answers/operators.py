@@ -10,12 +10,18 @@ from celery_reliable.ledger.answers.base import Answer
 __all__ = [
     "Audited",
     "Grouped",
+    "Noted",
 ]
 
 
 @final
 class Audited(Answer):
     """What an operator does is noted."""
+
+
+@final
+class Noted(Answer):
+    """What happened is noted, or at least counted."""
 
 
 @final

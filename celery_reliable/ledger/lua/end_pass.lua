@@ -1,14 +1,16 @@
 --[[
-end_pass: note that a pass of the sweeper has finished, with its report.
+end_pass: note that a pass of the sweeper has finished, with its report; the first of an hour also forgets what was
+counted two days ago.
 
 KEYS[1]   pass   STRING
 KEYS[2]   meta   HASH
+KEYS[3]   hours  HASH
 ARGV[1]   nonce         of this pass
 ARGV[2]   report        JSON
 ARGV[3]   ahead_count   as it was when the pass began, if all was looked at that was asked for; else ""
 ARGV[4]   ended_ms      what the time should be, as the sweeper reckons from when it began; "": what it is
 Returns   {"ended"} | {"overtaken"}
-Cost      O(1)
+Cost      O(1), with the first of an hour O(counts)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -16,6 +18,20 @@ local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', KEYS[2], 'passed_ms', ARGV[4] ~= '' and ARGV[4] or now_ms, 'report', ARGV[2])
 if ARGV[3] ~= '' and redis.call('HGET', KEYS[2], 'ahead_count') == ARGV[3] then
   redis.call('HDEL', KEYS[2], 'ahead_ms', 'ahead_count')
+end
+-- Counts are for people: nothing that is wrong with them may keep a pass from ending.
+local hour = math.floor(now_ms / 3600000)
+if tonumber(redis.pcall('HGET', KEYS[3], 'trimmed in') or -1) ~= hour then
+  local items = redis.pcall('HGETALL', KEYS[3])
+  for i = 1, #items, 2 do
+    -- Also what a clock has left that was ahead.
+    local of = tonumber(string.match(items[i], '^(%d+) ') or hour)
+    if of < hour - 48 or of > hour + 1 then
+      redis.pcall('HDEL', KEYS[3], items[i])
+    end
+  end
+  redis.pcall('HSET', KEYS[3], 'trimmed in', string.format('%.0f', hour))
+  redis.pcall('PEXPIRE', KEYS[3], 172800000)
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'overtaken'}

@@ -5,11 +5,13 @@ Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until some
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
 KEYS[3]   taken     HASH   id -> "<attempt> <token>"
+KEYS[4]   hours     HASH
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
 ARGV[4]   number      of this call among those of the worker's process; an older one comes late, and changes nothing
 ARGV[5]   doing       what it does just now, JSON, for operators; "": not known
+ARGV[6...]  what it has counted since it registered, where that has grown: name, total, name, total, ...
 Returns   {"renewed", id, claim, ...} | {"declared_dead", id, claim, ...} | {"forgotten", id, claim, ...}
           with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
 Cost      O(log N) in workers, O(claims taken)
@@ -29,6 +31,15 @@ elseif state == 'alive' then
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV[5], 'beat_ms', now_ms)
   -- A clock that steps back and forward again must not shorten the lease. What is too long is cut by declare.
   redis.call('ZADD', KEYS[2], 'GT', now_ms + ARGV[2], ARGV[1])
+  -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
+  -- so nothing that goes wrong with it may keep the lease from being renewed.
+  local hour = string.format('%.0f ', math.floor(now_ms / 3600000))
+  for i = 6, #ARGV, 2 do
+    local more = ARGV[i + 1] - (tonumber(redis.pcall('HGET', KEYS[1], 'counted ' .. ARGV[i])) or 0)
+    if more > 0 and type(redis.pcall('HINCRBY', KEYS[4], hour .. ARGV[i], more)) == 'number' then
+      redis.pcall('HSET', KEYS[1], 'counted ' .. ARGV[i], ARGV[i + 1])
+    end
+  end
 elseif state == 'dead' then
   -- It lives after all: what the sweeper may not move it can keep.
   redis.call('HSET', KEYS[1], 'thawed', '1')

@@ -131,7 +131,7 @@ class Indexes:
             if not name.startswith(self.prefix):
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
-            kept = ("dead", "grouped", "groups", "ended", "ended_at", "audit")
+            kept = ("dead", "grouped", "groups", "ended", "ended_at", "audit", "happened", "hours")
             if kind in ("meta", "pass", "sent", "workers", *kept):
                 continue
             if kind == "worker" and rest in workers:

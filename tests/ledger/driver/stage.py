@@ -12,7 +12,7 @@ from kombu import pools
 from kombu.utils.uuid import uuid as kombu_uuid
 from redis.lock import Lock
 
-from celery_reliable import broker
+from celery_reliable import broker, events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import unacked
 from celery_reliable.ledger import scripts, transitions
@@ -69,9 +69,13 @@ class Stage:
         self._own_ids = {asking.id, there.id, *clients}
 
     def __enter__(self) -> Self:
+        # Notes are for people, and nobody in these worlds reads them: each would be one more turn
+        # of whoever tells of something.
+        self._kept_by = events.set_keeper(None)
         return self
 
     def __exit__(self, *_: object) -> None:
+        events.set_keeper(self._kept_by)
         self._server.kill()
 
     def _put_scripts_on_a_clock(self) -> None:

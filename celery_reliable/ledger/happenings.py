@@ -1,0 +1,143 @@
+"""What happened to tasks and workers off the straight way: lately, and how often by the hour."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger.answers import NoteAnswer
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition, encoded
+
+__all__ = ["Happenings", "NotedRow"]
+
+_NOTE: Transition[NoteAnswer] = Transition("note", NoteAnswer)
+#: So many are kept, and so many of a kind are noted in a minute.
+_MOST, _AT_ONCE = 10_000, 100
+#: A text of an entry is cut to so many characters.
+_LONGEST = 200
+#: After a note that failed none is tried for so long: where the server does not answer, whoever
+#: tells of something would wait for it each time.
+_PAUSE_SECONDS = 10.0
+
+_HOUR_MS = 60 * 60 * 1000
+
+
+@dataclass(frozen=True)
+class NotedRow:
+    """What is noted of one happening.
+
+    Attributes:
+        id: of its entry in the stream; later ones have greater ids.
+        at_ms: when, on the server's clock.
+        kind: the name of the event; empty where the entry cannot be read.
+        about: its fields, as JSON values.
+        is_last: more of this kind in the same minute are counted, and not noted.
+    """
+
+    id: str
+    at_ms: int
+    kind: str
+    about: Mapping[str, Any]
+    is_last: bool
+
+
+class Happenings:
+    """The notes.  Raises what `Ledger` raises, but for `note`."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+        self._silent_until = 0.0
+
+    def note(self, kind: str, about: Mapping[str, Any], *, of: str = "") -> bool:
+        """Note that something happened, once, without a second try; whether it is noted, as far as
+        is known.  *of*: what it is counted apart by.
+        """
+        if time.monotonic() < self._silent_until:
+            return False
+        short = {name: _short(value) for name, value in about.items()}
+        try:
+            self._caller.call(
+                _NOTE,
+                [self._keys.happened, self._keys.hours],
+                # Without half surrogates, which no terminal shows: as JSON has them.
+                [kind, of, json.dumps(short), _MOST, _AT_ONCE],
+                0,
+            )
+        except (LedgerRefused, LedgerUnavailable):
+            self._silent_until = time.monotonic() + _PAUSE_SECONDS
+            return False
+        return True
+
+    def latest(self, limit: int, *, before: str = "") -> list[NotedRow]:
+        """Return the latest *limit*, the latest first; those *before* an id."""
+        newest = f"({before}" if before else "+"
+        found = self._caller.read(
+            "events",
+            lambda client: client.xrevrange(self._keys.happened, max=newest, count=limit),
+        )
+        return _rows(found)
+
+    def after(self, id_: str, limit: int, *, wait_ms: int = 0) -> list[NotedRow]:
+        """Return at most *limit* that came after the one with this id, the oldest first.
+
+        *wait_ms*: if there is none, wait for one, at most so long.
+        """
+        found = self._caller.read(
+            "events",
+            lambda client: client.xread(
+                {self._keys.happened: id_ or "0"}, count=limit, block=wait_ms or None
+            ),
+        )
+        return _rows([entry for _, entries in found for entry in entries])
+
+    def last_id(self) -> str:
+        """Return the id of the latest; "0-0" where there is none."""
+        found = self.latest(1)
+        return found[0].id if found else "0-0"
+
+    def hours(self, count: int) -> tuple[int, list[dict[str, int]]]:
+        """Return the server's time in ms, and what was counted in each of the last *count* hours,
+        the one that runs now at the end.
+        """
+
+        def read(client: Any) -> tuple[tuple[int, int], dict[bytes, bytes]]:
+            pipe = client.pipeline(transaction=False)
+            pipe.time()
+            pipe.hgetall(encoded(self._keys.hours))
+            told = pipe.execute()
+            return told[0], told[1]
+
+        (seconds, micros), raw = self._caller.read("hours", read)
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        last = now_ms // _HOUR_MS
+        found: list[dict[str, int]] = [{} for _ in range(count)]
+        for key, value in raw.items():
+            hour, space, name = key.decode("utf-8", "replace").partition(" ")
+            at = last - int(hour) if space and hour.isdigit() else -1
+            if 0 <= at < count and value.isdigit():
+                found[count - 1 - at][name] = int(value)
+        return now_ms, found
+
+
+def _short(value: Any) -> Any:
+    return value[:_LONGEST] if isinstance(value, str) else value
+
+
+def _rows(entries: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[NotedRow]:
+    return [_row(id_.decode(), fields or {}) for id_, fields in entries]
+
+
+def _row(id_: str, fields: Mapping[bytes, bytes]) -> NotedRow:
+    try:
+        about = dict(json.loads(fields[b"about"]))
+        at_ms, kind = int(fields[b"at_ms"]), fields[b"kind"].decode()
+    except (KeyError, TypeError, ValueError):
+        return NotedRow(id_, 0, "", {}, False)
+    return NotedRow(id_, at_ms, kind, about, fields.get(b"is_last") == b"1")

@@ -1,0 +1,240 @@
+"""What happened lately to tasks and workers off the straight way, and what happens now."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from celery_reliable import events
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.ledger import Ledger, NotedRow
+from celery_reliable.operations import shapes
+from celery_reliable.operations.pages import BadCursor
+from celery_reliable.operations.times import iso
+
+__all__ = ["KINDS", "Happened", "Happening", "Happenings"]
+
+#: The names of the events that are noted.
+KINDS = tuple(sorted(name for name, one in events.DECLARED.items() if one.in_note is not None))
+
+#: So many are read at once, and looked at for a page.
+_BATCH, _MOST = 500, 10_000
+_WAIT_MS = 500
+#: Between two tries to reach a ledger that is away.
+_AWAY_SECONDS = 0.5
+_COMPARE_SECONDS = 5.0
+_ID = re.compile(r"\d{1,20}-\d{1,20}")
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event of a task, a worker or a pass.
+
+    Attributes:
+        cursor: what to go on with, behind it.
+        at_ms: when, on the server's clock.
+        kind: the name of the event, as in the log; one of `KINDS`, or of a later version.
+        name: of the task; empty where it is about none.
+        task_id: likewise.
+        about: its other fields, by their names in ``docs/events.rst``.
+        is_last: more of this kind in the same minute are counted by the hour, and not noted.
+    """
+
+    cursor: str
+    at_ms: int
+    kind: str
+    name: str
+    task_id: str
+    about: Mapping[str, Any]
+    is_last: bool
+
+    @property
+    def sentence(self) -> str:
+        """What else there is to say: ``attempt 2, 1 loss, child_lost``."""
+        said = [_say(name, value) for name, value in self.about.items()]
+        if self.is_last:
+            said.append("more of these in this minute are only counted")
+        return ", ".join(filter(None, said))
+
+    def as_dict(self) -> shapes.Happening:
+        """The same as plain JSON values."""
+        return {
+            "at": iso(self.at_ms),
+            "kind": self.kind,
+            "name": self.name,
+            "task_id": self.task_id,
+            "about": dict(self.about),
+            "is_last": self.is_last,
+            "cursor": self.cursor,
+        }
+
+
+@dataclass(frozen=True)
+class Happened:
+    """Some of what happened, the oldest first.
+
+    Attributes:
+        items: those that were wanted.
+        cursor: what comes later is after this; never empty.
+        is_all: whether nothing else had come by then.
+    """
+
+    items: tuple[Happening, ...]
+    cursor: str
+    is_all: bool
+
+    def as_dict(self) -> shapes.Happened:
+        """The same as plain JSON values."""
+        return {
+            "items": [one.as_dict() for one in self.items],
+            "cursor": self.cursor,
+            "is_all": self.is_all,
+        }
+
+
+class Happenings:
+    """What the ledger has noted.  Raises what the ledger raises, and BadCursor."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._notes = ledger.happenings
+
+    def page(
+        self,
+        after: str = "",
+        *,
+        limit: int = 100,
+        kinds: Sequence[str] = (),
+        task: str = "",
+        newer_than_seconds: float | None = None,
+    ) -> Happened:
+        """Return at most *limit* of those after a cursor; without one, the latest.
+
+        Args:
+            after: the cursor of what was seen last; empty: of nothing.
+            limit: at most so many.
+            kinds: only these; empty: all.
+            task: only of tasks with this name, which may be a pattern, or this id.
+            newer_than_seconds: only what happened within so long, by the server's clock.
+        """
+        wanted = self._wanted(kinds, task, newer_than_seconds)
+        if after:
+            return self._after(_checked(after), limit, wanted)
+        found: list[Happening] = []
+        cursor = before = ""
+        for _ in range(_MOST // _BATCH):
+            rows = self._notes.latest(_BATCH, before=before)
+            if rows:
+                cursor, before = cursor or rows[0].id, rows[-1].id
+            found += [one for one in map(_happening, rows) if wanted(one)]
+            if len(rows) < _BATCH or len(found) >= limit:
+                break
+        return Happened(tuple(reversed(found[:limit])), cursor or "0-0", True)
+
+    def follow(
+        self,
+        after: str = "",
+        *,
+        kinds: Sequence[str] = (),
+        task: str = "",
+        wait_ms: int = _WAIT_MS,
+        patience_seconds: float | None = None,
+    ) -> Iterator[Happened]:
+        """Yield what happens after a cursor, without one from now on, for as long as it is asked.
+
+        Every *wait_ms* at the latest something is yielded, though nothing has happened.  While the
+        ledger cannot be reached nothing is, and it is tried again: for *patience_seconds*, then
+        LedgerUnavailable is raised; None: for ever.
+        """
+        wanted = self._wanted(kinds, task, None)
+        cursor = _checked(after) if after else self._notes.last_id()
+        away_since: float | None = None
+        compared_at = time.monotonic()
+        while True:
+            try:
+                found = self._after(cursor, _BATCH, wanted, wait_ms=wait_ms)
+                if found.cursor == cursor and time.monotonic() - compared_at > _COMPARE_SECONDS:
+                    compared_at = time.monotonic()
+                    # A server that lost its notes, with a clock that is behind, has lower ids.
+                    cursor = min(cursor, self._notes.last_id(), key=_order)
+                    found = replace(found, cursor=cursor)
+            except LedgerUnavailable:
+                now = time.monotonic()
+                away_since = away_since or now
+                if patience_seconds is not None and now - away_since >= patience_seconds:
+                    raise
+                time.sleep(_AWAY_SECONDS)
+                continue
+            away_since, cursor = None, found.cursor
+            yield found
+
+    def _after(
+        self, after: str, limit: int, wanted: Callable[[Happening], bool], *, wait_ms: int = 0
+    ) -> Happened:
+        found: list[Happening] = []
+        for _ in range(_MOST // _BATCH):
+            rows = self._notes.after(after, _BATCH, wait_ms=wait_ms)
+            for row in rows:
+                after = row.id
+                one = _happening(row)
+                if wanted(one):
+                    found.append(one)
+                if len(found) >= limit:
+                    return Happened(tuple(found), after, row is rows[-1] and len(rows) < _BATCH)
+            if len(rows) < _BATCH:
+                break
+        return Happened(tuple(found), after, len(rows) < _BATCH)
+
+    def _wanted(
+        self, kinds: Sequence[str], task: str, newer_than_seconds: float | None
+    ) -> Callable[[Happening], bool]:
+        since_ms = 0.0
+        if newer_than_seconds is not None:
+            since_ms = self._ledger.workers.time_ms() - newer_than_seconds * 1000
+
+        def is_wanted(one: Happening) -> bool:
+            if not one.kind or (kinds and one.kind not in kinds):
+                return False
+            if task and one.task_id != task and not fnmatchcase(one.name, task):
+                return False
+            return one.at_ms >= since_ms
+
+        return is_wanted
+
+
+def _happening(row: NotedRow) -> Happening:
+    about = dict(row.about)
+    name, task_id = str(about.pop("name", "")), str(about.pop("id", ""))
+    return Happening(row.id, row.at_ms, row.kind, name, task_id, about, row.is_last)
+
+
+def _say(name: str, value: Any) -> str:
+    if value in (None, "", {}):
+        return ""
+    if name == "losses":
+        return f"{value} loss{'' if value == 1 else 'es'}"
+    if name == "is_counted":
+        return "" if value else "not counted"
+    if name == "attempt":
+        return f"attempt {value}" if value else ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {one}" for key, one in value.items())
+    words = {"worker": "on ", "holder": "held by ", "by": "by ", "state": "the task is "}
+    return f"{words.get(name, '')}{value}"
+
+
+def _checked(cursor: str) -> str:
+    if not _ID.fullmatch(cursor):
+        raise BadCursor(
+            f"{cursor[:50]!r} is no cursor of an event: pass on one that was given, or none."
+        )
+    return cursor
+
+
+def _order(cursor: str) -> tuple[int, int]:
+    ms, _, number = cursor.partition("-")
+    return int(ms), int(number or 0)

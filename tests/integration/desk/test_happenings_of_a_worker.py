@@ -1,0 +1,109 @@
+"""What real workers tell: what is off the straight way is noted; what begins and ends, counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from celery_reliable.operations import Desk, Hour
+from tests.integration.conftest import SOON, Project, Start
+from tests.support.effects import Effects
+from tests.support.waiting import wait_for
+
+
+def in_all(hours: tuple[Hour, ...]) -> dict[str, int]:
+    """What was counted in a day, by the names of its JSON."""
+    found: dict[str, int] = {}
+    for hour in hours:
+        for name, count in hour.as_dict().items():
+            if isinstance(count, dict):
+                for of, n in count.items():
+                    found[f"{name} {of}"] = found.get(f"{name} {of}", 0) + n
+            elif isinstance(count, int):
+                found[name] = found.get(name, 0) + count
+    return {name: count for name, count in found.items() if count}
+
+
+def test_each_is_noted_once_and_what_goes_well_is_only_counted(
+    project: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    project = project.with_settings(reliable={**SOON, "MAX_LOSSES": 1})
+    worker = start_worker("one", project=project)
+    for _ in range(5):
+        project.send("work", 0).get(timeout=20)
+    assert {one.kind for one in desk.events().items} == {"worker_registered"}
+
+    # Its process dies, and it runs again; another has no luck; one fails.
+    killed = project.send("gate", "door")
+    os.kill(effects.run_of(killed.id).pid, signal.SIGKILL)
+    effects.run_of(killed.id, 2)
+    effects.open_gate("door")
+    killed.get(timeout=20)
+    failed = project.send("failing", "argument-7")
+    wait_for(lambda: desk.ledger.dead_letter(failed.id), 20, "a dead letter")
+    desk.letters.discard(failed.id, by="somebody")
+    worker.stop()
+    start_worker("two", project=project).kill_group()
+    start_worker("three", project=project)
+    wait_for(
+        lambda: any(one.kind == "worker_declared_dead" for one in desk.events().items),
+        30,
+        "a death is noticed",
+    )
+
+    found = desk.events()
+    about = {
+        (one.kind, one.task_id or str(one.about.get("worker")).partition("@")[0])
+        for one in found.items
+        if one.kind != "pass_finished"
+    }
+    assert about == {
+        ("worker_registered", "one"),
+        ("task_lost", killed.id),
+        ("task_recovered", killed.id),
+        ("task_buried", failed.id),
+        ("dead_letter_discarded", failed.id),
+        ("worker_left", "one"),
+        ("worker_registered", "two"),
+        ("worker_registered", "three"),
+        ("worker_declared_dead", "two"),
+    }
+    (lost,) = (one for one in found.items if one.kind == "task_lost")
+    assert lost.name == "project.gate"
+    assert lost.sentence.startswith("attempt 1, 1 loss, child_lost, on one@")
+    assert "argument-7" not in str([one.as_dict() for one in found.items])
+    assert [one.at_ms for one in found.items] == sorted(one.at_ms for one in found.items)
+
+    # Its last beat told what it had not told before.
+    counted = in_all(desk.last_day())
+    passes = counted.pop("passes", 0)
+    assert passes == sum(one.kind == "pass_finished" for one in found.items)
+    assert counted == {
+        "started": 8,
+        "ended SUCCESS": 6,
+        "ended FAILURE": 1,
+        "failed": 1,
+        "lost child_lost": 1,
+        "recovered": 1,
+        "buried failed": 1,
+        "discarded": 1,
+        "workers_started": 3,
+        "workers_left": 1,
+        "workers_died": 1,
+    }
+
+
+def test_what_ends_in_other_ways_and_in_threads(
+    project: Project, start_worker: Start, desk: Desk
+) -> None:
+    worker = start_worker("one", pool="threads")
+    project.send("flaky", 2, 0).get(timeout=30)
+    for _ in range(20):
+        project.send("work", 0)
+    wait_for(lambda: desk.status().tasks["queued"] == 0, 20, "all have ended")
+    worker.stop()
+
+    counted = in_all(desk.last_day())
+    assert counted["ended RETRY"] == 2
+    assert counted["ended SUCCESS"] == 21
+    assert counted["started"] == 23
