@@ -142,13 +142,14 @@ def _workers(status: Status) -> Iterator[Finding]:
 
 def _stuck_recovery(status: Status, one: WorkerView, patience_seconds: float) -> Iterator[Finding]:
     at_ms = next((death.at_ms for death in status.deaths if death.worker == one.worker), 0)
-    age_seconds = (status.now_ms - at_ms) / 1000
-    if at_ms and age_seconds > patience_seconds and (one.claims or one.unacked):
+    # Of many deaths the last ones are known.  For so long its lease is over at least.
+    age_seconds = (status.now_ms - at_ms) / 1000 if at_ms else -one.seconds_left
+    if age_seconds > patience_seconds:
         yield Finding(
             f"{_PREFIX}recovery_stuck",
             "error",
             f"{one.nodename} was declared dead {span(age_seconds)} ago, and what it held is still "
-            f"not recovered: {_tasks(one)}.",
+            f"not recovered: {_tasks(one) if one.claims else 'messages that it had fetched'}.",
             "The logs of living workers say why: not_recovered, not_given_back, pass_failed.",
         )
 
@@ -232,7 +233,9 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
                 f"{queue.depth} messages wait in {queue.name!r}, and no living worker consumes it.",
                 f"Start a worker with `-Q {queue.name}`, or find out who sends there.",
             )
-        elif age_seconds > limits.oldest_seconds:
+            continue
+        yield from _growing(status, queue)
+        if age_seconds > limits.oldest_seconds:
             yield Finding(
                 f"{_PREFIX}queue_old",
                 "warning",
@@ -241,6 +244,25 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
                 "More comes than is worked off: start more workers, or see what their slots are "
                 "taken by (`reliable workers`).",
             )
+
+
+def _growing(status: Status, queue: QueueView) -> Iterator[Finding]:
+    past, patience_seconds = status.past_depths.get(queue.name), _patience_seconds(status)
+    grown = past.grown(patience_seconds) if past is not None else None
+    # A short queue goes up and down without anybody's waiting for long.
+    is_short = (queue.oldest_seconds or 0.0) < patience_seconds / 4
+    if grown is None or past is None or is_short or (queue.depth or 0) < past.found[-1]:
+        return
+    before, seconds = grown
+    yield Finding(
+        f"{_PREFIX}queue_growing",
+        "warning",
+        f"{queue.name!r} has grown from {before} to {queue.depth} messages in {span(seconds)}, and "
+        f"in every look of a pass meanwhile; the oldest waits for "
+        f"{span(queue.oldest_seconds or 0.0)}.",
+        "More comes than is worked off: start more workers, or see who publishes so much. A burst "
+        "is worked off by itself.",
+    )
 
 
 def _has_no_consumer(queue: QueueView, is_old: bool, all_tell: bool) -> bool:

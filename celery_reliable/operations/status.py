@@ -20,7 +20,7 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
-from celery_reliable.recovery import BrokerView
+from celery_reliable.recovery import BrokerView, Depths, depths_of
 from celery_reliable.settings import ServerFacts
 
 __all__ = ["Burial", "Death", "LastPass", "Server", "Status", "look_at_status"]
@@ -110,6 +110,7 @@ class Status:
         dead_by_reason: how many dead letters have each reason; of more than 2 000, as far as their
             groups are known, and at least of the latest.
         latest_dead: the latest dead letters.
+        past_depths: how deep queues were at the last passes that looked, by name.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
         lease_seconds: how long leases are.
@@ -130,6 +131,7 @@ class Status:
     broker_problem: str
     sweep_seconds: float
     lease_seconds: float
+    past_depths: Mapping[str, Depths] = field(default_factory=dict)
 
     @property
     def workers_by_state(self) -> dict[str, int]:
@@ -202,6 +204,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
     numbers = ledger.numbers()
     now_ms = numbers.now_ms
     meta = ledger.passes.meta()
+    report = json.loads(meta.get("report") or "{}")
     workers = tuple(Workers(ledger, broker).all(with_broker=False))
     queues, states, is_exact, problem = _queues(app, ledger, broker, workers)
     ids = ledger.dead_ids(limit=_REASONS)
@@ -211,7 +214,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         app=reliable.project[0],
         namespace=ledger.namespace,
         server=_server(ledger),
-        last_pass=_last_pass(meta, now_ms),
+        last_pass=_last_pass(meta, report, now_ms),
         workers=workers,
         deaths=_deaths(meta),
         queues=queues,
@@ -222,6 +225,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         broker_problem=problem,
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
+        past_depths=depths_of(report, reliable.project[1]),
     )
 
 
@@ -248,13 +252,14 @@ def _server(ledger: Ledger) -> Server:
     return Server(ledger.connector.shown, facts, int(used) if used is not None else None)
 
 
-def _last_pass(meta: Mapping[str, str], now_ms: int) -> LastPass:
+def _last_pass(meta: Mapping[str, str], report: Mapping[str, Any], now_ms: int) -> LastPass:
     ended_ms = int(meta.get("passed_ms") or 0)
     if not ended_ms:
         return LastPass()
     # What was noted by a clock that was ahead is no time to come.
     age_seconds = max(0.0, round((now_ms - ended_ms) / 1000, 3))
-    return LastPass(ended_ms, age_seconds, json.loads(meta.get("report") or "{}"))
+    counts = {name: one for name, one in report.items() if not isinstance(one, dict)}
+    return LastPass(ended_ms, age_seconds, counts)
 
 
 def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:

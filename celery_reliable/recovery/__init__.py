@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.broker_view import BrokerView, Step
+from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import call_off
@@ -13,9 +14,11 @@ from celery_reliable.recovery.sweeper import Sweeper
 __all__ = [
     "MOST_BYTES",
     "BrokerView",
+    "Depths",
     "Step",
     "Sweeper",
     "call_off",
+    "depths_of",
     "has_succeeded",
     "is_in_chord",
     "is_over",

@@ -13,12 +13,10 @@ from celery_reliable.operations import Desk, check
 from celery_reliable.operations.checks import Limits
 from celery_reliable_probe import problems
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.integration.desk.faults import SEEN_SECONDS, found, wait_for_finding
 from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-#: Each has to be seen so soon.
-SEEN_SECONDS = 30
 
 
 @pytest.fixture
@@ -31,17 +29,6 @@ def hasty(project: Project) -> Project:
 def desk(hasty: Project) -> Iterator[Desk]:
     with Desk(hasty.app) as found:
         yield found
-
-
-def found(desk: Desk, limits: Limits | None = None) -> set[str]:
-    """The names of what is wrong."""
-    findings = check(desk.status(), limits)
-    assert all(one.message and one.hint for one in findings)
-    return {one.id.removeprefix("celery_reliable.") for one in findings}
-
-
-def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:
-    wait_for(lambda: name in found(desk, limits), SEEN_SECONDS, name)
 
 
 def test_nothing_is_wrong_with_a_system_that_works(
@@ -191,6 +178,12 @@ def test_a_poison(hasty: Project, start_worker: Start, desk: Desk) -> None:
     assert "project.poison (1)" in finding.message
     assert result.id in finding.message
     assert "SIGKILL" in finding.message
+
+    poisoned.app.send_task("project.nobody_knows")
+    wait_for_finding(desk, "unprocessable")
+    (finding,) = (one for one in check(desk.status()) if one.id.endswith("unprocessable"))
+    assert "project.nobody_knows (1)" in finding.message
+    assert found(desk) == {"poison", "unprocessable"}
 
 
 def test_a_redis_that_is_full(hasty: Project, redis_server: RedisServer, desk: Desk) -> None:

@@ -1,0 +1,34 @@
+"""What is found of a fault, by whoever asks: an operator, and Prometheus."""
+
+from __future__ import annotations
+
+from celery_reliable.operations import Desk, check, registry_of
+from celery_reliable.operations.checks import Limits
+from tests.support.waiting import wait_for
+
+#: Each has to be seen so soon.
+SEEN_SECONDS = 30
+
+
+def found(desk: Desk, limits: Limits | None = None) -> set[str]:
+    """The names of what is wrong."""
+    findings = check(desk.status(), limits)
+    assert all(one.message and one.hint for one in findings)
+    return {one.id.removeprefix("celery_reliable.") for one in findings}
+
+
+def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:
+    """Wait until it is found, and in the metrics."""
+    wait_for(lambda: name in found(desk, limits), SEEN_SECONDS, name)
+    wait_for(lambda: name in scraped(desk, limits), SEEN_SECONDS, f"{name} in the metrics")
+
+
+def scraped(desk: Desk, limits: Limits | None = None) -> set[str]:
+    """The same, as Prometheus is told."""
+    families = registry_of(desk.app, limits=limits).collect()
+    (family,) = (one for one in families if one.name == "reliable_finding")
+    return {
+        sample.labels["id"].removeprefix("celery_reliable.")
+        for sample in family.samples
+        if sample.value
+    }
