@@ -16,12 +16,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from celery_reliable.operations import registry_of
 from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.desk.monitored import expressions, names
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
+from tests.support.promql import labels_in, result_labels
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 COUNTED = "tests.integration.project.counted"
+
+#: Metrics of what does not happen to the worker here, and their labels.
+RARE = {
+    "reliable_fenced_total": {"task"},
+    "reliable_ledger_maxmemory_bytes": set[str](),
+    "reliable_replayed_total": {"task"},
+    "reliable_workers_declared_dead_total": {"cause"},
+}
 
 #: A sample's name and its labels, as Prometheus writes them -> its value.
 Samples = dict[str, float]
@@ -33,11 +43,13 @@ class Exporter:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def scrape(self) -> Samples:
+    def text(self) -> str:
         with urllib.request.urlopen(self.url, timeout=20) as answer:
-            text = answer.read().decode()
+            return str(answer.read().decode())
+
+    def scrape(self) -> Samples:
         found = {}
-        for family in text_string_to_metric_families(text):
+        for family in text_string_to_metric_families(self.text()):
             for sample in family.samples:
                 labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
                 found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
@@ -135,6 +147,7 @@ def test_a_real_worker_is_scraped(
         (lease_age,) = (v for k, v in found.items() if "worker_lease_age_seconds" in k)
         assert 0 <= lease_age < 4
 
+        known = labels_in(exporter.text())
         worker.freeze()
         wait_for(
             lambda: exporter.scrape().get(
@@ -144,6 +157,12 @@ def test_a_real_worker_is_scraped(
             "a sweeper that is silent",
         )
         assert exporter.scrape()["reliable_workers{state=lapsed}"] == 1
+
+        # What the dashboard and the alerts name is there, but for what has not happened.
+        known |= labels_in(exporter.text())
+        assert names() - known.keys() == RARE.keys()
+        for expression in expressions():
+            result_labels(expression, known | RARE)
         worker.thaw()
     effects.open_gate("door")
     holder.get(timeout=30)
