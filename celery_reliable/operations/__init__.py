@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from celery_reliable.operations.audit import AuditEntry, somebody
-from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done
-from celery_reliable.operations.checks import Limits, check
+from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done, Unclear
+from celery_reliable.operations.checks import Limits, check, finding_view, status_view
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk, broker_errors
@@ -54,6 +54,7 @@ __all__ = [
     "Status",
     "Subject",
     "TaskView",
+    "Unclear",
     "UnknownGroup",
     "Wait",
     "Why",
@@ -61,6 +62,7 @@ __all__ = [
     "broker_errors",
     "check",
     "editable_arguments",
+    "finding_view",
     "full_view",
     "gathered",
     "group_view",
@@ -78,4 +80,5 @@ __all__ = [
     "short_view",
     "somebody",
     "span",
+    "status_view",
 ]

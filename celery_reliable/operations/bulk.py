@@ -24,7 +24,7 @@ from celery_reliable.operations.pages import Position
 from celery_reliable.operations.times import iso
 from celery_reliable.recovery import MOST_BYTES
 
-__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done"]
+__all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done", "Unclear"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 DEFAULT_RATE = 100.0
@@ -36,6 +36,10 @@ _CAUGHT_UP_SECONDS = 10.0
 _MOST_EXAMPLES = 5
 #: Who is later than this begins anew, rather than to make up for it all at once.
 _MOST_BEHIND_SECONDS = 1.0
+
+
+class Unclear(ReliableError, ValueError):
+    """It is not clear which dead letters are meant."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,31 @@ class Chosen:
     wanted: Filter = field(default_factory=Filter)
     before_ms: int | None = None
     cursor: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        ids: tuple[str, ...] = (),
+        group: str = "",
+        wanted: Filter | None = None,
+        *,
+        is_all: bool = False,
+        before_ms: int | None = None,
+        cursor: str = "",
+    ) -> Chosen:
+        """Return what somebody means, who has to say it: nobody means all by saying nothing.
+
+        Raises Unclear.
+        """
+        wanted = wanted or Filter()
+        is_part = bool(group or wanted.given)
+        if not (ids or is_part or is_all):
+            raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
+        if (is_all and (ids or is_part)) or (ids and is_part):
+            raise Unclear("Give ids, or all, or a group and a filter: one of them.")
+        if ids and cursor:
+            raise Unclear("A cursor does not go with ids: give the same ids again.")
+        return cls(ids, group, wanted, before_ms, cursor)
 
     def as_dict(self) -> dict[str, Any]:
         """The same for the audit, without what is not asked for."""

@@ -2,5 +2,6 @@
 
 It reads ``CELERY_RELIABLE`` from Django's settings, lets the ledger live on the Redis of a
 django-redis cache, checks the settings with Django's own checks, and shows dead letters in the
-admin.  It has no table and no migration.
+admin.  ``celery_reliable.contrib.django.urls`` is a JSON API, for who includes it.  There is no
+table and no migration.
 """

@@ -11,7 +11,7 @@ from django.db import connections
 
 from celery_reliable import app, results
 from celery_reliable.contrib.django import caches
-from celery_reliable.contrib.django.checks import check_cache, check_settings
+from celery_reliable.contrib.django.checks import check_api, check_cache, check_settings
 
 __all__ = ["CeleryReliableConfig"]
 
@@ -30,6 +30,7 @@ class CeleryReliableConfig(AppConfig):
         app.set_cache_resolver(caches.connector_of)
         results.before_retry(_drop_lost_connections)
         checks.register(check_settings)
+        checks.register(check_api)
         checks.register(check_cache, checks.Tags.caches)
 
 

@@ -6,6 +6,7 @@ They look at settings only and connect to nothing; a worker checks its Redis whe
 ``celery_reliable.E001``     a value, a name or a combination of settings that cannot work
 ``celery_reliable.E002``     the broker is no Redis, and nothing says where the ledger's Redis is
 ``celery_reliable.E003``     ``CACHE`` names no cache of django-redis
+``celery_reliable.E004``     ``CELERY_RELIABLE_API`` names something that cannot be
 ``celery_reliable.W001``     the ledger shares a database with a cache that can be cleared
 ``celery_reliable.W002``     the broker lives in one process: nothing is promised
 ``celery_reliable.W003``     ``RELIABLE`` looks like our settings, and is not read
@@ -23,12 +24,13 @@ from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.compat.app import real_app
+from celery_reliable.contrib.django.api.configuration import api_config
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Finding
 from celery_reliable.settings import AppFacts, ReliableConfig, check_app
 
-__all__ = ["check_cache", "check_settings"]
+__all__ = ["check_api", "check_cache", "check_settings"]
 
 _IDS = {
     "celery_reliable.no_redis": "celery_reliable.E002",
@@ -83,6 +85,15 @@ def check_cache(**_: Any) -> list[CheckMessage]:
         connector_of(cache)
     except ConfigurationError as exc:
         return [Error(str(exc), id="celery_reliable.E003")]
+    return []
+
+
+def check_api(**_: Any) -> list[CheckMessage]:
+    """Check what ``CELERY_RELIABLE_API`` names."""
+    try:
+        api_config()
+    except ConfigurationError as exc:
+        return [Error(str(exc), id="celery_reliable.E004")]
     return []
 
 

@@ -11,7 +11,7 @@ import click
 from celery.bin.base import CeleryCommand
 
 from celery_reliable.operations.audit import somebody
-from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Done
+from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Done, Unclear
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -221,13 +221,10 @@ def _chosen(
     given: dict[str, Any],
 ) -> Chosen:
     """Return what is meant; nobody means everything by saying nothing."""
-    wanted = filter_of(given)
-    is_part = bool(group or wanted.given)
-    if not (task_ids or is_part or all_):
-        raise click.UsageError("Which? Give an ID, --group, a filter, or --all.")
-    if (all_ and (task_ids or is_part)) or (task_ids and is_part):
-        raise click.UsageError("Give IDs, or --all, or a group and filters: one of them.")
-    return Chosen(task_ids, group, wanted, before_ms)
+    try:
+        return Chosen.of(task_ids, group, filter_of(given), is_all=all_, before_ms=before_ms)
+    except Unclear as exc:
+        raise click.UsageError(str(exc)) from exc
 
 
 class _Progress:

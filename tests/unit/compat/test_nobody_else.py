@@ -23,7 +23,6 @@ ROOT = Path(celery_reliable.__file__).parent
 REVIEWED = {
     ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
-    ("publishing.producers", "pool.limit"): "a property that kombu's pools have for this",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",

@@ -1,0 +1,146 @@
+"""The operations that do something.  Each is noted in the audit."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import UnsetType
+
+from celery_reliable.contrib.django.api.answers import Discarded, ReplayedEdited
+from celery_reliable.contrib.django.api.declaring import Asked, Operation
+from celery_reliable.contrib.django.api.parameters import (
+    DiscardBody,
+    OneBody,
+    ReplayBody,
+    ReplayEditedBody,
+    ReplayOneBody,
+)
+from celery_reliable.contrib.django.api.problems import Problem
+from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import publish_edited, shapes
+
+__all__ = ["ACTS"]
+
+
+def replay_dead_letters(asked: Asked) -> shapes.Done:
+    """Return many dead letters to the back of their queues, the oldest first.
+
+    Answers after some seconds at the latest.  Unless it is whole then, go on: the same body, with
+    before and cursor of the answer.
+    """
+    body: ReplayBody = asked.body
+    chosen = body.chosen()
+    if body.dry_run:
+        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds).as_dict()
+    return asked.desk.bulk.replay(
+        chosen,
+        by=asked.by,
+        rate=body.rate,
+        limit=body.most,
+        seconds=body.seconds,
+        to_queue=body.to_queue,
+    ).as_dict()
+
+
+def discard_dead_letters(asked: Asked) -> shapes.Done:
+    """Remove many dead letters for good, the oldest first; it goes on as a replay does."""
+    body: DiscardBody = asked.body
+    chosen = body.chosen()
+    if body.dry_run:
+        return asked.desk.bulk.count(chosen, limit=body.most, seconds=body.seconds).as_dict()
+    return asked.desk.bulk.discard(
+        chosen,
+        by=asked.by,
+        rate=None if isinstance(body.rate, UnsetType) else body.rate,
+        limit=body.most,
+        seconds=body.seconds,
+    ).as_dict()
+
+
+def replay_dead_letter(asked: Asked) -> shapes.Replayed:
+    """Return one dead letter to its queue, under its id, with its counters at zero."""
+    body: ReplayOneBody = asked.body
+    with asked.desk.noted("replay", asked.by, {"ids": [body.id], "to_queue": body.to_queue}):
+        done = asked.desk.letters.replay(body.id, to_queue=body.to_queue, by=asked.by)
+    return done.as_dict()
+
+
+def discard_dead_letter(asked: Asked) -> Discarded:
+    """Remove one dead letter for good."""
+    body: OneBody = asked.body
+    with asked.desk.noted("discard", asked.by, {"ids": [body.id]}):
+        asked.desk.letters.discard(body.id, by=asked.by)
+    return {"task_id": body.id}
+
+
+def replay_dead_letter_edited(asked: Asked) -> ReplayedEdited:
+    """Publish one dead letter's task anew with other arguments, and discard the letter.
+
+    The new task names its origin.  Repeated, it publishes no second one while the first lives.
+    """
+    body: ReplayEditedBody = asked.body
+    given: dict[str, Any] = {
+        name: value
+        for name, value in (("args", body.args), ("kwargs", body.kwargs))
+        if not isinstance(value, UnsetType)
+    }
+    if not given:
+        raise Problem(
+            HTTPStatus.BAD_REQUEST, "bad_parameter", "Give args, or kwargs, or both.", "args"
+        )
+    desk = asked.desk
+    with desk.noted("replay edited", asked.by, {"ids": [body.id], "to_queue": body.to_queue}):
+        new_id = publish_edited(desk.app, desk.letters, body.id, to_queue=body.to_queue, **given)
+    return {"task_id": body.id, "new_task_id": new_id}
+
+
+_REPLAY, _DISCARD = (Right.REPLAY,), (Right.DISCARD,)
+
+ACTS = (
+    Operation(
+        "POST",
+        "dead-letters/replay",
+        replay_dead_letters,
+        shapes.Done,
+        needs=_REPLAY,
+        body=ReplayBody,
+        problems=(404, 409),
+    ),
+    Operation(
+        "POST",
+        "dead-letters/discard",
+        discard_dead_letters,
+        shapes.Done,
+        needs=_DISCARD,
+        body=DiscardBody,
+        problems=(404,),
+    ),
+    Operation(
+        "POST",
+        "dead-letter/replay",
+        replay_dead_letter,
+        shapes.Replayed,
+        needs=_REPLAY,
+        body=ReplayOneBody,
+        problems=(404, 409),
+    ),
+    Operation(
+        "POST",
+        "dead-letter/discard",
+        discard_dead_letter,
+        Discarded,
+        needs=_DISCARD,
+        body=OneBody,
+        problems=(404,),
+    ),
+    Operation(
+        "POST",
+        "dead-letter/replay-edited",
+        replay_dead_letter_edited,
+        ReplayedEdited,
+        needs=(Right.REPLAY, Right.SEE_ARGUMENTS),
+        body=ReplayEditedBody,
+        problems=(404, 409),
+    ),
+)

@@ -1,0 +1,80 @@
+"""What the operations answer, beside the shapes of the views."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from celery_reliable.operations import shapes
+
+__all__ = [
+    "AuditAnswer",
+    "DeadLetterPage",
+    "Discarded",
+    "Document",
+    "ObjectPage",
+    "QueuesAnswer",
+    "ReplayedEdited",
+    "TaskPage",
+    "WorkersAnswer",
+]
+
+
+class _Page(TypedDict):
+    cursor: str
+    looked_at: int
+    is_last: bool
+
+
+class TaskPage(_Page):
+    """Some tasks.  A page may be short, or empty, and not the last: go on with its cursor."""
+
+    items: list[shapes.Task]
+
+
+class ObjectPage(_Page):
+    """Some objects.  A page may be short, or empty, and not the last: go on with its cursor."""
+
+    items: list[shapes.Object]
+
+
+class DeadLetterPage(_Page):
+    """Some dead letters, and how many there are in all.  A page may be short, or empty, and not the
+    last: go on with its cursor.
+    """
+
+    items: list[shapes.DeadLetter]
+    total: int
+
+
+class WorkersAnswer(TypedDict):
+    """All workers."""
+
+    items: list[shapes.Worker]
+
+
+class QueuesAnswer(TypedDict):
+    """All queues."""
+
+    items: list[shapes.Queue]
+
+
+class AuditAnswer(TypedDict):
+    """What operators did, the latest first."""
+
+    items: list[shapes.Audited]
+
+
+class Discarded(TypedDict):
+    """A dead letter that is removed for good."""
+
+    task_id: str
+
+
+class ReplayedEdited(TypedDict):
+    """A dead letter that is discarded, and the task that is published in its place."""
+
+    task_id: str
+    new_task_id: str
+
+
+Document = dict[str, Any]

@@ -1,0 +1,182 @@
+"""The operations that change nothing."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from msgspec import UnsetType
+
+from celery_reliable.contrib.django.api.answers import (
+    AuditAnswer,
+    DeadLetterPage,
+    ObjectPage,
+    QueuesAnswer,
+    TaskPage,
+    WorkersAnswer,
+)
+from celery_reliable.contrib.django.api.declaring import Asked, Operation
+from celery_reliable.contrib.django.api.parameters import (
+    AuditQuery,
+    GroupsQuery,
+    LetterQuery,
+    LettersQuery,
+    ObjectQuery,
+    ObjectsQuery,
+    StatusQuery,
+    TaskQuery,
+    TasksQuery,
+    WorkersQuery,
+)
+from celery_reliable.contrib.django.api.problems import Problem
+from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.operations import (
+    Limits,
+    check,
+    full_view,
+    shapes,
+    short_view,
+    status_view,
+)
+
+__all__ = ["READS"]
+
+_UNKNOWN = 404
+
+
+def status(asked: Asked) -> shapes.StatusWithFindings:
+    """All of it in one value, and what is wrong with it."""
+    query: StatusQuery = asked.query
+    found = asked.desk.status()
+    limits = Limits(oldest_seconds=query.oldest_seconds, recent_seconds=query.recent_seconds)
+    return status_view(found, check(found, limits))
+
+
+def tasks(asked: Asked) -> TaskPage:
+    """Tasks with what each waits for: those that run, then those that wait.
+
+    Dead letters are listed with the state dead, the oldest first.
+    """
+    query: TasksQuery = asked.query
+    page = asked.desk.tasks.page(
+        query.filter(),
+        kind=None if isinstance(query.state, UnsetType) else query.state,
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    return {
+        "items": [one.short_view() for one in page.items],
+        "cursor": page.cursor,
+        "looked_at": page.looked_at,
+        "is_last": page.is_last,
+    }
+
+
+def task(asked: Asked) -> shapes.TaskInFull:
+    """One task, whatever became of it: its state, why it waits, and its flight record."""
+    view = asked.desk.tasks.get(asked.query.id)
+    if view.state == "absent":
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown_task", view.why.sentence)
+    return view.as_dict()
+
+
+def objects(asked: Asked) -> ObjectPage:
+    """The objects that tasks have to themselves."""
+    page = asked.desk.objects.page(asked.query.cursor, limit=asked.query.limit)
+    return {
+        "items": [one.as_dict() for one in page.items],
+        "cursor": page.cursor,
+        "looked_at": page.looked_at,
+        "is_last": page.is_last,
+    }
+
+
+def one_object(asked: Asked) -> shapes.Object:
+    """Who has an object, and who waits for it.
+
+    It is named by its key, or by the name of its task and its id.
+    """
+    query: ObjectQuery = asked.query
+    if not isinstance(query.key, UnsetType):
+        if not (isinstance(query.task, UnsetType) and isinstance(query.id, UnsetType)):
+            raise _bad("Give the key, or task and id: not both.", "key")
+        return asked.desk.objects.get(query.key).as_dict()
+    if isinstance(query.task, UnsetType) or isinstance(query.id, UnsetType):
+        raise _bad("Give the key, or task and id.", "key")
+    key = asked.desk.objects.key_of(query.task, query.id)
+    return asked.desk.objects.get(key).as_dict()
+
+
+def _bad(detail: str, parameter: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", detail, parameter)
+
+
+def workers(asked: Asked) -> WorkersAnswer:
+    """The workers that have a lease, what each runs, and since when."""
+    found = asked.desk.workers.all(with_broker=asked.query.unacked)
+    return {"items": [one.as_dict() for one in found]}
+
+
+def queues(asked: Asked) -> QueuesAnswer:
+    """What waits in each queue, how long already, and who consumes it."""
+    return {"items": [one.as_dict() for one in asked.desk.queues.all()]}
+
+
+def dead_letters(asked: Asked) -> DeadLetterPage:
+    """Dead letters, the latest first, without their arguments."""
+    query: LettersQuery = asked.query
+    page = asked.desk.letter_pages.page(
+        query.filter(), group=query.group, cursor=query.cursor, limit=query.limit
+    )
+    return {
+        "items": [short_view(one) for one in page.items],
+        "cursor": page.cursor,
+        "looked_at": page.looked_at,
+        "is_last": page.is_last,
+        "total": asked.desk.letters.count(),
+    }
+
+
+def dead_letter_groups(asked: Asked) -> shapes.Groups:
+    """Dead letters grouped by task, reason, cause and exception, the largest group first."""
+    return asked.desk.letter_pages.groups(asked.query.filter()).as_dict()
+
+
+def dead_letter(asked: Asked) -> shapes.DeadLetterInFull:
+    """One dead letter; its arguments only for who asks for them, and may see them."""
+    query: LetterQuery = asked.query
+    return full_view(asked.desk.letters.get(query.id), with_arguments=query.arguments)
+
+
+def audit(asked: Asked) -> AuditAnswer:
+    """What operators did, the latest first: when it began, and how it ended."""
+    return {"items": [one.as_dict() for one in asked.desk.audit(asked.query.limit)]}
+
+
+READS = (
+    Operation("GET", "status", status, shapes.StatusWithFindings, query=StatusQuery),
+    Operation("GET", "tasks", tasks, TaskPage, query=TasksQuery),
+    Operation("GET", "task", task, shapes.TaskInFull, query=TaskQuery, problems=(_UNKNOWN,)),
+    Operation("GET", "objects", objects, ObjectPage, query=ObjectsQuery),
+    Operation("GET", "object", one_object, shapes.Object, query=ObjectQuery),
+    Operation("GET", "workers", workers, WorkersAnswer, query=WorkersQuery),
+    Operation("GET", "queues", queues, QueuesAnswer),
+    Operation(
+        "GET",
+        "dead-letters",
+        dead_letters,
+        DeadLetterPage,
+        query=LettersQuery,
+        problems=(_UNKNOWN,),
+    ),
+    Operation("GET", "dead-letters/groups", dead_letter_groups, shapes.Groups, query=GroupsQuery),
+    Operation(
+        "GET",
+        "dead-letter",
+        dead_letter,
+        shapes.DeadLetterInFull,
+        query=LetterQuery,
+        needs_for={"arguments": Right.SEE_ARGUMENTS},
+        problems=(_UNKNOWN,),
+    ),
+    Operation("GET", "audit", audit, AuditAnswer, query=AuditQuery),
+)

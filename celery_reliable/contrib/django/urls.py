@@ -1,0 +1,19 @@
+"""The JSON API: ``path("reliable/", include("celery_reliable.contrib.django.urls"))``."""
+
+from __future__ import annotations
+
+from celery_reliable.exceptions import ConfigurationError
+
+try:
+    import msgspec  # noqa: F401
+except ImportError as exc:
+    raise ConfigurationError(
+        "The JSON API checks what it is asked by the package msgspec, which is not installed: "
+        'pip install "celery-reliable[api]".'
+    ) from exc
+
+from celery_reliable.contrib.django.api.routes import urlpatterns
+
+__all__ = ["app_name", "urlpatterns"]
+
+app_name = "celery_reliable"

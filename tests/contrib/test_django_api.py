@@ -1,0 +1,687 @@
+"""The JSON API: what it answers is what its document says, for who may ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+import redis
+from celery import Celery
+from django.http import HttpRequest
+from django.test.utils import override_settings
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.api import Authentication
+from celery_reliable.message.envelope import Envelope
+from celery_reliable.model import Reason
+from celery_reliable.operations import DeadLetters, Desk
+
+V1 = "/reliable/v1"
+ALL = ("view", "change", "delete", "operate", "see_arguments")
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def addresses(celery_project: Celery) -> Iterator[None]:
+    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
+        yield
+
+
+@pytest.fixture
+def task(celery_project: Celery) -> Any:
+    """A reliable task of the project's, whose messages name it."""
+    from celery_reliable import ReliableTask
+
+    @celery_project.task(name="shop.bill", base=ReliableTask, shared=False)
+    def bill(*args: object, **kwargs: object) -> None: ...
+
+    return bill
+
+
+@pytest.fixture
+def client(log_in: Any) -> Any:
+    """Somebody who may do everything."""
+    return log_in(*ALL)
+
+
+def get(client: Any, path: str, **query: object) -> Any:
+    return client.get(f"{V1}/{path}", query)
+
+
+def post(client: Any, path: str, body: object, **headers: str) -> Any:
+    return client.post(f"{V1}/{path}", body, content_type="application/json", **headers)
+
+
+def problem(answer: Any, status: int, code: str, parameter: str | None = None) -> dict[str, Any]:
+    found = answer.json()
+    assert (answer.status_code, found["status"], found["code"]) == (status, status, code), found
+    assert answer["Content-Type"] == "application/problem+json"
+    assert answer["Cache-Control"] == "no-store"
+    assert found.get("parameter") == parameter
+    return dict(found)
+
+
+class Document:
+    """The document, by which answers are checked: nothing may be there that it does not know."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self.closed = json.loads(json.dumps(document))
+        for schema in self.closed["components"]["schemas"].values():
+            schema.setdefault("additionalProperties", False)
+
+    def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        for path, methods in self.document["paths"].items():
+            for method, operation in methods.items():
+                yield path, method, operation
+
+    def check(self, answer: Any, path: str, method: str = "get") -> Any:
+        found = answer.json()
+        responses = self.closed["paths"][f"/{path}"][method]["responses"]
+        (content,) = responses[str(answer.status_code)]["content"].items()
+        assert answer["Content-Type"] == content[0]
+        schema = {**content[1]["schema"], "components": self.closed["components"]}
+        Draft202012Validator(schema).validate(found)
+        return found
+
+
+@pytest.fixture
+def document(client: Any) -> Document:
+    return Document(get(client, "openapi.json").json())
+
+
+# The document.
+
+
+def test_the_document_is_one_and_names_every_address(document: Document) -> None:
+    from celery_reliable.contrib.django.api.routes import OPERATIONS
+
+    OpenAPIV31SpecValidator(document.document).validate()
+    assert document.document["servers"] == [{"url": V1}]
+    assert {(path, method) for path, method, _ in document.operations()} == {
+        (f"/{one.path}", one.method.lower()) for one in OPERATIONS
+    }
+    names = [operation["operationId"] for _, _, operation in document.operations()]
+    assert len(set(names)) == len(names) > 15
+    assert all(operation["summary"] for _, _, operation in document.operations())
+
+
+def test_every_read_answers_as_the_document_says(
+    client: Any, document: Document, put: Callable[..., None], task: Any
+) -> None:
+    put("one")
+    put("two")
+    task.apply_async(("secret-1",), task_id="live", countdown=3600)
+    group = get(client, "dead-letters/groups").json()["groups"][0]["group"]
+    queries: dict[str, list[dict[str, object]]] = {
+        "status": [{}, {"oldest_seconds": "0.5", "recent_seconds": 1}],
+        "tasks": [{}, {"state": "parked"}, {"state": "dead", "task": "shop.*", "limit": 1}],
+        "task": [{"id": "live"}, {"id": "one"}, {"id": "nobody"}],
+        "objects": [{}],
+        "object": [{"key": "x"}, {"task": "shop.bill", "id": "7"}],
+        "workers": [{}, {"unacked": 1}],
+        "queues": [{}],
+        "dead-letters": [{}, {"group": group, "limit": 1}, {"reason": "lost"}, {"group": "no"}],
+        "dead-letters/groups": [{}, {"exception": "ValueError"}],
+        "dead-letter": [{"id": "one"}, {"id": "one", "arguments": 1}, {"id": "live"}],
+        "audit": [{}, {"limit": 1}],
+        "openapi.json": [{}],
+    }
+    reads = {path.strip("/") for path, method, _ in document.operations() if method == "get"}
+    assert set(queries) == reads
+
+    found = {
+        path: [document.check(get(client, path, **query), path) for query in asked]
+        for path, asked in queries.items()
+    }
+
+    assert found["status"][0]["tasks"]["dead"] == 2
+    assert [one["task_id"] for one in found["tasks"][1]["items"]] == ["live"]
+    assert found["task"][0]["why"]["kind"] == "eta"
+    assert found["task"][2]["code"] == "unknown_task"
+    assert found["dead-letters"][0]["total"] == 2
+    assert len(found["dead-letters"][1]["items"]) == 1
+    assert not found["dead-letters"][1]["is_last"]
+    assert found["dead-letters"][3]["code"] == "unknown_group"
+    assert found["dead-letter"][1]["args"] == ["secret-1"]
+    assert found["dead-letter"][2]["code"] == "unknown_dead_letter"
+    for path, answers in found.items():
+        for query, answer in zip(queries[path], answers, strict=True):
+            assert ("secret" in json.dumps(answer)) == ("arguments" in query), (path, query)
+
+
+def test_pages_lead_to_each_other(client: Any, put: Callable[..., None]) -> None:
+    for number in range(5):
+        put(f"letter-{number}")
+    for path in ("dead-letters", "tasks"):
+        query: dict[str, object] = {"limit": 2}
+        if path == "tasks":
+            query["state"] = "dead"
+        seen: list[str] = []
+        while True:
+            page = get(client, path, **query).json()
+            seen += [one["task_id"] for one in page["items"]]
+            if page["is_last"]:
+                break
+            query["cursor"] = page["cursor"]
+        assert sorted(seen) == [f"letter-{number}" for number in range(5)]
+
+
+# Who may ask what.
+
+#: By address and method: any one of each set is needed.
+NEEDED: dict[tuple[str, str], list[set[str]]] = {
+    ("status", "get"): [{"view", "change"}],
+    ("tasks", "get"): [{"view", "change"}],
+    ("task", "get"): [{"view", "change"}],
+    ("objects", "get"): [{"view", "change"}],
+    ("object", "get"): [{"view", "change"}],
+    ("workers", "get"): [{"view", "change"}],
+    ("queues", "get"): [{"view", "change"}],
+    ("dead-letters", "get"): [{"view", "change"}],
+    ("dead-letters/groups", "get"): [{"view", "change"}],
+    ("dead-letter", "get"): [{"view", "change"}],
+    ("audit", "get"): [{"view", "change"}],
+    ("openapi.json", "get"): [{"view", "change"}],
+    ("dead-letters/replay", "post"): [{"change"}],
+    ("dead-letters/discard", "post"): [{"delete"}],
+    ("dead-letter/replay", "post"): [{"change"}],
+    ("dead-letter/discard", "post"): [{"delete"}],
+    ("dead-letter/replay-edited", "post"): [{"change"}, {"see_arguments"}],
+}
+
+
+def test_each_operation_is_refused_to_who_lacks_its_right(
+    document: Document, log_in: Any, put: Callable[..., None], letters: DeadLetters
+) -> None:
+    from django.test import Client
+
+    put("one")
+    found = {(path.strip("/"), method) for path, method, _ in document.operations()}
+    assert set(NEEDED) == found
+    clients: dict[frozenset[str], Any] = {}
+
+    def ask(client: Any, path: str, method: str) -> Any:
+        if method == "get":
+            return get(client, path, **({"id": "one"} if path in ("task", "dead-letter") else {}))
+        return post(client, path, {"id": "nobody", "args": []} if "letter/" in path else {})
+
+    def client_with(permissions: set[str]) -> Any:
+        key = frozenset(permissions)
+        return clients.setdefault(key, clients.get(key) or log_in(*sorted(permissions)))
+
+    for (path, method), needed in NEEDED.items():
+        document.check(ask(Client(), path, method), path, method)
+        problem(ask(Client(), path, method), 401, "not_authenticated")
+        for any_of in needed:
+            others = client_with(set(ALL) - any_of)
+            problem(ask(others, path, method), 403, "not_permitted")
+        enough = client_with({max(any_of) for any_of in needed})
+        assert ask(enough, path, method).status_code not in (401, 403), path
+    assert letters.count() == 1
+
+
+def test_arguments_need_a_right_of_their_own(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters
+) -> None:
+    put("one")
+    viewer = log_in("view", "change", "delete", "operate")
+    seer = log_in("view", "see_arguments")
+
+    problem(get(viewer, "dead-letter", id="one", arguments=1), 403, "not_permitted")
+    assert "secret" not in get(viewer, "dead-letter", id="one").content.decode()
+    assert "secret" not in get(seer, "dead-letter", id="one").content.decode()
+    assert "secret-1" in get(seer, "dead-letter", id="one", arguments="true").content.decode()
+
+
+def test_who_is_no_longer_active_may_nothing(log_in: Any) -> None:
+    from django.contrib.auth.models import User
+
+    client = log_in("view")
+    assert get(client, "queues").status_code == 200
+    User.objects.update(is_active=False)
+
+    assert get(client, "queues").status_code == 401
+
+
+def test_a_session_needs_the_token_of_csrf_to_change_anything(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters
+) -> None:
+    put("one")
+    client = log_in("delete", csrf=True)
+
+    problem(post(client, "dead-letter/discard", {"id": "one"}), 403, "csrf_failed")
+    form = client.post(f"{V1}/dead-letter/discard", {"id": "one"})
+    problem(form, 415, "not_json")
+    assert letters.count() == 1
+    client.cookies["csrftoken"] = token = "a" * 32
+    answer = post(client, "dead-letter/discard", {"id": "one"}, HTTP_X_CSRFTOKEN=token)
+    assert answer.json() == {"task_id": "one"}
+    assert letters.count() == 0
+
+
+class User:
+    """Somebody whom Django does not know."""
+
+    def __init__(self, name: str, *rights: str) -> None:
+        self.name = name
+        self.rights = rights
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Token(Authentication):
+    """A project's own."""
+
+    is_csrf_exempt = True
+    challenge = "Bearer"
+
+    def authenticate(self, request: HttpRequest) -> User | None:
+        users = {"Bearer d1": User("deploy", "view", "discard"), "Bearer w1": User("watch", "view")}
+        return users.get(request.headers.get("Authorization", ""))
+
+    def scheme(self) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer"}
+
+
+def may(user: Any, right: str) -> bool:
+    return right in getattr(user, "rights", ())
+
+
+OWN = {
+    "AUTHENTICATION": [
+        "tests.contrib.test_django_api.Token",
+        "celery_reliable.contrib.django.api.SessionAuthentication",
+    ],
+    "PERMISSION": "tests.contrib.test_django_api.may",
+}
+
+
+def test_a_project_says_by_its_own_classes_who_asks_and_what_he_may(
+    put: Callable[..., None], letters: DeadLetters, celery_project: Celery, log_in: Any
+) -> None:
+    from django.test import Client
+
+    put("one")
+    client, discard = Client(enforce_csrf_checks=True), ("dead-letter/discard", {"id": "one"})
+    with override_settings(CELERY_RELIABLE_API=OWN):
+        unknown = post(client, *discard, HTTP_AUTHORIZATION="Bearer x")
+        problem(unknown, 401, "not_authenticated")
+        assert unknown["WWW-Authenticate"] == 'Bearer, Session realm="celery_reliable"'
+        problem(post(client, *discard, HTTP_AUTHORIZATION="Bearer w1"), 403, "not_permitted")
+        # A session is asked for, too; a superuser has no right of the project's.
+        super_user = log_in(is_superuser=True)
+        problem(get(super_user, "queues"), 403, "not_permitted")
+        assert letters.count() == 1
+
+        assert post(client, *discard, HTTP_AUTHORIZATION="Bearer d1").status_code == 200
+        found = client.get(f"{V1}/openapi.json", HTTP_AUTHORIZATION="Bearer w1").json()
+
+    assert letters.count() == 0
+    OpenAPIV31SpecValidator(found).validate()
+    assert set(found["components"]["securitySchemes"]) == {"Token", "SessionAuthentication"}
+    with Desk(celery_project) as desk:
+        assert {one.by for one in desk.audit()} == {"api:deploy"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([], "has to be a dictionary"),
+        ({"AUTH": []}, "has no 'AUTH'"),
+        ({"AUTHENTICATION": "a.b"}, "list of dotted paths"),
+        ({"AUTHENTICATION": []}, "list of dotted paths"),
+        ({"AUTHENTICATION": ["no.where"]}, "cannot be imported"),
+        ({"AUTHENTICATION": ["builtins.dict"]}, "no subclass"),
+        ({"PERMISSION": "tests.contrib.test_django_api.OWN"}, "no function"),
+    ],
+)
+def test_settings_that_are_wrong_let_nobody_in_and_are_told_by_the_check(
+    client: Any, wrong: object, said: str
+) -> None:
+    from django.core.checks import run_checks
+
+    from celery_reliable.exceptions import ConfigurationError
+
+    with override_settings(CELERY_RELIABLE_API=wrong):
+        found = [one for one in run_checks() if one.id == "celery_reliable.E004"]
+        assert [said in one.msg for one in found] == [True]
+        with pytest.raises(ConfigurationError, match=said):
+            get(client, "queues")
+
+
+# What is done.
+
+
+def test_a_letter_is_replayed_and_another_discarded(
+    client: Any,
+    document: Document,
+    put: Callable[..., None],
+    letters: DeadLetters,
+    shared_redis: redis.Redis,
+    celery_project: Celery,
+) -> None:
+    put("one")
+    put("two")
+
+    replayed = post(client, "dead-letter/replay", {"id": "one", "to_queue": "slow"})
+    discarded = post(client, "dead-letter/discard", {"id": "two"})
+
+    path = "dead-letter/replay"
+    assert document.check(replayed, path, "post") == {
+        "task_id": "one",
+        "next_attempt": 1,
+        "sent": True,
+        "problem": "",
+    }
+    assert document.check(discarded, "dead-letter/discard", "post") == {"task_id": "two"}
+    assert letters.count() == 0
+    assert shared_redis.llen("slow") == 1
+    for path in ("dead-letter/replay", "dead-letter/discard"):
+        again = post(client, path, {"id": "two"})
+        problem(again, 404, "unknown_dead_letter")
+        document.check(again, path, "post")
+    assert {one.by for one in Desk(celery_project).audit()} == {"api:user-0"}
+    told = document.check(get(client, "audit"), "audit")["items"]
+    assert [(one["act"], one["phase"], one["done"]) for one in told[-4:]] == [
+        ("discard", "end", 1),
+        ("discard", "begin", 0),
+        ("replay", "end", 1),
+        ("replay", "begin", 0),
+    ]
+
+
+def test_what_no_worker_can_read_is_a_conflict(
+    client: Any, document: Document, celery_project: Celery
+) -> None:
+    reliable_of(celery_project).ledger.bury_message(
+        "bad", Reason.UNPROCESSABLE, exception="x", traceback="", message="{}", name=""
+    )
+
+    for path, more in (("dead-letter/replay", {}), ("dead-letter/replay-edited", {"args": []})):
+        answer = post(client, path, {"id": "bad", **more})
+        problem(answer, 409, "cannot_replay")
+        document.check(answer, path, "post")
+
+
+def test_a_letter_runs_anew_with_other_arguments(
+    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters, task: Any
+) -> None:
+    put("one")
+    path = "dead-letter/replay-edited"
+
+    problem(post(client, path, {"id": "one"}), 400, "bad_parameter", "args")
+    answer = post(client, path, {"id": "one", "kwargs": {"pin": "1234"}})
+
+    new_id = document.check(answer, path, "post")["new_task_id"]
+    assert letters.count() == 0
+    with Desk(task.app) as desk:
+        assert desk.tasks.get(new_id).state == "queued"
+
+
+def test_many_are_done_in_steps_that_end_in_time(
+    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters
+) -> None:
+    for number in range(5):
+        put(f"letter-{number}")
+    put("other", exception="KeyError: 'x'")
+    put("last")
+    body: dict[str, object] = {"filter": {"exception": "ValueError"}}
+    path = "dead-letters/discard"
+
+    counted = document.check(post(client, path, {**body, "dry_run": True}), path, "post")
+    answers = []
+    while not answers or not answers[-1]["is_whole"]:
+        assert len(answers) < 10
+        if answers:
+            body |= {name: answers[-1][name] for name in ("before", "cursor")}
+        limits: dict[str, object] = {"limit": 2} if len(answers) % 2 else {"seconds": 0}
+        answers.append(document.check(post(client, path, {**body, **limits}), path, "post"))
+
+    # What was buried in the very millisecond of the first question is not meant.
+    assert counted["done"] in (5, 6)
+    assert sum(one["done"] for one in answers) in (5, 6)
+    assert len({one["before"] for one in answers}) == 1
+    assert {one.task_id for one in letters.list()} - {"last"} == {"other"}
+
+
+def test_a_choice_of_ids_a_group_or_all(
+    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters
+) -> None:
+    for name in ("one", "two", "three"):
+        put(name)
+    put("key", exception="KeyError: 'x'")
+    put("late", exception="OSError: y")
+    groups = get(client, "dead-letters/groups", exception="KeyError").json()["groups"]
+
+    by_id = post(client, "dead-letters/replay", {"ids": ["one", "nobody"], "rate": 1000})
+    by_group = post(client, "dead-letters/discard", {"group": groups[0]["group"]})
+    no_group = post(client, "dead-letters/replay", {"group": "nobody"})
+
+    found = document.check(by_id, "dead-letters/replay", "post")
+    assert (found["done"], found["gone"], found["is_whole"]) == (1, 1, True)
+    assert document.check(by_group, "dead-letters/discard", "post")["done"] == 1
+    problem(no_group, 404, "unknown_group")
+    assert {one.task_id for one in letters.list()} == {"two", "three", "late"}
+    assert post(client, "dead-letters/discard", {"all": True}).json()["done"] in (2, 3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"filter": {}},
+        {"all": False},
+        {"ids": ["one"], "all": True},
+        {"ids": ["one"], "filter": {"task": "x"}},
+        {"group": "x", "all": True},
+        {"ids": ["one"], "cursor": "eA"},
+    ],
+)
+def test_nobody_means_all_by_saying_nothing(
+    client: Any, put: Callable[..., None], letters: DeadLetters, body: object
+) -> None:
+    put("one")
+    for path in ("dead-letters/replay", "dead-letters/discard"):
+        problem(post(client, path, body), 400, "unclear_choice")
+    assert letters.count() == 1
+
+
+# What is wrong with a request.
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "parameter"),
+    [
+        ("tasks", "limit=0", "limit"),
+        ("tasks", "limit=501", "limit"),
+        ("tasks", "limit=x", "limit"),
+        ("tasks", "limit=" + "9" * 5000, "limit"),
+        ("tasks", "limit=%C2%B2", "limit"),
+        ("tasks", "limit=1&limit=2", "limit"),
+        ("tasks", "state=asleep", "state"),
+        ("tasks", "reason=null", "reason"),
+        ("tasks", "older_than_seconds=nan", "older_than_seconds"),
+        ("tasks", "older_than_seconds=inf", "older_than_seconds"),
+        ("tasks", "older_than_seconds=null", "older_than_seconds"),
+        ("tasks", "newer_than_seconds=-1", "newer_than_seconds"),
+        ("tasks", "text=" + "x" * 1001, "text"),
+        ("tasks", "nothing=1", "nothing"),
+        ("tasks", "cursor=%00", "cursor"),
+        ("tasks", "cursor=" + "A" * 10001, "cursor"),
+        ("dead-letters", "cursor=x", "cursor"),
+        ("dead-letters", "offset=1", "offset"),
+        ("dead-letters/groups", "queue=x", "queue"),
+        ("dead-letter", "id=one&arguments=yes", "arguments"),
+        ("dead-letter", "", "id"),
+        ("dead-letter", "id=", "id"),
+        ("task", "id=" + "x" * 1001, "id"),
+        ("object", "", "key"),
+        ("object", "task=x", "key"),
+        ("object", "key=x&id=1", "key"),
+        ("queues", "x=1", "x"),
+        ("queues", "=1", ""),
+        ("audit", "limit=1001", "limit"),
+        ("status", "oldest_seconds=1e999", "oldest_seconds"),
+    ],
+)
+def test_a_bad_parameter_is_named(client: Any, path: str, query: str, parameter: str) -> None:
+    problem(client.get(f"{V1}/{path}?{query}"), 400, "bad_parameter", parameter or None)
+
+
+@pytest.mark.parametrize("query", ["id=%FF", "%FF=1", "id=%ED%A0%80", "&".join(["x=1"] * 200), "x"])
+def test_a_query_that_is_none_is_refused(client: Any, query: str) -> None:
+    problem(client.get(f"{V1}/task?{query}"), 400, "bad_query")
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter"),
+    [
+        ({"all": True, "what": 1}, "what"),
+        ({"filter": {"what": "x"}}, "filter.what"),
+        ({"all": 1}, "all"),
+        ({"all": "true"}, "all"),
+        ({"ids": "one"}, "ids"),
+        ({"ids": ["one", 2]}, "ids[1]"),
+        ({"ids": ["x"] * 1001}, "ids"),
+        ({"all": True, "limit": 0}, "limit"),
+        ({"all": True, "rate": 0}, "rate"),
+        ({"all": True, "rate": 1e-300}, "rate"),
+        ({"all": True, "seconds": 11}, "seconds"),
+        ({"all": True, "before": "yesterday"}, "before"),
+        ({"all": True, "before": "2026-11-22T10:00:00"}, "before"),
+        ({"all": True, "cursor": "*"}, "cursor"),
+        ({"filter": {"reason": "asleep"}}, "filter.reason"),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_a_bad_body_does_nothing(
+    client: Any, put: Callable[..., None], letters: DeadLetters, body: Any, parameter: str | None
+) -> None:
+    put("one")
+
+    answer = post(client, "dead-letters/replay", json.dumps(body))
+
+    problem(answer, 400, "bad_parameter", parameter)
+    assert letters.count() == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xff", b"{", b'{"id": NaN}', b'{"id": "\xff"}', b'{"id": "\\ud800"}', b"[" * 100_000],
+)
+def test_a_body_that_is_no_json_is_refused(client: Any, body: bytes) -> None:
+    answer = post(client, "dead-letter/discard", body)
+
+    assert answer.json()["code"] in ("bad_body", "bad_parameter")
+    assert answer.status_code == 400
+
+
+def test_a_body_is_bounded_and_a_query_has_no_place_beside_it(client: Any) -> None:
+    deep = b'{"id": "x", "args": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+
+    problem(post(client, "dead-letter/discard", b" " * 1_000_001), 413, "body_too_large")
+    problem(post(client, "dead-letter/replay-edited", deep), 400, "bad_body")
+    problem(post(client, "dead-letter/discard?id=x", {"id": "x"}), 400, "bad_parameter", "id")
+
+
+def test_other_methods_and_addresses_are_refused(client: Any) -> None:
+    from django.test import Client
+
+    wrong = client.get(f"{V1}/dead-letter/discard")
+    problem(wrong, 405, "method_not_allowed")
+    assert wrong["Allow"] == "POST"
+    problem(client.delete(f"{V1}/queues"), 405, "method_not_allowed")
+    problem(client.get(f"{V1}/nothing"), 404, "unknown_address")
+    problem(client.get(f"{V1}/queues/"), 404, "unknown_address")
+    problem(Client().get(f"{V1}/nothing"), 401, "not_authenticated")
+    assert client.head(f"{V1}/queues").status_code == 200
+
+
+def test_a_ledger_that_is_away_is_told_without_its_password(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery_reliable.contrib.django.api import requests
+
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0.1)
+    with override_settings(CELERY_RELIABLE={"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}):
+        answers = [
+            get(client, "status"),
+            get(client, "dead-letters"),
+            post(client, "dead-letter/discard", {"id": "x"}),
+        ]
+
+    for answer in answers:
+        assert "s3cret" not in json.dumps(problem(answer, 503, "ledger_unavailable"))
+
+
+# Ids and texts of anybody.
+
+HOSTILE = (
+    "a/b",
+    "../status",
+    "a%2Fb",
+    "%",
+    "a b+c&d=e#f",
+    "?id=x",
+    "<script>alert(1)</script>",
+    "\x00\x1b[31m\r\n",
+    "ünïcode-\U0001f600",
+    "null",
+    "\\ud800",
+)
+
+
+@pytest.mark.parametrize("task_id", HOSTILE)
+def test_any_id_can_be_asked_for_and_discarded(
+    client: Any, document: Document, put: Callable[..., None], letters: DeadLetters, task_id: str
+) -> None:
+    put(task_id)
+    put("bystander")
+    assert quote(task_id, safe="") in urlencode({"id": task_id}, quote_via=quote)
+
+    listed = document.check(get(client, "dead-letters", text=task_id), "dead-letters")["items"]
+    shown = document.check(get(client, "dead-letter", id=task_id), "dead-letter")
+    told = document.check(get(client, "task", id=task_id), "task")
+    gone = document.check(
+        post(client, "dead-letter/discard", {"id": task_id}), "dead-letter/discard", "post"
+    )
+
+    assert [one["task_id"] for one in listed] == [task_id]
+    assert {shown["task_id"], told["task_id"], gone["task_id"]} == {task_id}
+    assert [one.task_id for one in letters.list()] == ["bystander"]
+
+
+def test_what_json_has_not_is_answered_as_json(
+    client: Any, document: Document, celery_project: Celery
+) -> None:
+    """Half a character, no number, and a megabyte."""
+    headers = {"id": "half", "task": "shop.bill", "argsrepr": "('\udcff',)"}
+    body = b'[["\\ud800 \\\\ud800", NaN, 1e999, ' + b"1" * 50 + b'], {"x": "' + b"y" * 1_000_000
+    envelope = Envelope(
+        body + b'"}, {}]', "application/json", "utf-8", headers, {}, "", "queue-\udcff"
+    )
+    reliable_of(celery_project).ledger.bury_message(
+        "half",
+        Reason.FAILED,
+        exception="E: \udcff\x00<b>",
+        traceback="",
+        message=envelope.to_text(),
+        name="shop.bill",
+    )
+
+    answer = get(client, "dead-letter", id="half", arguments=1)
+
+    answer.content.decode("utf-8").encode("utf-8")
+    found = document.check(answer, "dead-letter")
+    assert found["args"] == ["\\ud800 \\ud800", None, None, int("1" * 50)]
+    assert found["queue"] == "queue-\\udcff"
+    assert document.check(get(client, "dead-letters"), "dead-letters")["total"] == 1
