@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 from celery import Celery
 from django.test.utils import override_settings
 
 from celery_reliable import ReliableTask
+from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.desk import visits
 from tests.contrib.shown import ACT, DESK, LIST, page
 
@@ -142,6 +142,25 @@ def test_the_desk_shows_what_waits_and_what_is_wrong(
     assert log_in().get(DESK).status_code == 403
 
 
+def test_the_last_day_is_drawn(log_in: Any, celery_project: Celery) -> None:
+    happenings = reliable_of(celery_project).ledger.happenings
+    for _ in range(3):
+        assert happenings.note("task_buried", {"id": "one"}, of="failed")
+    assert happenings.note("task_lost", {"id": "two"}, of="child_lost")
+
+    shown = page(log_in("view").get(f"{LIST}desk/"))
+
+    totals = dict(re.findall(r'data-chart="(\w+)" data-totals="([^"]+)"', shown))
+    assert totals == {
+        "ended": "0 ended, 0 failed",
+        "lost": "1 lost",
+        "recovered": "0 recovered",
+        "buried": "3 dead-lettered",
+    }
+    # The bar of this hour, as high as the chart.
+    assert shown.count('<rect class="desk-ill" x="482" y="0" width="16" height="90">') == 2
+
+
 def test_tasks_are_listed_by_state_and_filter(publish: Callable[..., str], log_in: Any) -> None:
     queued, parked = publish(), publish("shop.mail", countdown=3600)
     client = log_in("view")
@@ -233,10 +252,53 @@ def test_an_object_is_found_by_its_id_which_is_in_no_address(
     assert "No task has an object" in page(client.get(f"{LIST}objects/"))
 
 
-def test_workers_and_what_they_run_are_shown(
-    publish: Callable[..., str], log_in: Any, celery_project: Celery, shared_redis: redis.Redis
+def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
+    client = log_in("view")
+    assert "No worker has a lease" in page(client.get(f"{LIST}workers/"))
+    reliable_of(celery_project).ledger.workers.register(
+        "w@<b>host</b>/1", lease_ms=60_000, client_id=1, facts={"pid": 17, "pool": "prefork"}
+    )
+
+    shown = page(client.get(f"{LIST}workers/"))
+
+    assert 'data-worker="w@&lt;b&gt;host&lt;/b&gt;/1" data-state="alive"' in shown
+    assert "prefork, pid 17" in shown
+    assert "1 alive" in page(client.get(f"{LIST}desk/"))
+
+
+def test_no_page_needs_more_than_its_own_origin(
+    put: Callable[..., None], publish: Callable[..., str], log_in: Any
 ) -> None:
-    assert "No worker has a lease" in page(log_in("view").get(f"{LIST}workers/"))
+    """For a policy of `default-src 'self'`: no script, style or address of another origin in it."""
+    put("one")
+    publish()
+    client = log_in(is_superuser=True)
+    addresses = [one for name, one in ADDRESSES.items() if name not in ("find", "find_object")]
+    shown = [page(client.get(f"{LIST}{one}")) for one in (*addresses, "", "one/edit/")]
+    shown.append(page(client.post(ACT, {"all": "discard"})))
+    shown.append(page(client.get(f"{LIST}run/?act=discard&before=1&go=1")))
+
+    for one in shown:
+        own = one.partition('class="desk"')[2].partition("<!-- END Content -->")[0]
+        assert own
+        assert not re.search(r"\sstyle=|\son\w+=|javascript:|<style|<script", own)
+        for script in re.findall(r"<script[^>]*>", one):
+            assert 'src="' in script
+        assert not re.search(r'(?:src|href|action)="(?:\w+:)?//', one)
+
+
+def test_numbers_in_attributes_are_numbers_in_every_language(
+    put: Callable[..., None], log_in: Any
+) -> None:
+    put("one")
+    client = log_in(is_superuser=True)
+    given = {"act": "discard", "before": "1", "done": "1234", "total": "5678", "rate": "0.5"}
+
+    with override_settings(LANGUAGE_CODE="de", USE_THOUSAND_SEPARATOR=True):
+        shown = page(client.get(f"{LIST}run/", given))
+
+    assert 'max="5678" value="1234"' in shown
+    assert 'name="rate" value="0.5"' in shown
 
 
 def test_the_audit_says_who_did_what(put: Callable[..., None], log_in: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 
+from celery_reliable.contrib.django.desk.charts import charts_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.operations import Status, check, group_view
 
@@ -40,6 +41,7 @@ def overview_page(visit: Visit) -> HttpResponse:
         "more_queues": max(0, len(view["queues"]) - _MOST_QUEUES),
         "saturation": status.saturation,
         "report": {k: v for k, v in view["last_pass"]["report"].items() if v},
+        "charts": charts_of(desk.last_day()),
         "groups": [
             {
                 **shown(group_view(one), _LONGEST),
