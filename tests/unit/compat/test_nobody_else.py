@@ -25,6 +25,7 @@ REVIEWED = {
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
+    ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }
