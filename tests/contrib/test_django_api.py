@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from threading import Thread
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -492,6 +493,32 @@ def test_nobody_means_all_by_saying_nothing(
     for path in ("dead-letters/replay", "dead-letters/discard"):
         problem(post(client, path, body), 400, "unclear_choice")
     assert letters.count() == 1
+
+
+def test_a_thread_of_the_web_server_finds_the_projects_app(
+    put: Callable[..., None], celery_project: Celery
+) -> None:
+    """Celery's current app is the thread's that made it."""
+    from django.apps import apps
+    from django.test import Client
+
+    apps.get_app_config("celery_reliable").ready()
+    put("one")
+    answers: list[Any] = []
+
+    def ask() -> None:
+        with override_settings(CELERY_RELIABLE_API=OWN):
+            found = Client().get(f"{V1}/status", HTTP_AUTHORIZATION="Bearer w1")
+        answers.append(found.json())
+
+    thread = Thread(target=ask)
+    thread.start()
+    thread.join(60)
+
+    assert answers[0]["app"] == "shop"
+    assert answers[0]["tasks"]["dead"] == 1
+    assert [one["name"] for one in answers[0]["queues"]] == ["celery"]
+    assert answers[0]["broker_problem"] == ""
 
 
 # What is wrong with a request.

@@ -12,6 +12,7 @@ from django.db import connections
 from celery_reliable import app, results
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import check_api, check_cache, check_settings
+from celery_reliable.contrib.django.project import remember_app
 
 __all__ = ["CeleryReliableConfig"]
 
@@ -26,6 +27,7 @@ class CeleryReliableConfig(AppConfig):
 
     def ready(self) -> None:
         """Tell the package where its settings and caches are, and register the checks."""
+        remember_app()
         app.set_config_source(_settings)
         app.set_cache_resolver(caches.connector_of)
         results.before_retry(_drop_lost_connections)

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.app import Reliable, reliable_of
-from celery_reliable.compat.app import real_app
 from celery_reliable.contrib.django.api.configuration import api_config
 from celery_reliable.contrib.django.caches import connector_of
+from celery_reliable.contrib.django.project import project_app
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Finding
 from celery_reliable.settings import AppFacts, ReliableConfig, check_app
@@ -108,11 +107,8 @@ def _config() -> ReliableConfig:
 
 def _reliable() -> Reliable | None:
     """Return the package's state of the project's Celery app; None if there is no app yet."""
-    app = real_app(current_app)
-    # Celery's stand-in for an app that was never made.
-    if app.main == "default" and not app.set_as_current:
-        return None
-    return reliable_of(app)
+    app = project_app()
+    return None if app is None else reliable_of(app)
 
 
 def _message(finding: Finding) -> CheckMessage:

@@ -7,13 +7,12 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from celery import Celery, current_app
+from celery import Celery
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.debug import sensitive_variables
 
-from celery_reliable.compat.app import real_app
 from celery_reliable.contrib.django.api.authentication import Authentication
 from celery_reliable.contrib.django.api.configuration import ApiConfig, api_config
 from celery_reliable.contrib.django.api.declaring import Asked, Operation
@@ -21,6 +20,7 @@ from celery_reliable.contrib.django.api.encoding import as_json
 from celery_reliable.contrib.django.api.parameters import read_body, read_query
 from celery_reliable.contrib.django.api.problems import Problem, problems_told
 from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.contrib.django.project import desk_app
 from celery_reliable.operations import Desk
 
 __all__ = ["view_of"]
@@ -155,7 +155,7 @@ def _name_of(user: Any) -> str:
 
 
 def _app() -> Celery:
-    app = real_app(current_app)
+    app = desk_app()
     _import_tasks(app)
     return app
 

@@ -9,15 +9,14 @@ from typing import Any
 from urllib.parse import quote as urlquote
 from urllib.parse import urlencode
 
-from celery import current_app
 from django.contrib.admin.utils import quote
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from celery_reliable.compat.app import real_app
 from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.contrib.django.project import desk_app
 from celery_reliable.operations import Desk, printable
 
 __all__ = ["NAME", "Page", "Visit", "quoted", "shown"]
@@ -85,7 +84,7 @@ class Visit:
     @cached_property
     def desk(self) -> Desk:
         """The desk; `close` closes it."""
-        return Desk(real_app(current_app), patience_seconds=_PATIENCE_SECONDS)
+        return Desk(desk_app(), patience_seconds=_PATIENCE_SECONDS)
 
     def close(self) -> None:
         """Close the connections, if there are any."""
