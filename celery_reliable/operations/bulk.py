@@ -20,6 +20,7 @@ from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.letter_walks import LetterWalk
+from celery_reliable.operations.paces import Bounds, Pace
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.times import iso
 from celery_reliable.recovery import MOST_BYTES
@@ -34,8 +35,6 @@ _AT_ONCE = 50
 _CAUGHT_UP_AT_ONCE = 2_000
 _CAUGHT_UP_SECONDS = 10.0
 _MOST_EXAMPLES = 5
-#: Who is later than this begins anew, rather than to make up for it all at once.
-_MOST_BEHIND_SECONDS = 1.0
 
 
 class Unclear(ReliableError, ValueError):
@@ -146,49 +145,6 @@ class Done:
 Progress = Callable[[Done], None]
 
 
-class _Pace:
-    """Lets so many pass a second, evenly, until its time is over; the first passes anyway."""
-
-    def __init__(self, rate: float | None, deadline: float | None) -> None:
-        self._gap = 1 / rate if rate else 0.0
-        self._next = time.monotonic()
-        self._deadline = deadline
-        self._has_begun = False
-
-    def is_over(self) -> bool:
-        """Whether the next could only pass when the time is over."""
-        if self._deadline is None or not self._has_begun:
-            return False
-        return max(self._next, time.monotonic()) > self._deadline
-
-    def wait(self) -> None:
-        """Return when the next may pass."""
-        self._has_begun = True
-        if not self._gap:
-            return
-        now = time.monotonic()
-        if self._next > now:
-            time.sleep(self._next - now)
-        elif now - self._next > _MOST_BEHIND_SECONDS:
-            self._next = now
-        self._next += self._gap
-
-
-@dataclass(frozen=True)
-class _Bounds:
-    """How much of it, and how fast."""
-
-    rate: float | None
-    most: int | None
-    #: By `time.monotonic`.
-    deadline: float | None
-
-    @classmethod
-    def of(cls, rate: float | None, limit: int | None, seconds: float | None) -> _Bounds:
-        """Reckon from now on."""
-        return cls(rate, limit, None if seconds is None else time.monotonic() + seconds)
-
-
 class Bulk:
     """Acts on dead letters, one after the other, over one connection, with few of them in memory.
 
@@ -213,7 +169,7 @@ class Bulk:
         progress: Progress | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
-        bounds = _Bounds.of(None, limit, seconds)
+        bounds = Bounds.of(None, limit, seconds)
         done = replace(self._begun(chosen, seconds), is_dry_run=True)
         return self._run(chosen, done, lambda letter: "", bounds, progress)
 
@@ -313,7 +269,7 @@ class Bulk:
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
     ) -> Done:
-        bounds = _Bounds.of(how["rate"], how["limit"], how["seconds"])
+        bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
         done = self._begun(chosen, how["seconds"])
         about = {**chosen.as_dict(), **how, "before": iso(done.before_ms)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
@@ -330,18 +286,21 @@ class Bulk:
         chosen: Chosen,
         done: Done,
         act: Callable[[DeadLetter], str],
-        bounds: _Bounds,
+        bounds: Bounds,
         progress: Progress | None,
     ) -> Done:
         """Do it to each letter that is meant."""
-        pace = _Pace(bounds.rate, bounds.deadline)
+        pace = Pace(bounds.rate, bounds.deadline)
         walk = None if chosen.ids else self._walk(chosen, done.before_ms, bounds.deadline)
         # What comes to a group later may belong before a place in it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
         try:
             for letter in self._with(chosen.ids, chosen.before_ms) if walk is None else walk:
-                if (bounds.most is not None and done.done >= bounds.most) or pace.is_over():
+                is_enough = bounds.most is not None and done.done >= bounds.most
+                if is_enough or pace.is_over():
+                    if not is_enough:
+                        pace.rest()
                     before = walk.before if walk is not None and has_place else None
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")
                 pace.wait()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -548,6 +549,18 @@ def test_a_rate_that_would_outlast_the_time_ends_the_act(project: Project, desk:
 
     assert (done.done, done.is_whole) == (1, False)
     assert desk.letters.count() == 4
+
+
+def test_a_rate_is_kept_to_by_who_goes_on_at_once(project: Project, desk: Desk) -> None:
+    several(project)
+    let_a_millisecond_pass(desk)
+
+    started = time.monotonic()
+    done = whole(desk.bulk.replay, Chosen(), by="op", rate=5, seconds=0.05)
+
+    # The second waits for the first, and so on.
+    assert sum(one.done for one in done) == 5
+    assert time.monotonic() - started >= 4 / 5
 
 
 def test_ids_that_died_again_are_not_taken_by_who_goes_on(project: Project, desk: Desk) -> None:

@@ -160,8 +160,8 @@ class _Numbers:
             found = float(text)
         except ValueError:
             found = 0.0
-        if not 0.1 <= found <= 100_000:
-            self.problems.append("Rate: a number from 0.1 on.")
+        if not 0.2 <= found <= 100_000:
+            self.problems.append("Rate: a number from 0.2 on.")
             return default
         return found
 
