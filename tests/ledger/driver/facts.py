@@ -56,8 +56,11 @@ class Call:
 
     @property
     def has_ended(self) -> bool:
-        """Whether a body of it came to its end, or what it became."""
-        return any(body.how in ("done", "Broken") for body in self.bodies) or any(
+        """Whether a body of it came to its end, or what it became.
+
+        A process cannot become tasks of which it has no code: that fails.
+        """
+        return any(body.how in ("done", "Broken", "NotRegistered") for body in self.bodies) or any(
             member.has_ended for member in self.members
         )
 

@@ -6,6 +6,7 @@ ledger; it never goes by what a script answered.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -55,6 +56,7 @@ class Observer:
         self._buried_by: dict[str, set[str]] = defaultdict(set)
         #: Since when tasks wait for their canvas.
         self._waiting_since: dict[str, float] = {}
+        self._waiting_for_dead: set[str] = set()
 
     @property
     def now_ms(self) -> float:
@@ -187,7 +189,8 @@ class Observer:
                 )
             self._attempts[body.task_id] = body.attempt
         deaths = sum(one.is_suicide for one in call.bodies)
-        if deaths > (tasks.MAX_LOSSES + 2) * (1 + call.replays) and not self._losses:
+        is_counted = not self._losses and self._is_known(call)
+        if deaths > (tasks.MAX_LOSSES + 2) * (1 + call.replays) and is_counted:
             raise Fault(f"{call} runs again, after it has killed {deaths} processes")
         for other in self.bodies:
             if other.is_live and other.task != "plain":
@@ -242,6 +245,7 @@ class Observer:
                 self._check_losses(task_id, int(n_losses))
         self._look_at_canvases()
         self._note_ends(before.states.keys() - sight.states.keys())
+        self._note_lives(sight.states.keys() - before.states.keys())
         for task_id, state in sight.states.items():
             was = before.states.get(task_id)
             if state == "dead" and was != "dead":
@@ -254,8 +258,17 @@ class Observer:
         for call in self.calls.values():
             if call.is_under_way and not self._is_alive(call.task_id):
                 call.is_second = False
-            if not call.ids.isdisjoint(gone) and (call.is_accepted or call.bodies):
+            # The record of an id is no plain task's that never began.
+            is_its_own = bool(call.bodies) or (call.is_accepted and call.name != "plain")
+            if is_its_own and not call.ids.isdisjoint(gone):
                 call.closed_ms = call.closed_ms or self.now_ms
+
+    def _note_lives(self, new: set[str]) -> None:
+        """Note whose call finds its id alive: a forgotten message may bring it back."""
+        for call in self.calls.values():
+            if call.is_under_way and not call.may_be_second and call.task_id in new:
+                message = self.indexes.record(call.task_id).get("message", "")
+                call.may_be_second = f'\\"{call.nonce}\\"' not in message
 
     def _check_belief(self, name: str, state: str) -> None:
         for host in self.world.hosts:
@@ -284,11 +297,16 @@ class Observer:
         waiting = [task_id for task_id, state in states.items() if state == "waiting"]
         since = self._waiting_since
         self._waiting_since = {one: since.get(one, self.now_ms) for one in waiting}
+        dead = {task_id for task_id, state in states.items() if state == "dead"}
+        self._waiting_for_dead = {one for one in waiting if dead and self._waits_for(one, dead)}
 
     def _check_canvas(self, task_id: str) -> None:
         """Who waits for a canvas has a day for it."""
         waited_ms = self.now_ms - self._waiting_since[task_id]
         calls = [one for one in self.calls.values() if one.task_id == task_id and one.bodies]
+        if waited_ms > _LONG_MS and task_id in self._waiting_for_dead:
+            # An operator had so long to replay the member.
+            self.excuse(task_id)
         if self._losses or waited_ms > _LONG_MS or any(one.is_excused for one in calls):
             return
         if not any(one.has_ended for one in calls):
@@ -325,6 +343,14 @@ class Observer:
         elif was == "queued" and record["epoch"] not in self._buried_by[task_id]:
             raise Fault(f"{task_id} is buried by a message that is not its own")
 
+    def _waits_for(self, task_id: str, dead: set[str]) -> bool:
+        """Whether a task waits for its canvas, and that for one of the *dead*, until an operator
+        replays or discards it.
+        """
+        record = self.indexes.record(task_id)
+        members = json.loads(record.get("members") or "[]")
+        return record.get("state") == "waiting" and not dead.isdisjoint(members)
+
     # What is promised in the end.
 
     @property
@@ -348,5 +374,7 @@ class Observer:
             if not call.is_accepted or call.is_excused or call.may_be_second:
                 continue
             if call.has_ended or call.is_buried or call.task_id in dead or call.name == "plain":
+                continue
+            if self._waits_for(call.task_id, dead):
                 continue
             raise Fault(f"{call} was accepted, and has never ended")
