@@ -35,6 +35,7 @@ USERS: dict[str, list[str] | None] = {
     "stranger": [],
     "viewer": ["view_deadletter"],
     "replayer": ["view_deadletter", "change_deadletter"],
+    "editor": ["view_deadletter", "change_deadletter", "see_arguments"],
 }
 
 
@@ -126,7 +127,8 @@ def visitor(browser: Browser, site: Site, desk: Desk) -> Iterator[Visitor]:
     somebody = Visitor(browser, site)
     yield somebody
     browser.set_media()
-    assert somebody.console() == []
+    left = somebody.console()
+    assert not left, left
 
 
 @pytest.fixture

@@ -43,16 +43,26 @@ class Night:
         first = self._send("stock.count", shelf)
         self._wait_for_state(first, State.RUNNING)
         second = self._send("stock.count", shelf)
-        wait_for(
-            lambda: self.desk.tasks.get(second).why.kind is Wait.OBJECT,
-            _NIGHT_SECONDS,
-            "the second count to wait for the shelf",
-        )
+        seen = []
+
+        def waits() -> bool:
+            seen.append(self.desk.tasks.get(second).why)
+            return seen[-1].kind is Wait.OBJECT
+
+        try:
+            wait_for(waits, 20, "the second count to wait for the shelf")
+        except AssertionError:
+            print(*(str(one) for one in seen[-3:]), self.desk.tasks.get(first))
+            raise
         return first, second
 
     def remind_later(self, seconds: float) -> str:
         """A reminder that waits for its time; it is called off after the test."""
         return self._send("mail.remind", 12, countdown=seconds)
+
+    def refunded(self) -> set[int]:
+        """The orders that were refunded."""
+        return {int(order) for order in self.shop.own.smembers("refunded")}
 
     def _send(self, name: str, *args: object, **options: object) -> str:
         return str(self.shop.tasks[name].apply_async(args, **options).id)

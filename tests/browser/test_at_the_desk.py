@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.browser.night import Night
-from tests.browser.visitor import DESK, ENTER, SPACE, Visitor
+from tests.browser.visitor import DESK, SPACE, Visitor
 from tests.support.waiting import wait_for
 
 LIST = f"{DESK}deadletter/"
@@ -19,7 +19,7 @@ def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> 
 
     visitor.fill("task", "billing.*")
     visitor.fill("exception", "Payments*")
-    visitor.press(visitor.find("#filter-apply"))
+    visitor.follow(visitor.find("#filter-apply"))
     assert [one.get_attribute("data-letter") for one in visitor.all("[data-letter]")] == [task_id]
     visitor.click(task_id)
 
@@ -29,9 +29,9 @@ def test_a_letter_is_found_read_and_replayed(visitor: Visitor, night: Night) -> 
     assert "raise PaymentsUnreachable" in visitor.find("#desk-traceback").text
     assert "failed" in visitor.find("#desk-history").text
     night.mend()
-    visitor.press(visitor.find("#desk-replay"))
+    visitor.follow(visitor.find("#desk-replay"))
     assert "1 dead letter?" in visitor.main
-    visitor.press(visitor.find("#desk-yes"))
+    visitor.follow(visitor.find("#desk-yes"))
     visitor.wait_for_text("1 dead letter replayed")
     wait_for(lambda: night.charged() == {7}, RUN_SECONDS, "the order to be charged")
     assert night.desk.letters.count() == 2
@@ -45,9 +45,9 @@ def test_some_are_discarded_and_no_means_no(visitor: Visitor, night: Night) -> N
         visitor.open(LIST)
         for task_id in (first, third):
             visitor.press(visitor.find(f"input[value='{task_id}']"))
-        visitor.press(visitor.find("#desk-discard"))
+        visitor.follow(visitor.find("#desk-discard"))
         assert "2 dead letters?" in visitor.main
-        visitor.press(visitor.find(answer))
+        visitor.follow(visitor.find(answer))
         wait_for(lambda: visitor.path == LIST, RUN_SECONDS, "the list")
         assert {one.task_id for one in night.desk.letters.list()} == left
 
@@ -61,10 +61,10 @@ def test_all_of_it_can_be_done_by_keyboard(visitor: Visitor, night: Night) -> No
     visitor.tab_to(f"Choose {task_id}")
     visitor.type(SPACE)
     visitor.tab_to("Replay")
-    visitor.type(ENTER)
+    visitor.enter()
     visitor.wait_for_text("1 dead letter?")
     visitor.tab_to("Yes")
-    visitor.type(ENTER)
+    visitor.enter()
 
     visitor.wait_for_text("1 dead letter replayed")
     wait_for(lambda: night.charged() == {8}, RUN_SECONDS, "the order to be charged")
@@ -83,7 +83,7 @@ def test_what_waits_says_for_whom(visitor: Visitor, night: Night) -> None:
     assert count(visitor, "queued") + count(visitor, "parked") == 2
     assert count(visitor, "dead") == 1
     assert visitor.find("[data-queue='celery']")
-    visitor.press(visitor.find("#desk-tab-tasks"))
+    visitor.follow(visitor.find("#desk-tab-tasks"))
     states = {
         one.get_attribute("data-task"): one.find_element("css selector", "td:nth-of-type(2)").text
         for one in visitor.all("#desk-tasks [data-task]")
@@ -93,13 +93,13 @@ def test_what_waits_says_for_whom(visitor: Visitor, night: Night) -> None:
     visitor.click(second)
     assert visitor.find("#desk-why").get_attribute("data-kind") == "object"
     assert first in visitor.find("#desk-why").text
-    visitor.press(visitor.find("#desk-to-holder"))
+    visitor.follow(visitor.find("#desk-to-holder"))
     assert visitor.find("#desk-why").get_attribute("data-kind") == "running"
-    visitor.press(visitor.find("#desk-tab-objects"))
-    visitor.press(visitor.find("#desk-objects tbody th a"))
+    visitor.follow(visitor.find("#desk-tab-objects"))
+    visitor.follow(visitor.find("#desk-objects tbody th a"))
     assert first in visitor.find("#desk-holder").text
     assert second in visitor.find("#desk-waiters").text
-    visitor.press(visitor.find("#desk-tab-workers"))
+    visitor.follow(visitor.find("#desk-tab-workers"))
     assert first in visitor.find("[data-worker]").text
 
 

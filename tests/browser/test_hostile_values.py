@@ -37,14 +37,14 @@ def test_every_page_shows_them_as_text(visitor: Visitor, hostile: Hostile, desk:
     # With the arguments, too.
     for link in letters(visitor):
         visitor.driver.get(link)
-        visitor.press(visitor.find("#desk-arguments"))
+        visitor.follow(visitor.find("#desk-arguments"))
         look_at(visitor, link)
     # And an id is the same when it comes back from a page.
     for link in letters(visitor):
         visitor.driver.get(link)
-        visitor.press(visitor.find("#desk-discard"))
+        visitor.follow(visitor.find("#desk-discard"))
         look_at(visitor, link)
-        visitor.press(visitor.find("#desk-yes"))
+        visitor.follow(visitor.find("#desk-yes"))
         look_at(visitor, link)
 
     assert desk.letters.count() == 0

@@ -8,7 +8,7 @@ from tests.browser.visitor import Visitor
 #: By WCAG 2, AA.
 LEAST_CONTRAST = 4.5
 #: What is used, or says something without text.
-USED = "#content :is(input:not([type=hidden]), select, textarea, button, svg)"
+USED = "#content :is(input:not([type=hidden]), select, textarea, button, svg):not([hidden])"
 #: What has text of its own.
 TEXTS = (
     "#content :is(a, p, td, th, h1, h2, label, code, pre, time, dt, dd, li, span, text, button, \

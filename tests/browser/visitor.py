@@ -115,8 +115,7 @@ class Visitor:
         self.open("/admin/login/")
         self.find("#id_username").send_keys(name)
         self.find("#id_password").send_keys(name)
-        self.press(self.find("[type=submit]"))
-        wait_for(lambda: "/login/" not in self.driver.current_url, LOOK_SECONDS, "to be logged in")
+        self.follow(self.find("[type=submit]"))
         session = self.driver.get_cookie("sessionid")
         assert session is not None
         self._sessions[name] = session
@@ -163,6 +162,12 @@ class Visitor:
         assert found, f"nothing to click on {self.path} is named {name!r}:\n{self.text}"
         return found[0]
 
+    def link(self, name: str, css: str) -> WebElement:
+        """The link with this very text in what fits."""
+        found = [one for one in self.all(f"{css} a") if one.text == name]
+        assert found, (name, self.text)
+        return found[0]
+
     def every_named(
         self, name: str, css: str = "a, button, input[type=submit], summary"
     ) -> list[WebElement]:
@@ -197,14 +202,18 @@ class Visitor:
         return int(status), int(size)
 
     def walk(self) -> Iterator[str]:
-        """Open every page of the desk that a link leads to, one after the other."""
-        seen: set[str] = set()
+        """Open every page of the desk that a link leads to, one after the other; of those that ask
+        a page for the same in other words, one.
+        """
+        seen: set[tuple[str, ...]] = set()
         ahead = [self.site.url(DESK)]
         while ahead:
             address = ahead.pop()
-            if address in seen:
+            page, _, query = address.partition("?")
+            asked = (page, *sorted(one.partition("=")[0] for one in query.split("&")))
+            if asked in seen:
                 continue
-            seen.add(address)
+            seen.add(asked)
             assert len(seen) <= _MOST_PAGES, sorted(seen)
             self.driver.get(address)
             ahead += self.links(f"a[href*='{DESK}'], .desk a[href^='?']")
@@ -236,13 +245,39 @@ class Visitor:
     # What they do
 
     def press(self, element: WebElement) -> None:
-        """Click."""
+        """Click on what changes the page that is open."""
         self.clicks += 1
         element.click()
 
+    def follow(self, element: WebElement) -> None:
+        """Click on what leads to another page, or to this one anew, and wait until it is there."""
+        self._leaving()
+        self.press(element)
+        self._wait_for_another()
+
     def click(self, name: str, css: str = _THINGS) -> None:
-        """Click on what is named so."""
-        self.press(self.named(name, css))
+        """Follow what is named so."""
+        self.follow(self.named(name, css))
+
+    def enter(self) -> None:
+        """Press Enter where the focus is, and wait for the page that it leads to."""
+        self._leaving()
+        self.clicks += 1
+        self.type(ENTER)
+        self._wait_for_another()
+
+    def _leaving(self) -> None:
+        self.driver.execute_script("document.documentElement.dataset.seen = 'yes'")
+
+    def _wait_for_another(self) -> None:
+        script = (
+            "return document.readyState === 'complete' && !document.documentElement.dataset.seen"
+        )
+        wait_for(
+            lambda: self._still(lambda: self.driver.execute_script(script)),
+            LOOK_SECONDS,
+            f"another page than {self.path}",
+        )
 
     def fill(self, name: str, text: str) -> None:
         """Type into the filter's input of this name."""
@@ -266,7 +301,7 @@ class Visitor:
     def refused(self, status: int = 403) -> None:
         """Take off the console what the browser says of answers with this status."""
         left = [line for line in self.console() if f"a status of {status} " not in line]
-        assert left == []
+        assert not left, left
 
     def post(self, path: str, fields: dict[str, Any], *, with_token: bool = True) -> int:
         """Send a form that no page offers, from within the page, and return the answer's status."""
@@ -276,10 +311,12 @@ class Visitor:
 
     def _still(self, look: Callable[[], T]) -> T:
         """Look again where the page changes under the look."""
-        from selenium.common.exceptions import StaleElementReferenceException
+        from selenium.common.exceptions import WebDriverException
 
         while True:
             try:
                 return look()
-            except StaleElementReferenceException:
-                continue
+            except WebDriverException as exc:
+                # Of these only the first has a type of its own.
+                if not any(word in str(exc) for word in ("stale", "does not belong", "context")):
+                    raise

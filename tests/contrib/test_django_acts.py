@@ -227,7 +227,8 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     done = client.post(address, {"args": '["other"]', "kwargs": '{"pin": 1}'})
 
     assert letters.count() == 3
-    new_id = re.findall(r"tasks/task/([^/]+)/", done["Location"])[0]
+    told = page(client.get(done["Location"]))
+    (new_id,) = re.findall(r"tasks/task/([^/]+)/", told)
     with Desk(celery_project) as desk:
         found = desk.tasks.arguments(new_id.replace("_2D", "-"))
         assert found is not None

@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.html import format_html
 from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.kinds import log
@@ -50,7 +51,8 @@ def edit_page(visit: Visit, object_id: str) -> HttpResponse:
         "problem": problem,
         "back": visit.link("change", task_id),
     }
-    return visit.render("edit", context, "changelist", 400 if problem else 200)
+    is_refused = problem and visit.request.method == "POST"
+    return visit.render("edit", context, "changelist", 400 if is_refused else 200)
 
 
 @sensitive_variables()
@@ -65,8 +67,13 @@ def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) 
             app, visit.desk.letters, task_id, args=new_args, kwargs=new_kwargs, to_queue=to_queue
         )
     log(visit, task_id, f"Replayed with other arguments as {new_id}")
-    messages.success(visit.request, f"Published as {new_id}; the dead letter is discarded.")
-    return redirect(visit.link("task", new_id))
+    # Not there at once: a short task has ended by then, and is not known any more.
+    link = visit.link("task", new_id)
+    told = format_html(
+        'Published as <a href="{}">{}</a>; the dead letter is discarded.', link, new_id
+    )
+    messages.success(visit.request, told)
+    return redirect(visit.link("changelist"))
 
 
 def _read(label: str, text: str, kind: type) -> Any:

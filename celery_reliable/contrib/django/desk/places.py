@@ -11,10 +11,11 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
+from celery_reliable.contrib.django.desk.kinds import ACTS
 from celery_reliable.contrib.django.desk.runs import address_of
 from celery_reliable.contrib.django.desk.visits import Visit, shown
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.operations import ObjectView, WorkerView, gathered
+from celery_reliable.operations import AuditEntry, ObjectView, WorkerView, gathered
 
 __all__ = ["audit_page", "find_object_page", "object_page", "objects_page", "workers_page"]
 
@@ -112,7 +113,13 @@ def audit_page(visit: Visit) -> HttpResponse:
             {
                 **shown(entry.as_dict(), _LONGEST),
                 "about": shown(about, 1_000),
-                "link": address_of(visit, entry.act, entry.about),
+                "link": address_of(visit, entry.act, entry.about) if _may(visit, entry) else "",
             }
         )
     return visit.render("audit", {"title": "Audit", "notes": notes}, "audit")
+
+
+def _may(visit: Visit, entry: AuditEntry) -> bool:
+    """Whether who asks may go on with it."""
+    act = ACTS.get(entry.act)
+    return act is not None and visit.may(act.right)
