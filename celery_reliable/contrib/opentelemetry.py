@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -145,6 +146,8 @@ class _Spans:
             provider.id_generator = own
         #: By the task's id, for attempts that begin in a moment.
         self._links: dict[str, trace.Link] = {}
+        #: Attempts begin in several threads.
+        self._mutex = threading.Lock()
 
     def connect(self) -> None:
         """Begin to tell."""
@@ -206,17 +209,20 @@ class _Spans:
             is_remote=True,
             trace_flags=parent.trace_flags if parent.is_valid else trace.TraceFlags(1),
         )
-        while len(self._links) >= _MOST_LINKS:
-            self._links.pop(next(iter(self._links)), None)
-        self._links[task_id] = trace.Link(lost, _attributes("", task_id, loss.get("attempt") or 0))
-        # Behind the receiver that begins the span; no other task pays for it.
-        task_prerun.disconnect(self._begun)
-        task_prerun.connect(self._begun, weak=False)
+        link = trace.Link(lost, _attributes("", task_id, loss.get("attempt") or 0))
+        with self._mutex:
+            while len(self._links) >= _MOST_LINKS:
+                self._links.pop(next(iter(self._links)))
+            self._links[task_id] = link
+            # Behind the receiver that begins the span; no other task pays for it.
+            task_prerun.disconnect(self._begun)
+            task_prerun.connect(self._begun, weak=False)
 
     def _begun(self, task_id: str = "", **_: Any) -> None:
-        link = self._links.pop(task_id, None)
-        if not self._links:
-            task_prerun.disconnect(self._begun)
+        with self._mutex:
+            link = self._links.pop(task_id, None)
+            if not self._links:
+                task_prerun.disconnect(self._begun)
         if link is not None:
             trace.get_current_span().add_link(link.context, link.attributes)
 

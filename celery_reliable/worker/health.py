@@ -86,6 +86,9 @@ class Health:
             return self._stands()
         if not process.has_lease or clock.now() > process.lease_until:
             return "cannot renew its lease: the ledger does not answer"
+        if not worker.seen.queues:
+            # As an operator has told it, or not yet.
+            return "consumes no queue"
         unserved = self._unserved.seconds
         if unserved:
             return (

@@ -13,7 +13,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 #: What a worker said longer ago counts no more.  It says it once a second.
-STALE_SECONDS = 4.0
+STALE_SECONDS = 6.0
 
 
 def test_who_lives_and_who_takes_work(
@@ -56,6 +56,16 @@ def test_who_lives_and_who_takes_work(
     soon(lambda: bool(why("readyz")), "it is not ready")
     assert why("livez") == []
     redis_server.start()
+    soon(lambda: not why("readyz"), "it is ready again")
+
+    # An operator lets it consume nothing.
+    def tell(command: str) -> None:
+        probed.app.control.broadcast(command, arguments={"queue": "celery"})
+
+    tell("cancel_consumer")
+    soon(lambda: bool(why("readyz")), "it is not ready")
+    assert why("livez") == []
+    tell("add_consumer")
     soon(lambda: not why("readyz"), "it is ready again")
 
     # It ends, and finishes what it runs.
