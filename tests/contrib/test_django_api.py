@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import django
 import pytest
 import redis
 from celery import Celery
@@ -712,3 +716,71 @@ def test_what_json_has_not_is_answered_as_json(
     assert found["args"] == ["\\ud800 \\ud800", None, None, int("1" * 50)]
     assert found["queue"] == "queue-\\udcff"
     assert document.check(get(client, "dead-letters"), "dead-letters")["total"] == 1
+
+
+# What it rests upon.
+
+
+def test_every_part_of_a_filter_can_be_given(document: Document) -> None:
+    from dataclasses import fields
+
+    from celery_reliable.operations import Filter
+
+    names = {one.name for one in fields(Filter)}
+    paths, schemas = document.document["paths"], document.document["components"]["schemas"]
+    for path in ("/tasks", "/dead-letters"):
+        assert names <= {one["name"] for one in paths[path]["get"]["parameters"]}
+    assert set(schemas["FilterGiven"]["properties"]) == names
+
+
+def test_without_its_extra_the_api_says_which_one_is_missing() -> None:
+    asked = (
+        "import sys; sys.modules['msgspec'] = None\n"
+        "from django.conf import settings; settings.configure()\n"
+        "import celery_reliable.contrib.django.checks\n"
+        "import celery_reliable.contrib.django.urls"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60)
+
+    assert "ConfigurationError: The JSON API" in ran.stderr
+    assert "celery-reliable[api]" in ran.stderr.splitlines()[-1]
+
+
+def test_where_everybody_has_to_log_in_nobody_is_sent_to_a_page(client: Any) -> None:
+    from django.conf import settings
+    from django.test import Client
+
+    if django.VERSION < (5, 1):
+        pytest.skip("Django has LoginRequiredMiddleware since 5.1")
+    required = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    with override_settings(MIDDLEWARE=required):
+        problem(get(Client(), "status"), 401, "not_authenticated")
+        assert get(client, "queues").status_code == 200
+
+
+def test_it_answers_under_asgi_too(put: Callable[..., None], letters: DeadLetters) -> None:
+    from django.apps import apps
+    from django.test import AsyncClient
+
+    apps.get_app_config("celery_reliable").ready()
+    put("one")
+    headers = {"AUTHORIZATION": "Bearer d1"}
+
+    async def ask() -> list[Any]:
+        asked = AsyncClient()
+        path = f"{V1}/dead-letter/discard"
+        json_of = {"content_type": "application/json"}
+        return [
+            await asked.post(path, b" " * 1_000_001, **json_of, headers=headers),
+            await asked.post(path, {"id": "one"}, **json_of, headers=headers),
+            await asked.get(f"{V1}/openapi.json", headers=headers),
+        ]
+
+    with override_settings(CELERY_RELIABLE_API=OWN):
+        large, discarded, document = asyncio.run(ask())
+
+    problem(large, 413, "body_too_large")
+    assert discarded.json() == {"task_id": "one"}
+    assert document.json()["servers"] == [{"url": V1}]
+    assert letters.count() == 0
