@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.operations.audit import AuditEntry, noted, read_audit
 from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.dead_letters import DeadLetters
@@ -145,10 +146,11 @@ class Desk:
         kinds: Sequence[str] = (),
         task: str = "",
         patience_seconds: float | None = None,
+        on_away: Callable[[LedgerUnavailable], None] | None = None,
     ) -> Iterator[Happened]:
         """What happens from now on, or after a cursor, as `Happenings.follow` has it."""
         return Happenings(self.ledger).follow(
-            after, kinds=kinds, task=task, patience_seconds=patience_seconds
+            after, kinds=kinds, task=task, patience_seconds=patience_seconds, on_away=on_away
         )
 
     def status(self) -> Status:

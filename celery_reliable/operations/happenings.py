@@ -143,12 +143,13 @@ class Happenings:
         task: str = "",
         wait_ms: int = _WAIT_MS,
         patience_seconds: float | None = None,
+        on_away: Callable[[LedgerUnavailable], None] | None = None,
     ) -> Iterator[Happened]:
         """Yield what happens after a cursor, without one from now on, for as long as it is asked.
 
         Every *wait_ms* at the latest something is yielded, though nothing has happened.  While the
         ledger cannot be reached nothing is, and it is tried again: for *patience_seconds*, then
-        LedgerUnavailable is raised; None: for ever.
+        LedgerUnavailable is raised; None: for ever.  *on_away* is told when that begins.
         """
         wanted = self._wanted(kinds, task, None)
         cursor = _checked(after) if after else self._notes.last_id()
@@ -162,8 +163,10 @@ class Happenings:
                     # A server that lost its notes, with a clock that is behind, has lower ids.
                     cursor = min(cursor, self._notes.last_id(), key=_order)
                     found = replace(found, cursor=cursor)
-            except LedgerUnavailable:
+            except LedgerUnavailable as exc:
                 now = time.monotonic()
+                if away_since is None and on_away is not None:
+                    on_away(exc)
                 away_since = away_since or now
                 if patience_seconds is not None and now - away_since >= patience_seconds:
                     raise

@@ -48,6 +48,7 @@ class Alive:
             facts=dict,
             claims=SimpleNamespace(stop=lambda claim: True),
             doing=str,
+            counted=dict,
         )
         self.heartbeat = Heartbeat(host)
         self.sweeper = Sweeper(near.app)

@@ -14,12 +14,14 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.cli.acts import discard, replay
 from celery_reliable.operations.cli.audit import audit
+from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
+from celery_reliable.operations.cli.top import top
 from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
@@ -40,6 +42,8 @@ for _command in (replay, discard):
     dead_letters.add_command(_command)
 for _command in (
     status,
+    top,
+    events,
     tasks,
     show,
     objects,

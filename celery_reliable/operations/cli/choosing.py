@@ -12,7 +12,7 @@ from celery_reliable.model import Reason
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.times import parse_age, parse_time
 
-__all__ = ["TIME", "filter_of", "filter_options", "group_option"]
+__all__ = ["AGE", "TIME", "filter_of", "filter_options", "group_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(exc), param, ctx)
 
 
-TIME = _Time()
+AGE, TIME = _Age(), _Time()
 
 _OPTIONS = (
     click.option("--task", help="Of tasks with this name; a pattern as the shell has them."),
@@ -61,8 +61,8 @@ _OPTIONS = (
     click.option("--cause", help="Lost by this: SIGKILL, 'out of memory', worker_lost."),
     click.option("--object-id", help="About this object."),
     click.option("--worker", help="That this worker ran; a pattern."),
-    click.option("--older-than", "older_than_seconds", type=_Age(), help="By age: 90, 15m, 2h."),
-    click.option("--newer-than", "newer_than_seconds", type=_Age(), help="By age."),
+    click.option("--older-than", "older_than_seconds", type=AGE, help="By age: 90, 15m, 2h."),
+    click.option("--newer-than", "newer_than_seconds", type=AGE, help="By age."),
     click.option("--text", help="In name, exception or id."),
 )
 

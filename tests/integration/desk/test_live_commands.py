@@ -1,0 +1,280 @@
+"""`events`, `top` and completion at a terminal, of a process of their own where that matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery.bin.celery import celery
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from celery_reliable.operations import KINDS, Desk
+from celery_reliable.operations.cli import reliable
+from celery_reliable.operations.cli.top import _View
+from tests.integration.commands import entry_point_path
+from tests.integration.conftest import APP, Project
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def spawn(project: Project, tmp_path: Path) -> Iterator[Spawn]:
+    """Start `celery -A … reliable …` with the project's settings."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def spawn(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
+        environ = project.environ("ready:none", {"PYTHONPATH": paths})
+        environ = {**environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        program = (sys.executable, "-m", "celery", "-A", APP, "reliable", *arguments)
+        started.append(subprocess.Popen(program, env=environ, cwd=tmp_path, **streams))
+        return started[-1]
+
+    yield spawn
+    for process in started:
+        process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def run(project: Project) -> Callable[..., Result]:
+    """Run a command in this process."""
+
+    def run(*arguments: str) -> Result:
+        calling = SimpleNamespace(app=project.app, no_color=True)
+        return CliRunner().invoke(reliable, arguments, obj=calling, env={"COLUMNS": "80"})
+
+    return run
+
+
+def note(desk: Desk, kind: str = "task_lost", **about: Any) -> None:
+    assert desk.ledger.happenings.note(kind, about)
+
+
+def test_events_lists_what_is_wanted(
+    desk: Desk, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        note(desk, name="billing.charge\x1b[2J", id=f"id-{number}", attempt=1, losses=1)
+    note(desk, "task_skipped", name="a", id="other", holder="id-1")
+
+    listed = run("events")
+    assert listed.exit_code == 0
+    assert max(map(len, listed.output.splitlines())) <= 80
+    assert "\x1b" not in listed.output
+    assert "task_lost  billing.charge\\x1b[2J\n    id-0  attempt 1, 1 loss" in listed.output
+    assert listed.output.endswith("task_skipped  a\n    other  held by id-1\n4 events\n")
+    told = json.loads(run("events", "--json", "--limit", "2").stdout)
+    assert [one["task_id"] for one in told["items"]] == ["id-2", "other"]
+    assert told["items"][1]["about"] == {"holder": "id-1"}
+
+    def ids(*arguments: str) -> list[str]:
+        return [
+            one["task_id"]
+            for one in json.loads(run("events", "--json", *arguments).stdout)["items"]
+        ]
+
+    assert ids("--kind", "task_skipped") == ["other"]
+    assert ids("--task", "billing.*", "--since", "10m") == ["id-0", "id-1", "id-2"]
+    assert ids("--kind", "task_lost", "--task", "other") == []
+    assert run("events", "--kind", "no_such").exit_code == 2
+
+
+def test_events_are_followed_until_ctrl_c(
+    desk: Desk, spawn: Spawn, redis_server: RedisServer
+) -> None:
+    note(desk, id="before")
+    process = spawn("events", "--follow", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+
+    def next_id() -> str:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 20)[0], "nothing is told"
+        return str(json.loads(process.stdout.readline())["task_id"])
+
+    assert next_id() == "before"
+    note(desk, id="one")
+    assert next_id() == "one"
+    redis_server.stop()
+    redis_server.start()
+    note(desk, id="two")
+    assert next_id() == "two"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"")
+    assert b"Traceback" not in err
+
+
+def test_events_end_when_nobody_reads_them_any_more(desk: Desk, spawn: Spawn) -> None:
+    note(desk, id="one")
+    process = spawn("events", "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    # As `head` does; and nothing happens meanwhile that could be printed.
+    assert process.wait(20) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 lines, and what was printed on it."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pty.openpty()
+        termios.tcsetwinsize(self.theirs, (24, 80))
+        self.before = termios.tcgetattr(self.theirs)
+        self.seen = ""
+
+    def sees(self, text: str) -> bool:
+        if select.select([self.ours], [], [], 0.1)[0]:
+            # What a terminal is asked for after its end is an error.
+            with suppress(OSError):
+                self.seen += os.read(self.ours, 65536).decode("utf-8", "replace")
+        return text in self.seen
+
+    @property
+    def frame(self) -> list[str]:
+        """The lines of the last screen, without colours."""
+        last = self.seen.rpartition("\x1b[H")[2]
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", last).splitlines()
+
+    def close(self) -> None:
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    found = Terminal()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("leave", ["q", "ctrl-c", "terminated"])
+def test_top_leaves_the_terminal_as_it_was(
+    project: Project, desk: Desk, spawn: Spawn, terminal: Terminal, leave: str
+) -> None:
+    project.send("work", 0)
+    note(desk, name="billing.charge", id="4711", attempt=1)
+    process = spawn(
+        "top",
+        "--interval",
+        "0.2",
+        stdin=terminal.theirs,
+        stdout=terminal.theirs,
+        stderr=terminal.theirs,
+        start_new_session=True,
+    )
+    wait_for(lambda: terminal.sees("billing.charge"), 30, "a screen")
+    assert "\x1b[?1049h" in terminal.seen
+    assert len(terminal.frame) <= 24
+    note(desk, name="billing.later", id="4712")
+    wait_for(lambda: terminal.sees("billing.later"), 20, "it is drawn again")
+    assert termios.tcgetattr(terminal.theirs) != terminal.before
+
+    if leave == "terminated":
+        process.terminate()
+    elif leave == "ctrl-c":
+        process.send_signal(signal.SIGINT)
+    else:
+        os.write(terminal.ours, b"q")
+    wait_for(lambda: terminal.sees("\x1b[?1049l") and process.poll() is not None, 20, "its end")
+
+    assert process.returncode == (128 + signal.SIGTERM if leave == "terminated" else 0)
+    assert termios.tcgetattr(terminal.theirs) == terminal.before
+    assert "Traceback" not in terminal.seen
+    # The cursor is shown again.
+    assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
+
+
+def test_top_once_is_one_screen(project: Project, desk: Desk, run: Callable[..., Result]) -> None:
+    project.send("work", 0)
+    for number in range(40):
+        note(desk, name="billing.charge", id=f"id-{number}\x1b[2J", worker="w" * 300)
+
+    ran = run("top", "--once")
+
+    lines = ran.output.splitlines()
+    assert ran.exit_code == 0, ran.output
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 25
+    assert "\x1b" not in ran.output
+    assert "0 running, 1 queued" in ran.output
+    assert "error: no_worker" in ran.output
+    assert re.search(r"^hour \(UTC\) +began +ended", ran.output, re.MULTILINE)
+    assert "id-39" in lines[-1]
+    assert run("top").exit_code == 2
+
+
+def test_top_asks_little_more_than_status(desk: Desk, redis_server: RedisServer) -> None:
+    view, client = _View(desk), redis_server.client()
+    note(desk, id="one")
+    view.lines(24)
+
+    def cost(look: Callable[[], object]) -> int:
+        before = int(client.info("stats")["total_commands_processed"])
+        look()
+        return int(client.info("stats")["total_commands_processed"]) - before
+
+    assert cost(lambda: view.lines(24)) <= cost(desk.status) + 3
+
+
+def completed(*arguments: str, incomplete: str = "") -> list[str]:
+    """What the shell is told for `celery -A proj reliable ARGUMENTS INCOMPLETE`."""
+    asked = ShellComplete(celery, {"auto_envvar_prefix": "CELERY"}, "celery", "_CELERY_COMPLETE")
+    found = asked.get_completions(["-A", "proj", "reliable", *arguments], incomplete)
+    return [one.value for one in found]
+
+
+def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None:
+    celery.add_command(reliable)
+    assert set(reliable.commands) == set(completed())
+    assert completed(incomplete="ev") == ["events"]
+    assert completed("events", "--kind") == list(KINDS)
+    assert completed("tasks", incomplete="--st") == ["--state"]
+    assert "parked" in completed("tasks", "--state")
+    assert completed("dead-letters", "list", "--reason", incomplete="l") == ["lost"]
+
+    # As the shell asks: without importing the app, whose module is not there.
+    program = tmp_path / "celery"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom celery.__main__ import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    paths = os.pathsep.join(filter(None, [entry_point_path(tmp_path), str(REPOSITORY)]))
+    done = subprocess.run(
+        [program],
+        env={
+            **os.environ,
+            "PYTHONPATH": paths,
+            "_CELERY_COMPLETE": "bash_complete",
+            "COMP_WORDS": "celery -A nowhere reliable tasks --state pa",
+            "COMP_CWORD": "6",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "plain,parked\n"
