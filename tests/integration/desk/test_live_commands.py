@@ -7,14 +7,16 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
 import termios
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -278,3 +280,31 @@ def test_the_shell_completes_commands_options_and_values(tmp_path: Path) -> None
         timeout=60,
     )
     assert done.stdout == "plain,parked\n"
+
+
+def test_each_command_and_block_of_the_page_runs(
+    project: Project,
+    desk: Desk,
+    run: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    note(desk, name="billing.charge", id="4711", attempt=1)
+    page = (REPOSITORY / "docs" / "operations-live.rst").read_text("utf-8")
+    commands = re.findall(r"^    celery -A proj reliable (.+)$", page, re.MULTILINE)
+    # By tests of their own.
+    endless = {"events --follow", "top"}
+    assert set(commands) > endless
+    for command in commands:
+        if command not in endless:
+            ran = run(*shlex.split(command))
+            assert ran.exit_code == 0, (command, ran.output)
+            assert ran.output.strip(), command
+
+    (block,) = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page)
+    module = ModuleType("proj.celery")
+    module.app = project.app  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
+    monkeypatch.setitem(sys.modules, "proj.celery", module)
+    exec(compile(textwrap.dedent(block), "operations-live.rst", "exec"), {})
+    assert capsys.readouterr().out == "['attempt 1']\n0 since then\n0 attempts began in this hour\n"
