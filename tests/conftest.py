@@ -52,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let no two steps be one, as if ledger, queues and results were apart",
     )
     parser.addoption(
+        "--screenshots",
+        action="store_true",
+        help="tests/browser/test_pictures.py makes the pictures of the docs anew",
+    )
+    parser.addoption(
         "--worlds",
         type=int,
         default=40,

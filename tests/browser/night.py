@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from celery import Celery
 
 from celery_reliable.model import State
@@ -43,18 +45,20 @@ class Night:
         first = self._send("stock.count", shelf)
         self._wait_for_state(first, State.RUNNING)
         second = self._send("stock.count", shelf)
-        seen = []
-
-        def waits() -> bool:
-            seen.append(self.desk.tasks.get(second).why)
-            return seen[-1].kind is Wait.OBJECT
-
-        try:
-            wait_for(waits, 20, "the second count to wait for the shelf")
-        except AssertionError:
-            print(*(str(one) for one in seen[-3:]), self.desk.tasks.get(first))
-            raise
+        with suppress(AssertionError):
+            wait_for(
+                lambda: self.desk.tasks.get(second).why.kind is Wait.OBJECT,
+                _NIGHT_SECONDS,
+                "the second count to wait for the shelf",
+            )
+        why = self.desk.tasks.get(second).why
+        assert why.kind is Wait.OBJECT, why
         return first, second
+
+    def charge_more(self, count: int, first: int) -> None:
+        """So many charges, while the payments answer."""
+        for n in range(count):
+            self._send("billing.charge", first + n, SECRET)
 
     def remind_later(self, seconds: float) -> str:
         """A reminder that waits for its time; it is called off after the test."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.browser.site import Site
-from tests.support.browser import Browser
+from tests.support.browser import WIDTH, Browser
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 LOOK_SECONDS = 20.0
 _MOST_TABS = 200
+#: Pixels of a picture.
+_TALLEST = 1_000
 #: More than the desk has of a few letters.
 _MOST_PAGES = 150
 
@@ -237,6 +240,16 @@ class Visitor:
         """Whether the page is wider than the window."""
         script = "return document.documentElement.scrollWidth > innerWidth"
         return bool(self.driver.execute_script(script))
+
+    def picture(self, path: Path) -> None:
+        """Have a picture of the page, from its top to its end or to where it gets long."""
+        height = int(self.driver.execute_script("return document.body.scrollHeight"))
+        size = {"width": WIDTH, "height": min(height, _TALLEST)}
+        same = {"deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, **same})
+        self.driver.execute_script("scrollTo(0, 0); document.activeElement.blur()")
+        path.write_bytes(self.driver.get_screenshot_as_png())
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def console(self) -> list[str]:
         """What was written to the browser's console since it was last asked."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selenium.webdriver import Chrome
     from typing_extensions import Self
 
-__all__ = ["Browser", "why_no_browser"]
+__all__ = ["WIDTH", "Browser", "why_no_browser"]
 
 WIDTH, HEIGHT = 1280, 900
 GONE_SECONDS = 10.0

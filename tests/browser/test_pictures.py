@@ -1,0 +1,74 @@
+"""The pictures of the docs: `pytest tests/browser/test_pictures.py --screenshots` makes them anew.
+
+Each other run makes them, too, and looks only whether they are those that the docs show.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.browser.night import Night
+from tests.browser.visitor import DESK, Visitor
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_for
+
+LIST = f"{DESK}deadletter/"
+PAGE = REPOSITORY / "docs" / "operations-admin.rst"
+PLACE = REPOSITORY / "docs" / "screenshots"
+RUN_SECONDS = 30
+#: Tracebacks of a shop on a server, and not of tests on whatever machine.
+ELSEWHERE = r"""
+const found = document.getElementById("desk-traceback");
+if (found) {
+  found.textContent = found.textContent
+    .replace(/File "\S*\/(?=site-packages|celery_reliable)/g, 'File "/srv/shop/')
+    .replace(/\S*tests.browser.shop.factory(?=\.py)/g, '"/srv/shop/billing')
+    .replace("tests.browser.shop.factory", "billing");
+}
+"""
+
+
+@pytest.fixture
+def place(pytestconfig: pytest.Config, tmp_path: Path) -> Path:
+    if not pytestconfig.getoption("screenshots"):
+        return tmp_path
+    PLACE.mkdir(exist_ok=True)
+    return PLACE
+
+
+def test_the_pictures_of_the_docs(visitor: Visitor, night: Night, place: Path) -> None:
+    (letter, *_) = night.charges(80)
+    night.refunds(3)
+    night.picture()
+    night.count_twice("A-17")
+    night.remind_later(3600)
+    visitor.log_in("root")
+
+    for name, path in (
+        ("desk", f"{LIST}desk/"),
+        ("groups", f"{LIST}groups/"),
+        ("letter", f"{LIST}{letter}/change/"),
+        ("tasks", f"{LIST}tasks/"),
+    ):
+        visitor.open(path)
+        visitor.driver.execute_script(ELSEWHERE)
+        visitor.picture(place / f"{name}.png")
+    visitor.open(LIST)
+    visitor.fill("task", "billing.charge")
+    visitor.follow(visitor.find("#filter-apply"))
+    visitor.follow(visitor.find("#desk-replay-all"))
+    rate = visitor.find("#begin-rate")
+    rate.clear()
+    rate.send_keys("20")
+    night.mend()
+    visitor.follow(visitor.find("#desk-yes"))
+    wait_for(lambda: int(visitor.find("#run-done").text), RUN_SECONDS, "some to be replayed")
+    visitor.picture(place / "replay.png")
+    visitor.press(visitor.find("#run-pause"))
+
+    made = {one.name for one in place.glob("*.png")}
+    assert made == {*re.findall(r"screenshots/(\w+\.png)", PAGE.read_text("utf-8"))}
+    assert {one.read_bytes()[:4] for one in place.glob("*.png")} == {b"\x89PNG"}
