@@ -113,7 +113,7 @@ class LetterReads(TransitionGroup):
                 found = client.zrange(key, 0, before_ms, byscore=True, offset=start, num=limit)
             return list(found)
 
-        return [item.decode() for item in self._caller.read("dead ids", read)]
+        return [item.decode("utf-8", "replace") for item in self._caller.read("dead ids", read)]
 
     def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
         """Return ids of the *limit* dead letters that were buried first, after *start* of them, and
@@ -123,7 +123,7 @@ class LetterReads(TransitionGroup):
             "oldest dead",
             lambda client: client.zrange(self.keys.dead, start, start + limit - 1, withscores=True),
         )
-        return [(name.decode(), int(score)) for name, score in found]
+        return [(name.decode("utf-8", "replace"), int(score)) for name, score in found]
 
     def count_dead_until(self, task_id: str) -> int:
         """Return how many dead letters were buried up to and with *task_id*; 0 if it is none."""

@@ -23,8 +23,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.api import Authentication
 from celery_reliable.message.envelope import Envelope
-from celery_reliable.model import Reason
+from celery_reliable.model import Reason, SweepReport
 from celery_reliable.operations import DeadLetters, Desk
+from celery_reliable.recovery.retention import Retention
 
 V1 = "/reliable/v1"
 ALL = ("view", "change", "delete", "operate", "see_arguments")
@@ -716,6 +717,26 @@ def test_what_json_has_not_is_answered_as_json(
     assert found["args"] == ["\\ud800 \\ud800", None, None, int("1" * 50)]
     assert found["queue"] == "queue-\\udcff"
     assert document.check(get(client, "dead-letters"), "dead-letters")["total"] == 1
+
+
+def test_an_id_that_is_not_utf_8_is_in_nobodys_way(
+    client: Any,
+    document: Document,
+    put: Callable[..., None],
+    letters: DeadLetters,
+    celery_project: Celery,
+    shared_redis: redis.Redis,
+) -> None:
+    """Another client of the server's may have written one."""
+    put("one")
+    ledger = reliable_of(celery_project).ledger
+    shared_redis.zadd(ledger.keys.dead, {b"\xff\xfe": 1})
+
+    for path in ("status", "dead-letters", "dead-letters/groups", "tasks"):
+        document.check(get(client, path), path)
+    assert [one.task_id for one in letters.list()] == ["one"]
+    Retention(reliable_of(celery_project).config, ledger).trim(SweepReport())
+    assert [one.task_id for one in letters.list()] == ["one"]
 
 
 # What it rests upon.

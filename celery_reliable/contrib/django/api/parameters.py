@@ -280,7 +280,7 @@ def read_body(kind: type[S], body: bytes) -> S:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as exc:
         raise _bad_of(exc) from exc
-    except (ValueError, RecursionError) as exc:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise Problem(
             HTTPStatus.BAD_REQUEST, "bad_body", "The body is no JSON in UTF-8, or nested too deep."
         ) from exc
