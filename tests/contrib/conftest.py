@@ -132,9 +132,10 @@ def put(celery_project: Celery) -> Callable[..., None]:
         queue: str = "celery",
         traceback: str = "Traceback: <i>here</i>",
         reason: Reason = Reason.FAILED,
+        body: bytes = b'[["secret-1"], {"pin": "secret-2"}, {}]',
     ) -> None:
         envelope = Envelope(
-            b'[["secret-1"], {"pin": "secret-2"}, {}]',
+            body,
             "application/json",
             "utf-8",
             {

@@ -238,6 +238,24 @@ def test_a_letter_runs_with_other_arguments_as_a_new_task(
     assert client.post(address, {"args": "[]", "kwargs": "{}"}, follow=True).status_code == 200
 
 
+def test_arguments_that_json_would_change_are_not_edited(
+    put: Callable[..., None], log_in: Any, letters: DeadLetters
+) -> None:
+    """A date would come back as a text."""
+    date = b'{"__type__": "datetime", "__value__": "2026-11-22T10:00:00"}'
+    put("dated", body=b"[[" + date + b"], {}, {}]")
+    put("broken", body=b"no JSON")
+    client = log_in(is_superuser=True)
+
+    for task_id in ("dated", "broken"):
+        shown = client.get(f"{LIST}{task_id}/edit/")
+        assert shown.status_code == 400
+        assert "<textarea" not in shown.content.decode()
+        posted = client.post(f"{LIST}{task_id}/edit/", {"args": "[]", "kwargs": "{}"})
+        assert posted.status_code == 400
+    assert letters.count() == 2
+
+
 @pytest.mark.usefixtures("some")
 def test_only_who_replays_and_sees_arguments_may_change_them(log_in: Any) -> None:
     address = f"{LIST}bill-0/edit/"

@@ -99,18 +99,25 @@ def test_a_ledger_that_is_away_is_told_on_each_page(
 
 
 def test_a_broker_that_is_away_is_told(
-    log_in: Any, redis_address: str, namespace: str, celery_project: Celery
+    publish: Callable[..., str],
+    log_in: Any,
+    redis_address: str,
+    namespace: str,
+    celery_project: Celery,
 ) -> None:
+    task_id = publish()
     settings = {"REDIS_URL": f"redis://{redis_address}/0", "NAMESPACE": namespace}
     client = log_in("view")
     with override_settings(CELERY_RELIABLE=settings):
         app = Celery("away", broker="amqp://u:s3cret@127.0.0.1:1//")
         app.conf.broker_connection_timeout = 0.2
         told = page(client.get(f"{LIST}desk/"))
+        of_task = page(client.get(f"{LIST}tasks/task/{task_id}/"))
         app.close()
 
-    assert "s3cret" not in told
+    assert "s3cret" not in told + of_task
     assert "broker_away" in told
+    assert "The broker could not be reached" in of_task
     celery_project.set_current()
 
 
