@@ -93,6 +93,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         step = step_of(c.controller)
         assert step is not None
         step.is_connecting = True
+        if step.claims.early is not None:
+            step.claims.early.forget(set(state.reserved_requests) - set(state.active_requests))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from celery.worker import state
 from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.consumer import has_rate_limit
+from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
@@ -38,7 +40,7 @@ class EarlyClaim:
     step: Step[answers.ClaimAnswer]
     #: Its message is on the way to the pool, and no request stands behind the claim yet.
     is_under_way: bool = True
-    #: The message could not be filed; whether it was claimed is not known.
+    #: The message could not be filed, or was dropped: nobody begins by the claim, if it was made.
     is_given_up: bool = False
 
     def give_up(self) -> None:
@@ -83,6 +85,16 @@ class EarlyClaims:
         """Whether nobody can have begun by this claim, if it was made at all."""
         early = self._watched.get(token)
         return early is not None and early.is_given_up
+
+    def forget(self, requests: Iterable[Any]) -> None:
+        """Note that the worker runs none of these *requests* any more, and has begun none: Celery
+        drops what waits for its pool when it loses its connection.
+        """
+        for request in requests:
+            early: EarlyClaim | None = noted(request.message, "early")
+            if early is not None:
+                early.give_up()
+                self._watched[early.request.token] = early
 
     def __call__(self, payload: dict[str, Any]) -> EarlyClaim | None:
         """Return the claim of a message that begins as soon as it is delivered; None for what waits

@@ -6,20 +6,33 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery import Celery
+from celery.worker import state
 
 from celery_reliable import clock
 from celery_reliable.attempt.claiming import claimed_early
 from celery_reliable.attempt.delivery import DELIVERY, EARLY
+from celery_reliable.compat.notes import note
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger.answers import ClaimAnswer
 from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim, ClaimRequest, TaskRef
-from celery_reliable.worker.early_claims import EarlyClaim
+from celery_reliable.worker.consumer_step import ConsumerStep
+from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
 
 LEASE_SECONDS = 10.0
+
+
+@dataclass(eq=False)
+class _Request:
+    """A delivery, as far as its claim goes."""
+
+    message: Any
 
 
 @pytest.fixture
@@ -115,3 +128,31 @@ def test_a_machine_that_was_suspended_asks_again(
     )
     assert not worker.surely_holds(name)
     assert claimed_early(worker, "id", told) is None
+
+
+def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the pool; what the pool has accepted is run."""
+
+    def request(token: str) -> Any:
+        found = early(worker, [b"claimed", 1, 0])
+        message = SimpleNamespace()
+        note(message, "early", replace(found, request=replace(found.request, token=token)))
+        return _Request(message=message)
+
+    app = Celery("claiming", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    controller = SimpleNamespace()
+    consumer: Any = SimpleNamespace(app=app, controller=controller)
+    claims = EarlyClaims(consumer, worker)
+    step = SimpleNamespace(claims=SimpleNamespace(early=claims), is_connecting=False)
+    note(controller, "step", step)
+    waiting, running = request("waiting"), request("running")
+    monkeypatch.setattr(state, "reserved_requests", {waiting, running})
+    monkeypatch.setattr(state, "active_requests", {running})
+
+    ConsumerStep(consumer).stop(consumer)
+
+    assert claims.is_given_up("waiting")
+    assert not claims.is_given_up("running")
+    assert step.is_connecting

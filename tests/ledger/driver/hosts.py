@@ -335,6 +335,7 @@ class Host:
     def _reconnect(self) -> None:
         self.world.note(f"{self.name} connects anew")
         self.is_ready = False
+        ConsumerStep(self.consumer).stop(self.consumer)
         self.waiting.clear()
         for request in set(state.reserved_requests) - set(state.active_requests):
             state.requests.pop(request.id, None)
