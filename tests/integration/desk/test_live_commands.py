@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import re
 import select
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -144,7 +146,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
-        termios.tcsetwinsize(self.theirs, (24, 80))
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
         self.seen = ""
 
