@@ -287,8 +287,18 @@ class Observer:
         if any(call.plan in (*_GUILTY, *_LONG) or "brief" in call.name for call in calls):
             # These may be lost otherwise: a brief one by the time that goes by beside it.
             return
-        if n_losses > self._kills[task_id]:
-            raise Fault(f"{task_id} has {n_losses} losses, and {self._kills[task_id]} deaths")
+        # Whose heartbeat had no turn for as long as its lease is declared dead, too.
+        lapsed = {name for name in map(self._worker_of, self.world.hosts) if name}
+        deaths = self._kills[task_id] + len(
+            {body.worker for call in calls for body in call.bodies} & lapsed
+        )
+        if n_losses > deaths:
+            raise Fault(f"{task_id} has {n_losses} losses, and {deaths} deaths")
+
+    def _worker_of(self, host: Any) -> str:
+        """The id under which a worker that lives was declared dead; empty for others."""
+        name = "" if host.identity is None or not host.is_up else str(host.identity.id)
+        return name if name and self.indexes.is_declared_dead(name) else ""
 
     def _look_at_canvases(self) -> None:
         states = self._sight.states
