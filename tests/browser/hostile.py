@@ -9,13 +9,13 @@ from celery_reliable.ledger.answers import Claimed, OtherGeneration, Unknown
 from celery_reliable.message import Envelope
 from celery_reliable.model import Claim, ClaimRequest, Reason, State, TaskRef
 
-__all__ = ["CANARY", "INJECTED", "LARGE", "Hostile"]
+__all__ = ["CANARY", "INJECTED", "LARGE", "MARKUP", "Hostile"]
 
 #: What a script sets that runs, and what finds an element that was made of text.
 CANARY = "__owned"
 INJECTED = ".injected, script:not([src]):not([type='application/json']), [href^='javascript:']"
 
-_MARKUP = (
+MARKUP = (
     f"</script><script>window.{CANARY}=1</script>"
     f"'\"><img src=/none class=injected onerror=window.{CANARY}=2>"
     f"</pre></textarea></title><svg class=injected onload=window.{CANARY}=3>"
@@ -30,7 +30,7 @@ _LEASE_MS = 600_000
 
 def _name(what: str) -> str:
     # A half surrogate can be in a message, which is JSON; names are UTF-8 in the ledger.
-    return f"{what}{_MARKUP}{_BROKEN[:9]}"
+    return f"{what}{MARKUP}{_BROKEN[:9]}"
 
 
 class Hostile:
@@ -57,8 +57,8 @@ class Hostile:
         self._ledger.bury_message(
             self.unread,
             Reason.UNPROCESSABLE,
-            exception=_MARKUP + _BROKEN,
-            traceback=_MARKUP,
+            exception=MARKUP + _BROKEN,
+            traceback=MARKUP,
             message=self._message(self.unread, body=b"\xff\x00<script>"),
             name="",
         )
@@ -75,25 +75,25 @@ class Hostile:
         self._ledger.workers.deregister(self.worker, in_unacked=0)
 
     def _message(self, task_id: str, body: bytes | None = None) -> str:
-        arguments = [_MARKUP + _BROKEN, "x" * LARGE]
+        arguments = [MARKUP + _BROKEN, "x" * LARGE]
         headers = {
             "id": task_id,
             "task": _name("task"),
-            "argsrepr": _MARKUP + _BROKEN,
-            "kwargsrepr": _MARKUP + _BROKEN,
-            "origin": _MARKUP + _BROKEN,
-            "root_id": _MARKUP + _BROKEN,
-            "parent_id": _MARKUP + _BROKEN,
-            "reliable_origin": _MARKUP + _BROKEN,
-            "lang": _MARKUP + _BROKEN,
-            "eta": _MARKUP,
-            "retries": _MARKUP,
-            _MARKUP: _MARKUP + _BROKEN,
+            "argsrepr": MARKUP + _BROKEN,
+            "kwargsrepr": MARKUP + _BROKEN,
+            "origin": MARKUP + _BROKEN,
+            "root_id": MARKUP + _BROKEN,
+            "parent_id": MARKUP + _BROKEN,
+            "reliable_origin": MARKUP + _BROKEN,
+            "lang": MARKUP + _BROKEN,
+            "eta": MARKUP,
+            "retries": MARKUP,
+            MARKUP: MARKUP + _BROKEN,
         }
         if body is None:
-            body = json.dumps([arguments, {_MARKUP: _BROKEN}, {}]).encode()
+            body = json.dumps([arguments, {MARKUP: _BROKEN}, {}]).encode()
         envelope = Envelope(
-            body, "application/json", "utf-8", headers, {"priority": _MARKUP}, "", self.queue
+            body, "application/json", "utf-8", headers, {"priority": MARKUP}, "", self.queue
         )
         return envelope.to_text()
 
@@ -134,6 +134,6 @@ class Hostile:
         self._ledger.bury(
             claim,
             Reason.FAILED,
-            exception=f"{_name('Error')}: {_MARKUP}{_BROKEN}",
-            traceback=f"{_MARKUP}{_BROKEN[:8]}\n" + "y" * LARGE,
+            exception=f"{_name('Error')}: {MARKUP}{_BROKEN}",
+            traceback=f"{MARKUP}{_BROKEN[:8]}\n" + "y" * LARGE,
         )
