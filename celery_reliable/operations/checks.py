@@ -284,8 +284,8 @@ def _burials(status: Status, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             f"{_PREFIX}poison",
             "error",
-            f"{len(lost)} tasks were dead-lettered in the last {span(limits.recent_seconds)} since "
-            f"their attempts kept ending without an outcome: {_named(lost)}. The last one: "
+            f"Dead-lettered in the last {span(limits.recent_seconds)}, since attempts kept ending "
+            f"without an outcome: {_counted(len(lost), 'task')} ({_named(lost)}). The last one: "
             f"{lost[0].cause or lost[0].reason} ({lost[0].task_id}).",
             "Something kills whoever runs them. `reliable show ID` has the history with signal and "
             "exit code; when it is mended, replay them.",
@@ -295,8 +295,8 @@ def _burials(status: Status, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             f"{_PREFIX}unprocessable",
             "warning",
-            f"{len(unreadable)} messages were dead-lettered in the last "
-            f"{span(limits.recent_seconds)} that no worker could run: {_named(unreadable)}.",
+            f"Dead-lettered in the last {span(limits.recent_seconds)}, since no worker could run "
+            f"it: {_counted(len(unreadable), 'message')} ({_named(unreadable)}).",
             "Workers without the code of these tasks, or a publisher in another format: replay "
             "them when the code is there.",
         )
@@ -331,3 +331,7 @@ def _named(letters: list[Burial]) -> str:
 def _listed(names: list[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

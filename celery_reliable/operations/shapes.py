@@ -88,6 +88,7 @@ class Task(TypedDict):
     reason: str
     exception: str
     outcome: str
+    publisher: str
 
 
 class TaskInFull(Task):

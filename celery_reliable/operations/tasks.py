@@ -14,6 +14,7 @@ from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.happenings import Happenings
 from celery_reliable.operations.messages import envelope_of, object_of
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
@@ -29,6 +30,9 @@ __all__ = ["TaskView", "Tasks"]
 
 #: How often a task has waited for its object: a header of its message.
 _WAITS = "reliable_waits"
+#: What the ledger refuses, as the log calls it and as the flight record does.
+_REFUSALS = {"task_fenced": "fenced", "task_skipped": "skipped"}
+_MOST_REFUSALS = 20
 #: Messages read at a time, and in one page.
 _MESSAGES_AT_ONCE = 100
 _MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
@@ -50,7 +54,9 @@ class TaskView:
         worker: that runs it.
         published_ms: when it was published first.
         outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
+        publisher: who published it: Celery's ``origin``, process and host; empty where unknown.
         history: what happened to it, the oldest first; empty in lists, and while nothing has.
+            Refusals ("fenced", "skipped") are of what was noted lately, and may be missing.
     """
 
     task_id: str
@@ -67,6 +73,7 @@ class TaskView:
     reason: str = ""
     exception: str = ""
     outcome: str = ""
+    publisher: str = ""
     history: tuple[HistoryEntry, ...] = ()
 
     @property
@@ -109,6 +116,7 @@ class TaskView:
             "reason": self.reason,
             "exception": self.exception,
             "outcome": self.outcome,
+            "publisher": self.publisher,
         }
 
 
@@ -127,6 +135,9 @@ class Tasks:
         Looks at its queue and at what workers were delivered, as far as that is cheap: a message
         deep in a long queue is only known to be in it.  Raises kombu's errors, too.
         """
+        return self._with_refusals(self._get(task_id))
+
+    def _get(self, task_id: str) -> TaskView:
         look, now_ms = self._ledger.look(task_id)
         if look is None:
             return self._ended(task_id)
@@ -156,6 +167,25 @@ class Tasks:
             outcome=kept.outcome,
             history=kept.history,
         )
+
+    def _with_refusals(self, view: TaskView) -> TaskView:
+        """Return it with what was refused, which changes no record and so stands in none."""
+        found = Happenings(self._ledger).page(
+            kinds=tuple(_REFUSALS), task=view.task_id, limit=_MOST_REFUSALS
+        )
+        refused = [
+            HistoryEntry(
+                at_ms=one.at_ms,
+                what=_REFUSALS[one.kind],
+                attempt=int(one.about.get("attempt") or 0),
+                cause=one.sentence,
+                owner="",
+            )
+            for one in found.items
+            if one.task_id == view.task_id
+        ]
+        entries = sorted((*view.history, *refused), key=lambda one: one.at_ms)
+        return replace(view, history=tuple(entries))
 
     def arguments(self, task_id: str) -> dict[str, Any] | None:
         """Return the arguments of a task that lives or is dead, unredacted: for whoever may see
@@ -227,6 +257,7 @@ class Tasks:
         waits = envelope.headers.get(_WAITS)
         return Seen(
             queue=self._queue(envelope),
+            publisher=str(envelope.headers.get("origin") or ""),
             eta_ms=_eta_ms(envelope, now_ms),
             waits_for_object=isinstance(waits, int) and waits > 0,
         )
@@ -278,6 +309,7 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         losses=record.losses,
         cause=record.cause,
         queue=seen.queue,
+        publisher=seen.publisher,
         object_key=look.object_key,
         worker=record.owner,
         published_ms=record.published_ms,

@@ -106,6 +106,7 @@ class Seen:
 
     Attributes:
         queue: that its message was sent to; empty where it cannot be told.
+        publisher: its message's ``origin``; empty where it has none.
         eta_ms: of its message, if that lies in the future; 0 for none.
         waits_for_object: its message says that it waits for an object.
         object_key: the object that it waits for, if that can be told.
@@ -119,6 +120,7 @@ class Seen:
     """
 
     queue: str = ""
+    publisher: str = ""
     eta_ms: int = 0
     waits_for_object: bool = False
     object_key: str = ""

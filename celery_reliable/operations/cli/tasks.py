@@ -105,7 +105,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
         print_json(view.as_dict())
         return
     console.print(printable(view.why.sentence))
-    if not view.is_known:
+    if view.state == "absent" and not view.history:
         return
     click.echo()
     told: dict[str, Any] = dict(view.as_dict())

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
+
+from click.testing import CliRunner
 
 from celery_reliable.operations import Desk, Wait
+from celery_reliable.operations.cli import reliable
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.support.effects import Effects
 from tests.support.waiting import wait_for
@@ -62,9 +66,37 @@ def test_a_retry_a_burial_and_a_discarded_letter(
     )
     assert (found.outcome, found.attempts, found.losses) == ("SUCCESS", 3, 0)
     assert [one.what for one in found.history] == ["retried"]
+    assert found.publisher == ""
     gone = desk.tasks.get(failed.id)
     assert (gone.state, gone.outcome) == ("ended", "DISCARDED")
     assert "no such customer" in gone.history[-1].cause
+
+
+def test_what_was_refused_stands_in_it_though_no_record_was_changed(
+    project: Project, start_worker: Start, effects: Effects, desk: Desk
+) -> None:
+    start_worker("one")
+    held = project.send("locked_gate", "object", "door")
+    effects.run_of(held.id)
+    skipped = project.send("locked_gate", "object", "door")
+    view = wait_for(lambda: (one := desk.tasks.get(skipped.id)).history and one, 20, "its refusal")
+
+    (entry,) = view.history
+    assert (view.state, entry.what, entry.cause) == ("absent", "skipped", f"held by {held.id}")
+    running = desk.tasks.get(held.id)
+    assert (running.state, running.history) == ("running", ())
+    assert f"{os.getpid()}@" in running.publisher
+    desk.ledger.happenings.note("task_fenced", {"id": held.id, "attempt": 1, "state": "taken"})
+    desk.ledger.happenings.note("task_fenced", {"id": "*", "name": "*", "attempt": 1})
+    assert [one.what for one in desk.tasks.get(held.id).history] == ["fenced"]
+    shown = CliRunner().invoke(
+        reliable,
+        ["show", skipped.id],
+        obj=SimpleNamespace(app=project.app, no_color=True),
+    )
+    assert f"held by {held.id}" in " ".join(shown.output.split())
+    effects.open_gate("door")
+    held.get(timeout=20)
 
 
 def test_nothing_is_kept_of_what_nothing_happened_to(
