@@ -67,6 +67,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A `timeout` or a CI runner ends us by SIGTERM, which alone would leave every worker behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What a shell starts in the background ignores Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("apart"):
         # For the workers of xdist, and those of Celery.
         os.environ["TESTS_APART"] = "yes"
