@@ -22,9 +22,16 @@ def test_what_only_the_other_app_knows_is_left_to_it(
     pooled = "tests.integration.project.pooled"
     # A task that only one of the two apps knows.
     add_tasks(ours.app)
-    start_worker("knows", project=ours, app=pooled)
-    start_worker("knows-not", project=other)
+    knows = start_worker("knows", project=ours, app=pooled)
+    knows_not = start_worker("knows-not", project=other)
     client = redis_server.client()
+    # Who came second is told, and each what a power cut would cost, and its broker by its own URL.
+    assert "celery_reliable.namespace_shared" not in knows.log_text()
+    assert "celery_reliable.namespace_shared" in knows_not.log_text()
+    for worker, database in ((knows, 0), (knows_not, 5)):
+        assert "celery_reliable.redis_loses_seconds" in worker.log_text()
+        url = f"redis://:**@127.0.0.1:{redis_server.port}/{database}"
+        assert f".> transport:   {url}" in worker.log_text()
 
     results = [ours.send("spin", 0, countdown=2 + n / 2) for n in range(6)]
 
