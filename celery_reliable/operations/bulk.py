@@ -243,22 +243,13 @@ class Bulk:
         problem = ""
         Position.of(chosen.cursor)
         if chosen.group:
-            problem = self._caught_up(_CAUGHT_UP_SECONDS if seconds is None else seconds / 2)
+            problem = _caught_up(
+                self._ledger, _CAUGHT_UP_SECONDS if seconds is None else seconds / 2
+            )
             self._pages.group(chosen.group)
         now_ms = self._ledger.workers.time_ms()
         before_ms = now_ms if chosen.before_ms is None else min(chosen.before_ms, now_ms)
         return Done(secrets.token_hex(4), before_ms, problem=problem, is_whole=not problem)
-
-    def _caught_up(self, seconds: float) -> str:
-        """Return why a group may lack some of its letters; empty when it does not."""
-        until = time.monotonic() + min(seconds, _CAUGHT_UP_SECONDS)
-        while not (state := self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)).is_complete:
-            if time.monotonic() > until:
-                return (
-                    f"The group is known of {state.grouped} of {state.letters} letters so far; "
-                    "passes go on with the others. Repeat this then."
-                )
-        return ""
 
     def _noted(
         self,
@@ -304,7 +295,7 @@ class Bulk:
                     before = walk.before if walk is not None and has_place else None
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")
                 pace.wait()
-                done = self._after(letter, done, act)
+                done = _after(letter, done, act)
                 over.append(letter)
                 if len(over) >= _AT_ONCE:
                     self._tell(over, done, progress)
@@ -329,25 +320,6 @@ class Bulk:
         if progress is not None:
             progress(done)
 
-    def _after(self, letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> Done:
-        """Do it to one letter, and return what has been done then."""
-        try:
-            problem = act(letter)
-        except UnknownDeadLetter:
-            return replace(done, gone=done.gone + 1)
-        except CannotReplay as exc:
-            return replace(done, failed=done.failed + 1, problem=str(exc))
-        examples = done.examples
-        if len(examples) < _MOST_EXAMPLES:
-            examples += (letter.task_id,)
-        return replace(
-            done,
-            done=done.done + 1,
-            unsent=done.unsent + bool(problem),
-            problem=problem or done.problem,
-            examples=examples,
-        )
-
     def _walk(self, chosen: Chosen, before_ms: int, deadline: float | None) -> LetterWalk:
         return LetterWalk(
             self._app,
@@ -370,3 +342,35 @@ class Bulk:
             for letter in found:
                 if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
                     yield letter
+
+
+def _caught_up(ledger: Ledger, seconds: float) -> str:
+    """Return why a group may lack some of its letters; empty when it does not."""
+    until = time.monotonic() + min(seconds, _CAUGHT_UP_SECONDS)
+    while not (state := ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)).is_complete:
+        if time.monotonic() > until:
+            return (
+                f"The group is known of {state.grouped} of {state.letters} letters so far; "
+                "passes go on with the others. Repeat this then."
+            )
+    return ""
+
+
+def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> Done:
+    """Do it to one letter, and return what has been done then."""
+    try:
+        problem = act(letter)
+    except UnknownDeadLetter:
+        return replace(done, gone=done.gone + 1)
+    except CannotReplay as exc:
+        return replace(done, failed=done.failed + 1, problem=str(exc))
+    examples = done.examples
+    if len(examples) < _MOST_EXAMPLES:
+        examples += (letter.task_id,)
+    return replace(
+        done,
+        done=done.done + 1,
+        unsent=done.unsent + bool(problem),
+        problem=problem or done.problem,
+        examples=examples,
+    )
