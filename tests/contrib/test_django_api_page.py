@@ -22,6 +22,7 @@ from django.test.utils import override_settings
 from celery_reliable.operations import DeadLetters, Desk
 from tests.support.processes import REPOSITORY
 
+PAGES = ("operations-api.rst",)
 PAGE = (REPOSITORY / "docs" / "operations-api.rst").read_text("utf-8")
 LINES = re.findall(r"^    (curl .+)$", PAGE, re.MULTILINE)
 URLS, OWN, SETTINGS = (

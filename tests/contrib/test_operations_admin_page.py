@@ -7,6 +7,7 @@ import re
 from celery_reliable.contrib.django.permissions import NEEDED, Right
 from tests.support.processes import REPOSITORY
 
+PAGES = ("operations-admin.rst",)
 PAGE = (REPOSITORY / "docs" / "operations-admin.rst").read_text("utf-8")
 
 

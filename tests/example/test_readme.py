@@ -10,8 +10,9 @@ import pytest
 
 from celery_reliable import ReliableConfig, ReliableTask
 
+PAGES = ("CONTRIBUTING.rst",)
 ROOT = Path(__file__).resolve().parent.parent.parent
-README = (ROOT / "README.rst").read_text()
+README, CONTRIBUTING = ((ROOT / name).read_text() for name in ("README.rst", "CONTRIBUTING.rst"))
 
 
 def rows(section: str) -> dict[str, str]:
@@ -63,5 +64,6 @@ def test_the_two_commands_are_what_ci_runs() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
 
     for command in ("tox run -e demo", "tox run"):
+        assert command == "tox run -e demo" or f"\n    {command}\n" in CONTRIBUTING
         assert f"\n    {command}\n" in README
         assert re.search(rf"^{command}(?: |$)", ci, re.MULTILINE), command

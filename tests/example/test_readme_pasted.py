@@ -18,6 +18,7 @@ from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+PAGES = ("README.rst",)
 SETTINGS = block_with("INSTALLED_APPS") + block_with("CELERY_BEAT_SCHEDULE")
 FIRST_TASK = block_with("document.findings = check(document.text)")
 MODEL, ROWS = block_with("class Document"), block_with("def start_check")

@@ -35,6 +35,7 @@ from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+PAGES = ("operations-live.rst",)
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 

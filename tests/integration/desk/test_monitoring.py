@@ -31,6 +31,7 @@ from tests.support.promql import labels_in, result_labels
 from tests.support.redis_server import RedisServer
 
 DOCS = REPOSITORY / "docs"
+PAGES = ("monitoring.rst",)
 PAGE = (DOCS / "monitoring.rst").read_text("utf-8")
 
 

@@ -17,6 +17,7 @@ from tests.integration.conftest import Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 
+PAGES = ("operations-letters.rst",)
 PAGE = (REPOSITORY / "docs" / "operations-letters.rst").read_text("utf-8")
 COMMANDS = re.findall(r"^    celery -A proj (reliable .+)$", PAGE, re.MULTILINE)
 

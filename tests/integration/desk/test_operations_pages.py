@@ -20,6 +20,7 @@ from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
 
+PAGES = ("operations.rst", "operations-status.rst")
 DOCS = REPOSITORY / "docs"
 INDEX, STATUS = (
     (DOCS / name).read_text("utf-8") for name in ("operations.rst", "operations-status.rst")

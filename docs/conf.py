@@ -1,0 +1,41 @@
+"""How Sphinx makes the documentation: ``tox run -e docs``."""
+
+from __future__ import annotations
+
+import logging
+
+import celery_reliable
+
+project = "celery-reliable"
+author = "The celery-reliable contributors"
+copyright = author  # noqa: A001
+version = release = celery_reliable.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+# Entries of the index stand there before the first page that they are for. (Sphinx gives this
+# warning no type by which it could be suppressed.)
+logging.getLogger("sphinx.sphinx.directives.other").addFilter(
+    lambda record: "didn't match any documents" not in record.getMessage()
+)
+
+# Nothing is fetched: `tox run -e docs` works without a network.
+html_theme = "furo"
+html_title = project
+html_static_path: list[str] = []
+html_show_sphinx = False
+html_copy_source = False
+
+# A literal block without a language is text; single backquotes in docstrings are names.
+highlight_language = "text"
+default_role = "code"
+# Types of other packages are not linked: their inventories would have to be fetched.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!celery_reliable).*"),
+]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True

@@ -1,0 +1,241 @@
+"""The blocks of a page, read as docutils reads them, and the test modules that run them.
+
+A module of tests claims the pages whose blocks it runs: ``PAGES = ("guides/foo.rst",)``, below
+`docs`; README.rst and CONTRIBUTING.rst are those of the root. It takes the blocks from the page, so
+that what is tested is what is printed::
+
+    from tests.docs.blocks import Page
+
+    PAGES = ("guides/foo.rst",)
+    FOO = Page(*PAGES)
+
+    def test_the_first_task_survives(...):
+        source = FOO.block("def check_document").text
+
+    def test_every_block_is_run():
+        assert FOO.left() == []
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.core import publish_doctree
+from docutils.parsers.rst import Directive, directives
+
+__all__ = [
+    "DOCS",
+    "ROOT",
+    "Block",
+    "Page",
+    "claims",
+    "doctree",
+    "page_path",
+    "pages",
+]
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+#: Pages that are not below `docs`.
+_FRONT = ("README.rst", "CONTRIBUTING.rst")
+#: What a block is called that nobody can run.
+_TEXT = ("", "text", "none")
+#: The options of `code-block`.
+_OPTIONS = ("caption", "class", "dedent", "emphasize-lines", "force", "linenos", "name")
+_PROMPT = re.compile(r"^\s*(?:\$|>>>|\.\.\.) ?")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a page: its language ("" where none is said), its text, its line, its section.
+
+    `section` has the titles that it stands below, from the page's own on; `caption` names the
+    file that it is of, where the page says one.
+    """
+
+    page: str
+    language: str
+    text: str
+    line: int
+    section: tuple[str, ...] = ()
+    caption: str = ""
+
+    @property
+    def is_runnable(self) -> bool:
+        """Whether it is code, commands or configuration, which a test has to run or to check."""
+        return self.language not in _TEXT
+
+    @property
+    def commands(self) -> list[str]:
+        """Its commands, one an element: without prompts, comments and what a console answered."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        if self.language == "console":
+            lines = [line for line in lines if _PROMPT.match(line)]
+        said = (re.sub(r" {2,}", " ", _PROMPT.sub("", line)).strip() for line in lines)
+        return [line for line in said if line and not line.startswith("#")]
+
+    def __str__(self) -> str:
+        """Where it is, and how it begins."""
+        first = self.text.strip().partition("\n")[0]
+        return f"{self.page}:{self.line} ({self.language}) {first}"
+
+
+class Page:
+    """A page and its blocks; it knows which of them somebody has asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.path = page_path(name)
+        self.text = self.path.read_text("utf-8")
+        self.blocks = _blocks(self.path, name)
+        self._taken: set[Block] = set()
+
+    def block(self, words: str, language: str | None = None) -> Block:
+        """The one block that has these words (and is of this language)."""
+        found = [one for one in self.of(language, take=False) if words in one.text]
+        assert len(found) == 1, f"{len(found)} blocks of {self.name} have {words!r}"
+        self._taken.update(found)
+        return found[0]
+
+    def of(
+        self, language: str | None = None, *, section: str = "", take: bool = True
+    ) -> list[Block]:
+        """The blocks of a language, of a section; all if none is given; in their order."""
+        found = [
+            one
+            for one in self.blocks
+            if language in (None, one.language) and (not section or section in one.section)
+        ]
+        if take:
+            self._taken.update(found)
+        return found
+
+    def commands(self, section: str = "") -> list[str]:
+        """The commands of its blocks of bash and of consoles, in their order."""
+        return [
+            command
+            for language in ("bash", "console")
+            for block in self.of(language, section=section)
+            for command in block.commands
+        ]
+
+    def left(self) -> list[str]:
+        """The runnable blocks that nobody has asked for yet, one line each.
+
+        A module asks as it is imported, or the answer depends on which of its tests ran.
+        """
+        return [str(one) for one in self.blocks if one.is_runnable and one not in self._taken]
+
+
+def pages() -> list[str]:
+    """The names of all pages: those below `docs`, and those of the root."""
+    found = (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.rst"))
+    return [*_FRONT, *sorted(found)]
+
+
+def page_path(name: str) -> Path:
+    """The file of a page."""
+    return (ROOT if name in _FRONT else DOCS) / name
+
+
+def claims(folder: Path) -> dict[str, list[str]]:
+    """The pages that the test modules below a folder claim, and who claims each."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PAGES":
+                for name in ast.literal_eval(node.value):
+                    found.setdefault(name, []).append(path.relative_to(folder).as_posix())
+    return found
+
+
+def doctree(path: Path) -> nodes.document:
+    """What docutils makes of a page; what only Sphinx knows is left out."""
+    settings = {
+        "report_level": 5,
+        "halt_level": 5,
+        "file_insertion_enabled": False,
+        "syntax_highlight": "none",
+    }
+    _teach()
+    return publish_doctree(
+        path.read_text("utf-8"), source_path=str(path), settings_overrides=settings
+    )
+
+
+@cache
+def _blocks(path: Path, name: str) -> Sequence[Block]:
+    return tuple(_block(node, name) for node in doctree(path).findall(_is_block))
+
+
+def _is_block(node: nodes.Node) -> bool:
+    return isinstance(node, (nodes.literal_block, nodes.doctest_block)) and not isinstance(
+        node.parent, nodes.system_message
+    )
+
+
+def _block(node: Any, page: str) -> Block:
+    language = "pycon" if isinstance(node, nodes.doctest_block) else node.get("language", "")
+    return Block(
+        page,
+        language,
+        node.astext() + "\n",
+        node.get("begins", node.line or 0),
+        tuple(_titles(node))[::-1],
+        node.get("caption", ""),
+    )
+
+
+def _titles(node: nodes.Node) -> Iterator[str]:
+    at = node.parent
+    while at is not None:
+        if isinstance(at, (nodes.section, nodes.document)):
+            title = at.next_node(nodes.title, descend=True)
+            if title is not None and title.parent is at:
+                yield title.astext()
+        at = at.parent
+
+
+class _Code(Directive):
+    """`code-block` as Sphinx has it."""
+
+    has_content = True
+    optional_arguments = 1
+    option_spec = dict.fromkeys(_OPTIONS, directives.unchanged)
+
+    def run(self) -> list[nodes.Node]:
+        text = "\n".join(self.content)
+        block = nodes.literal_block(text, text)
+        block["language"] = self.arguments[0].strip() if self.arguments else ""
+        block["begins"] = self.content_offset + 1
+        block["caption"] = self.options.get("caption", "")
+        return [block]
+
+
+class _Around(Directive):
+    """A directive of Sphinx's with blocks in it."""
+
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        around = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, around)
+        return [around]
+
+
+@cache
+def _teach() -> None:
+    for name in ("code-block", "sourcecode", "code"):
+        directives.register_directive(name, _Code)
+    for name in ("deprecated", "seealso", "versionadded", "versionchanged"):
+        directives.register_directive(name, _Around)
