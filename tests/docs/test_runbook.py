@@ -1,0 +1,123 @@
+"""The runbook has an entry for each alarm, finding and line of the log that asks for a person, and
+none for what there is no more; its commands run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+
+from docutils import nodes
+
+from celery_reliable import events
+from celery_reliable.operations import checks
+from celery_reliable.settings import check_rights, check_server
+from celery_reliable.settings import checks as of_settings
+from tests.docs.blocks import Page, doctree
+from tests.docs.commands import inline, run
+from tests.integration.conftest import Project
+from tests.integration.desk.monitored import RULES
+from tests.integration.letters import put
+from tests.support.processes import REPOSITORY
+
+PAGES = ("runbook.rst", "runbook-log.rst")
+RUNBOOK, LOG = (Page(name) for name in PAGES)
+BLOCKS = [command for page in (RUNBOOK, LOG) for command in page.commands()]
+
+#: What every entry says, in this order, behind what it is about.
+SAID = ["means", "see", "do", "ignored"]
+ABOUT = {"alert", "finding", "lines"}
+
+
+def entries(page: Page) -> dict[str, dict[str, str]]:
+    """The entries of a page by their anchors, each with its fields as they are written."""
+    found = {}
+    for section in doctree(page.path).findall(nodes.section):
+        lists = [one for one in section.children if isinstance(one, nodes.field_list)]
+        if lists:
+            (fields,) = lists
+            found[section["ids"][0]] = {
+                name.astext(): said.astext()
+                for name, said in (field.children for field in fields.children)
+            }
+    return found
+
+
+ALL = {**entries(RUNBOOK), **entries(LOG)}
+
+
+def names(about: str) -> list[str]:
+    """What the entries are about, in one field."""
+    return [
+        name for fields in ALL.values() for name in re.findall(r"[\w.]{4,}", fields.get(about, ""))
+    ]
+
+
+def findings() -> set[str]:
+    """What `status --check` may say."""
+    own = re.findall(r'f"\{_PREFIX\}(\w+)"', inspect.getsource(checks))
+    server = set(re.findall(r'"celery_reliable\.(redis_\w+)"', inspect.getsource(of_settings)))
+    # Said by a worker that starts, and by nobody else.
+    server -= set(re.findall(r'"celery_reliable\.(\w+)"', inspect.getsource(check_rights)))
+    assert "_server" in inspect.getsource(check_server)
+    return {f"celery_reliable.{name}" for name in {*own, *server}}
+
+
+def test_every_entry_says_all() -> None:
+    for anchor, fields in ALL.items():
+        about = [name for name in fields if name in ABOUT]
+        assert about, anchor
+        assert list(fields) == [*about, *SAID], anchor
+        assert all(len(text) > 3 for text in fields.values()), anchor
+
+
+def test_every_alarm_has_its_entry_and_points_to_it() -> None:
+    told = names("alert")
+    assert sorted(told) == sorted(rule["alert"] for rule in RULES)
+    for rule in RULES:
+        path, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert REPOSITORY / path == RUNBOOK.path
+        assert rule["alert"] in ALL[anchor]["alert"], rule["alert"]
+
+
+def test_every_finding_has_its_entry() -> None:
+    told = names("finding")
+    assert sorted(told) == sorted(findings())
+    # A finding is found by its name.
+    for anchor, fields in entries(RUNBOOK).items():
+        if "finding" in fields:
+            assert f"celery_reliable.{anchor.replace('-', '_')}" in fields["finding"]
+
+
+def test_every_line_that_warns_has_its_entry() -> None:
+    told = names("lines")
+    warning = {name for name, one in events.DECLARED.items() if max(one.levels) >= logging.WARNING}
+    assert sorted(told) == sorted(warning)
+
+
+def test_the_pages_name_what_there_is() -> None:
+    """Whatever the pages call a setting, a line, a finding or an event."""
+    known = {*events.DECLARED, *(name.partition(".")[2] for name in findings())}
+    known |= {anchor.replace("-", "_") for anchor in ALL}
+    known |= {"time_to_run_seconds", "result_expires", "broker_url", "broker_transport"}
+    for page in (RUNBOOK, LOG):
+        named = set(re.findall(r"``([a-z]+(?:_[a-z]+)+)``", page.text))
+        assert named - known <= {"reliable_finding", "celery_reliable"}, page.name
+
+
+def test_every_command_runs(project: Project) -> None:
+    commands = [*BLOCKS, *inline(RUNBOOK.text), *inline(LOG.text)]
+    assert len(commands) > 25
+    put(project, "one")
+    groups = run("celery -A proj reliable dead-letters groups --json", project.app)
+    known = {"ID": "one", "GROUP": json.loads(groups.output)["groups"][0]["group"]}
+    for number, command in enumerate(commands):
+        # One before may have replayed all that there were.
+        known["ID"] = f"letter-{number}"
+        put(project, known["ID"])
+        ran = run(command, project.app, known=known)
+        # Nobody has swept, which is wrong.
+        expected = (0, 1) if "--check" in command else (0,)
+        assert ran.exit_code in expected, (command, ran.output, ran.exception)
