@@ -18,14 +18,13 @@ from celery_reliable.operations import install_control_everywhere as _revoke_eve
 from celery_reliable.publishing import install_everywhere as _install_everywhere
 from celery_reliable.settings import ReliableConfig
 from celery_reliable.task import ReliableTask
+from celery_reliable.version import __version__
 
 _install_everywhere()
 _revoke_everywhere()
 
 # Last: an app that is being finalized makes its tasks of the base above.
 from celery_reliable.recovery import beat as _beat  # noqa: E402, F401 - registers celery_reliable.sweep
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ConfigurationError",

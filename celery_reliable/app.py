@@ -255,9 +255,17 @@ class Reliable:
         return self._of_this_process("locks", lambda: ObjectLocks(self.ledger))
 
     def own_ledger(
-        self, *, reply_timeout_seconds: float, patience_seconds: float, single: bool = False
+        self,
+        *,
+        reply_timeout_seconds: float,
+        patience_seconds: float,
+        single: bool = False,
+        is_for_operators: bool = False,
     ) -> Ledger:
-        """Return a new ledger with connections of its own; the caller closes it."""
+        """Return a new ledger with connections of its own; the caller closes it.
+
+        *is_for_operators*: it looks first whether it knows the format of its namespace.
+        """
         return Ledger(
             self.connector(),
             self.config.namespace,
@@ -266,6 +274,7 @@ class Reliable:
             single=single,
             keep_ended=self.config.keep_ended,
             sample_one_in=self.config.keep_ended_one_in,
+            is_for_operators=is_for_operators,
         )
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
@@ -289,7 +298,9 @@ class Reliable:
         """
         findings = list(check_app(facts_of(self)))
         raise_for(findings)
-        ledger = self.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+        ledger = self.own_ledger(
+            reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
+        )
         try:
             facts = ledger.server_facts()
             known = ServerFacts.from_info(facts, has_sentinel=ledger.connector.has_sentinel)

@@ -6,6 +6,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.connector import Connector, connect, server_of
+from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.locks import ObjectLocks
@@ -18,6 +19,7 @@ from celery_reliable.ledger.transitions import Step
 
 __all__ = [
     "FOREVER",
+    "FORMAT",
     "Command",
     "Connector",
     "Death",

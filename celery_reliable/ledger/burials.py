@@ -12,8 +12,9 @@ from celery_reliable.ledger.answers import (
     ReadAnswer,
     ReplayAnswer,
 )
-from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone
+from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone, OtherGeneration
 from celery_reliable.ledger.ended_tasks import call_ending_task
+from celery_reliable.ledger.formats import refuse_newer
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import A, Transition
@@ -189,7 +190,7 @@ class Burials(TransitionGroup):
 
         *by*: the operator, for its history.  *buried_ms*: only if it was buried at this time.
         """
-        return self._caller.call(
+        answer = self._caller.call(
             _REPLAY,
             [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
             [
@@ -202,6 +203,9 @@ class Burials(TransitionGroup):
                 "" if buried_ms is None else buried_ms,
             ],
         )
+        if isinstance(answer, OtherGeneration):
+            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "replay")
+        return answer
 
     def discard(self, task_id: str, *, buried_ms: int | None = None, by: str = "") -> DiscardAnswer:
         """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.

@@ -18,7 +18,7 @@ from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.native_threads import fork_gate
 from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undone
 
-__all__ = ["FOREVER", "Caller", "is_forbidden"]
+__all__ = ["FOREVER", "Call", "Caller", "is_forbidden"]
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Argument]]

@@ -12,8 +12,9 @@ from celery_reliable.ledger.answers import (
     RecognizeAnswer,
     SetBackAnswer,
 )
-from celery_reliable.ledger.answers.workers import Asked
+from celery_reliable.ledger.answers.workers import Asked, Begun, Busy, Newer, NotDue
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.formats import FORMAT, newer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
 
@@ -42,19 +43,22 @@ class Passes:
         interruption_ms: int,
         lease_ms: int,
         expected_ms: int | str = "",
-    ) -> BeginPassAnswer:
+    ) -> Begun | Busy | NotDue:
         """Start a pass, unless one runs, or finished less than *interval_ms* ago.
 
         *nonce* names the pass, which expires after *ttl_ms*.  A pause of *interruption_ms* between
         passes means that the server or all sweepers were away: then leases of *lease_ms* get time
         to be renewed.  *expected_ms*: the server's time as the sweeper reckons it, or empty.
         """
-        return self._caller.call(
+        answer = self._caller.call(
             _BEGIN_PASS,
             [self._keys.sweep, self._keys.meta],
-            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms],
+            [nonce, interval_ms, ttl_ms, interruption_ms, lease_ms, expected_ms, FORMAT],
             0,
         )
+        if isinstance(answer, Newer):
+            raise newer(answer.format, self._caller.shown, self._keys.meta, "begin_pass")
+        return answer
 
     def recognize(self, broker: str) -> RecognizeAnswer:
         """Note which server the queues are on.

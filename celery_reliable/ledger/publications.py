@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
-from celery_reliable.ledger.answers.tasks import Gone, Stale, Withdrawn
+from celery_reliable.ledger.answers.tasks import Gone, OtherGeneration, Stale, Withdrawn
 from celery_reliable.ledger.ended_tasks import call_ending_task
+from celery_reliable.ledger.formats import refuse_newer
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.senders import remembered_ms, sender_of
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
@@ -89,7 +90,10 @@ class Publications(TransitionGroup):
                 waits_for,
             ],
         )
-        return self._caller.run(step, patience_seconds, undone_patience_seconds)
+        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
+        if isinstance(answer, OtherGeneration):
+            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
+        return answer
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None

@@ -8,6 +8,7 @@ from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.due_records import DueRecords
+from celery_reliable.ledger.formats import CheckingCaller
 from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Happenings
 from celery_reliable.ledger.keys import Keys
@@ -40,12 +41,15 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         single: bool = False,
         keep_ended: int = 10_000,
         sample_one_in: int = 0,
+        is_for_operators: bool = False,
     ) -> None:
         self.connector = connector
         self.namespace = namespace
         self.keys = Keys(connector.key_prefix + namespace)
         client = connector.client(reply_timeout_seconds=reply_timeout_seconds, single=single)
         self._caller = Caller(client, connector.shown, patience_seconds)
+        if is_for_operators:
+            self._caller = CheckingCaller(self._caller, self.keys.meta)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
         self.happenings = Happenings(self._caller, self.keys)

@@ -17,8 +17,9 @@ from celery_reliable.ledger.answers import (
     OpenedAnswer,
     RegisterAnswer,
 )
-from celery_reliable.ledger.answers.workers import Deregistered
+from celery_reliable.ledger.answers.workers import DeclaredDead, Deregistered, Newer, Registered
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.formats import FORMAT, newer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transitions import Transition
@@ -55,13 +56,19 @@ class Workers(WorkerReads):
 
     def register(
         self, worker: str, *, lease_ms: int, client_id: int, facts: Mapping[str, Any]
-    ) -> RegisterAnswer:
-        """Give a new worker a lease of *lease_ms*."""
-        return self._caller.call(
+    ) -> Registered | DeclaredDead:
+        """Give a new worker a lease of *lease_ms*.
+
+        Raises LedgerRefused also in a namespace of a newer format.
+        """
+        answer = self._caller.call(
             _REGISTER,
-            [self._keys.worker(worker), self._keys.workers],
-            [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers)],
+            [self._keys.worker(worker), self._keys.workers, self._keys.meta],
+            [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers), FORMAT],
         )
+        if isinstance(answer, Newer):
+            raise newer(answer.format, self._caller.shown, self._keys.meta, "register")
+        return answer
 
     def heartbeat(
         self,

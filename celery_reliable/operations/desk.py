@@ -52,7 +52,9 @@ class Desk:
     def __init__(self, app: Celery, *, patience_seconds: float = 3.0) -> None:
         self.app = app
         self.ledger = reliable_of(app).own_ledger(
-            reply_timeout_seconds=5.0, patience_seconds=patience_seconds
+            reply_timeout_seconds=5.0,
+            patience_seconds=patience_seconds,
+            is_for_operators=True,
         )
         #: Connects when it is asked.
         self._broker = BrokerView(app)

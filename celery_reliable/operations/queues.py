@@ -33,7 +33,9 @@ def purge(app: Celery, queues: Iterable[str]) -> Purged:
     """
     reliable = reliable_of(app)
     done = Purged()
-    ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=5.0)
+    ledger = reliable.own_ledger(
+        reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
+    )
     try:
         with app.connection_for_read() as connection, connection.channel() as channel:
             for queue in queues:

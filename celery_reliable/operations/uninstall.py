@@ -42,7 +42,9 @@ def release(app: Celery) -> Released:
     Records and dead letters stay, so that workers with the package can take over again.
     """
     reliable = reliable_of(app)
-    ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=5.0)
+    ledger = reliable.own_ledger(
+        reply_timeout_seconds=5.0, patience_seconds=5.0, is_for_operators=True
+    )
     broker = BrokerView(app)
     try:
         return _Release(app, ledger, broker, reliable.config.queued_ms).run()

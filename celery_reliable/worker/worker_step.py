@@ -20,6 +20,8 @@ from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import FORMAT
+from celery_reliable.version import __version__
 from celery_reliable.worker import plain_tasks
 from celery_reliable.worker.doing import Doing
 from celery_reliable.worker.health import Health
@@ -206,6 +208,8 @@ class WorkerStep(bootsteps.StartStopStep):
         """What others may want to know of this worker."""
         name, broker = self.reliable.project
         return {
+            "version": __version__,
+            "format": FORMAT,
             "app": name,
             "broker": broker,
             "nodename": self.process.base.rpartition("/")[0],

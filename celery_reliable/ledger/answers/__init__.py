@@ -78,6 +78,7 @@ from celery_reliable.ledger.answers.workers import (
     Forgotten,
     Grace,
     Known,
+    Newer,
     NotDue,
     Overtaken,
     Refused,
@@ -146,6 +147,7 @@ __all__ = [
     "Locked",
     "LockedBy",
     "LoseAnswer",
+    "Newer",
     "NoLease",
     "NotCurrent",
     "NotDead",
@@ -207,7 +209,7 @@ __all__ = [
 
 AcknowledgeAnswer = Acknowledged | Changed
 AnnounceAnswer = Announced | Changed
-BeginPassAnswer = Begun | Busy | NotDue
+BeginPassAnswer = Begun | Busy | NotDue | Newer
 BequeathAnswer = Bequeathed | Fenced | Gone
 BlameAnswer = Queued | Spent | Fenced | Gone
 BuryAnswer = Buried | Fenced | Gone
@@ -233,7 +235,7 @@ PostponeAnswer = Postponed | Changed | Gone
 ReadAnswer = Opening | Opened | Sealed | Changed
 RecognizeAnswer = Known | Asked
 RecordAnswer = Recorded | NotCurrent | Exists | OtherGeneration | Unknown
-RegisterAnswer = Registered | DeclaredDead
+RegisterAnswer = Registered | DeclaredDead | Newer
 ReleaseAnswer = Released | Fenced | Gone
 RelyAnswer = Exists | Dead | Gone | Concluding
 ReplaceAnswer = Waiting | Fenced | Gone

@@ -282,10 +282,13 @@ class NotWithdrawn(Answer):
 @final
 @dataclass(frozen=True)
 class OtherGeneration(Answer):
-    """The ledger has another generation than the publication names."""
+    """The ledger has another generation than the publication names.  *format*: of its namespace,
+    "0" if nobody has told it.
+    """
 
     word = "generation"
     current: str
+    format: str
 
 
 @final

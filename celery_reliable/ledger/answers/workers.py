@@ -23,6 +23,7 @@ __all__ = [
     "Forgotten",
     "Grace",
     "Known",
+    "Newer",
     "NotDue",
     "Overtaken",
     "Refused",
@@ -127,6 +128,14 @@ class Refused(Answer):
     """The worker still holds so many claims, or a message."""
 
     claims: int
+
+
+@final
+@dataclass(frozen=True)
+class Newer(Answer):
+    """A later release writes in this namespace, in a format that this one does not know."""
+
+    format: str
 
 
 @final

@@ -14,8 +14,9 @@ ARGV[3]   ttl_ms            of the pass key
 ARGV[4]   interruption_ms   a longer gap between passes is an interruption
 ARGV[5]   lease_ms
 ARGV[6]   expected_ms       what the time should be, as the sweeper reckons from what it was told before; ""
+ARGV[7]   format            of a namespace that this release knows
 Returns   {"begun", grace_ms, ahead_ms, ahead_count, now_ms, behind_ms, stepped_ms, stepped_by_ms}
-          | {"busy"} | {"not_due", wait_ms, now_ms}
+          | {"busy"} | {"not_due", wait_ms, now_ms} | {"newer", format}
           with since when messages may have been lost, and how often that was said; by how much what is due has to
           be set back; when the clock last stepped forward, and by how much; "" for what there is not
 Cost      O(1)
@@ -23,7 +24,10 @@ Cost      O(1)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
-  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms')
+  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format')
+if (tonumber(meta[10] or '') or 1) > tonumber(ARGV[7]) then
+  return {'newer', meta[10]}
+end
 -- A generation that lies in the future is a fault of a clock or of a message, and is ignored.
 local generation = meta[1] and tonumber(meta[1]) <= now_ms + 86400000 and meta[1]
 local passed_ms = tonumber(meta[3] or 0)

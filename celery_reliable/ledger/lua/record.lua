@@ -30,7 +30,9 @@ ARGV[14]  number       of this publication among its sender's; "" without a send
 ARGV[15]  is_sent      "1": put it into its queue; else ""
 ARGV[16]  waits_for    an object: the attempt has not begun its body as another task has that, and gives its number
                        back: the next one is told from it by its token; else ""
-Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current} | {"unknown"}
+Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current, format}
+          | {"unknown"}
+          "generation" with the format of the namespace, 0 if nobody has told it: by this publishers learn of a newer one
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
           name; or this is a late copy, and the sender has gone on
 Cost      O(log N) in records that are due some time
@@ -62,7 +64,7 @@ if not generation or tonumber(generation) > now_ms + 86400000 then
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
 end
 if generation ~= ARGV[3] then
-  return {'generation', generation}
+  return {'generation', generation, redis.call('HGET', KEYS[3], 'format') or '0'}
 end
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
   'owner', 'called_off')

@@ -13,7 +13,7 @@ ARGV[4]   message
 ARGV[5]   due_in_ms    when somebody must look
 ARGV[6]   by           who replays it
 ARGV[7]   buried_ms    that was seen; "" for whichever is there
-Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"generation", current}
+Returns   {"replayed"} | {"absent"} | {"not_dead", state} | {"generation", current, format}
 Cost      O(log N) in dead letters
 ]]
 local time = redis.call('TIME')
@@ -37,7 +37,7 @@ if not generation or tonumber(generation) > now_ms + 86400000 then
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '')
 end
 if generation ~= ARGV[3] then
-  return {'generation', generation}
+  return {'generation', generation, redis.call('HGET', KEYS[4], 'format') or '0'}
 end
 local history = cjson.decode(found[3] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = 'replayed', attempt = tonumber(found[4] or 0),

@@ -1,0 +1,106 @@
+"""A namespace that a newer release writes in: this one does nothing there, and says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from celery_reliable.exceptions import LedgerRefused
+from celery_reliable.ledger import FORMAT, Ledger
+from celery_reliable.ledger.answers.tasks import OtherGeneration
+from tests.ledger.scene import LEASE_MS, Scene
+
+NEWER = FORMAT + 1
+SAID = re.escape(f"format {NEWER}") + ".*" + re.escape(f"knows format {FORMAT}") + ".*Upgrade"
+
+
+def raise_format(scene: Scene, generation: str = "7") -> None:
+    """Do as the release that raises it will."""
+    scene.client.hset(scene.ledger.keys.meta, mapping={"format": NEWER, "generation": generation})
+
+
+def register(scene: Scene) -> object:
+    return scene.workers.register("new", lease_ms=LEASE_MS, client_id=0, facts={})
+
+
+def begin_pass(scene: Scene) -> object:
+    return scene.ledger.passes.begin(
+        "mine", interval_ms=0, ttl_ms=1000, interruption_ms=1000, lease_ms=LEASE_MS
+    )
+
+
+def replay(scene: Scene) -> object:
+    return scene.ledger.replay("dead", epoch="1-replay", message="", due_in_ms=0)
+
+
+def operate(scene: Scene) -> object:
+    own = Ledger(scene.ledger.connector, scene.ledger.namespace, is_for_operators=True)
+    try:
+        return own.workers.leases()
+    finally:
+        own.close()
+
+
+@pytest.mark.parametrize("act", [register, begin_pass, Scene.publish, replay, operate])
+def test_nothing_is_done_in_a_newer_format(scene: Scene, act: Callable[[Scene], object]) -> None:
+    scene.start_worker("me")
+    scene.bury(scene.claim(scene.publish("dead")))
+    act(scene) if act is not replay else None
+    raise_format(scene)
+    before = scene.snapshot()
+
+    with pytest.raises(LedgerRefused, match=SAID) as caught:
+        act(scene)
+
+    assert scene.ledger.namespace in str(caught.value)
+    assert scene.snapshot() == before
+
+
+@pytest.mark.parametrize("stands", [None, "0", str(FORMAT), "garbage", ""])
+def test_an_older_format_and_none_are_known(scene: Scene, stands: str | None) -> None:
+    if stands is None:
+        scene.client.hdel(scene.ledger.keys.meta, "format")
+    else:
+        scene.client.hset(scene.ledger.keys.meta, "format", stands)
+
+    register(scene)
+    begin_pass(scene)
+    scene.publish()
+    operate(scene)
+
+
+def test_the_first_worker_notes_the_format_and_no_other_changes_it(scene: Scene) -> None:
+    register(scene)
+    assert scene.client.hget(scene.ledger.keys.meta, "format") == str(FORMAT).encode()
+
+    scene.client.hset(scene.ledger.keys.meta, "format", "0")
+    register(scene)
+    scene.start_worker("other")
+
+    assert scene.client.hget(scene.ledger.keys.meta, "format") == b"0"
+
+
+def test_a_publisher_that_runs_hears_of_a_newer_format_by_its_generation(scene: Scene) -> None:
+    """The next publication after the format was raised, in a process that has published before."""
+    scene.publish("before")
+    raise_format(scene)
+
+    with suppress(LedgerRefused):
+        scene.publish("after")
+        pytest.fail("it was published")
+
+    assert not scene.client.exists(scene.ledger.keys.record("after"))
+
+
+def test_the_answer_tells_no_format_where_none_stands(scene: Scene) -> None:
+    scene.client.delete(scene.ledger.keys.meta)
+    scene.ledger.generation = "1"
+    scene.bury(scene.claim(scene.foreign()))
+
+    answer = scene.ledger.replay("task", epoch="1-replay", message="", due_in_ms=0)
+
+    assert isinstance(answer, OtherGeneration)
+    assert answer.format == "0"
