@@ -17,7 +17,8 @@ RETURNS = "reliable_returns"
 def returns_of(payload: dict[str, Any]) -> int:
     """Return how often a message came back from a dead worker, as far as that was counted."""
     count = (payload.get("properties") or {}).get(RETURNS, 0)
-    return count if isinstance(count, int) else 0
+    # Who counts down from somewhere would be returned without end.
+    return count if type(count) is int and count > 0 else 0
 
 
 def task_id_of(payload: dict[str, Any]) -> str:

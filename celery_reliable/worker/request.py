@@ -60,12 +60,10 @@ class ReliableRequest(OpenRequest):
         if not self._is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
-        # Set to None too: what a sender has put there could pass for a claim.
+        # Set to None too: what a sender has put there could pass for a claim, or for the message.
         properties[EARLY] = early.told if early is not None else None
-        if HEADER not in (message.headers or {}):
-            text = text_as_sent(message)
-            if text:
-                properties[MESSAGE] = text
+        is_known = HEADER in (message.headers or {})
+        properties[MESSAGE] = None if is_known else text_as_sent(message) or None
         self.request_dict["properties"] = properties
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.message.envelope import HEADER, Envelope, Stamp
+from celery_reliable.message.payload import RETURNS, returns_of
 from celery_reliable.message.validity import check_delivered
 
 
@@ -21,6 +22,13 @@ def test_a_stamp_is_read_as_it_was_written(generation: str) -> None:
 )
 def test_what_is_no_stamp_counts_as_none(value: object) -> None:
     assert Stamp.of({HEADER: value}) == Stamp()
+
+
+@pytest.mark.parametrize("value", [None, -1, -(10**9), True, 1.5, "3", [], {}])
+def test_what_is_no_count_of_returns_counts_as_none(value: object) -> None:
+    """A message that counts up from below would be returned by each worker that it kills."""
+    assert returns_of({"properties": {RETURNS: value}}) == 0
+    assert returns_of({"properties": {RETURNS: 3}}) == 3
 
 
 class Delivered:

@@ -1,0 +1,145 @@
+"""A body that runs its sender's code when it is unpickled: no door of the package opens it.
+
+The project accepts pickle here, so that nothing but the package itself keeps it closed.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from click.testing import CliRunner
+from django.test.utils import override_settings
+
+from celery_reliable import ReliableTask
+from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.message.envelope import Envelope
+from celery_reliable.model import Reason
+from celery_reliable.operations import DeadLetters
+from celery_reliable.operations.cli import reliable as command
+from celery_reliable.recovery.sweeper import Sweeper
+from tests.contrib.shown import ACT, LIST
+from tests.contrib.test_django_desk import ADDRESSES
+
+PICKLE = "application/x-python-serialize"
+
+
+class Canary:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Path:
+    return tmp_path / "canary"
+
+
+@pytest.fixture
+def body(canary: Path) -> bytes:
+    return pickle.dumps(((Canary(canary),), {}, {}))
+
+
+@pytest.fixture(autouse=True)
+def project(celery_project: Celery, body: bytes) -> Celery:
+    """A dead letter "one" and a queued task "two" with such a body, of a task with an object."""
+    celery_project.conf.accept_content = ["json", "pickle"]
+
+    @celery_project.task(base=ReliableTask, name="shop.bill", object_id=str, shared=False)
+    def bill(*args: object, **kwargs: object) -> None: ...
+
+    celery_project.finalize()
+    headers = {"id": "one", "task": "shop.bill", "argsrepr": "('one',)", "reliable": "1:0-abc"}
+    envelope = Envelope(body, PICKLE, "binary", headers, {}, "", "celery")
+    reliable_of(celery_project).ledger.bury_message(
+        "one",
+        Reason.FAILED,
+        exception="ValueError: no",
+        traceback="",
+        message=envelope.to_text(),
+        name="shop.bill",
+    )
+    return celery_project
+
+
+@pytest.fixture(autouse=True)
+def stays_closed(project: Celery, canary: Path, body: bytes) -> Any:
+    """What must hold after each of these tests; and the canary would sing."""
+    yield
+    assert not canary.exists()
+    pickle.loads(body)
+    assert canary.exists()
+
+
+def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
+    client = log_in(is_superuser=True)
+    for address in (*ADDRESSES.values(), "one/change/", "one/edit/", "run/?act=replay&before=1"):
+        answer = client.post if address == "objects/find/" else client.get
+        assert answer(f"{LIST}{address}").status_code in (200, 302), address
+    client.post(f"{LIST}one/edit/", {"args": "[1]", "kwargs": "{}"})
+    client.post(ACT, {"action": "replay", "quoted_id": "one", "confirmed": "yes"})
+    assert client.get(f"{LIST}tasks/task/one/").status_code == 200
+
+
+def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
+    client = log_in(is_superuser=True)
+    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
+        told = {"task": {"id": "one"}, "object": {"key": "x"}}
+        for one in (one for one in OPERATIONS if one.method == "GET"):
+            given = told.get(one.path, {})
+            if one.path == "dead-letter":
+                given = {"id": "one", "arguments": "true"}
+            answer = client.get(f"/reliable/v1/{one.path}", given)
+            assert answer.status_code in (200, 404), (one.path, answer.content)
+        for path, more in (("dead-letter/replay-edited", {"args": []}), ("dead-letter/replay", {})):
+            client.post(
+                f"/reliable/v1/{path}", {"id": "one", **more}, content_type="application/json"
+            )
+
+
+def test_no_command_opens_it(project: Celery) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(
+            command, arguments, obj=SimpleNamespace(app=project, no_color=True)
+        )
+
+    for words in (
+        "status --json",
+        "tasks",
+        "show one",
+        "dead-letters list --json",
+        "dead-letters groups",
+        "dead-letters show one --with-arguments",
+        "dead-letters show one --with-arguments --json",
+        "objects",
+        "sweep",
+    ):
+        ran = run(*words.split())
+        assert ran.exit_code == 0, (words, ran.output, ran.exception)
+    assert run("dead-letters", "replay", "one", "--args", "[1]").exit_code == 1
+    assert run("dead-letters", "replay", "one").exit_code == 0
+
+
+def test_no_pass_and_no_replay_opens_it(project: Celery) -> None:
+    letters = DeadLetters(project)
+    letters.replay("one")
+    ledger = reliable_of(project).ledger
+    with ledger.ask("client", lambda client: client.pipeline()) as pipe:
+        pipe.delete("celery").zadd(ledger.keys.due, {"one": 0}).execute()
+    sweeper = Sweeper(project)
+    report, _ = sweeper.run_if_due()
+    assert report is not None
+    assert report.looked_at == 1
+    (raw,) = ledger.ask("queue", lambda client: client.lrange("celery", 0, -1))
+    assert json.loads(raw)["content-type"] == PICKLE

@@ -1,0 +1,129 @@
+"""A producer that lies: each of our headers and properties forged, against a worker that runs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from celery_reliable.message import HEADER, HEIR, RETURNS
+from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import DEAD, META, RECORD, record_of
+from tests.integration.foreign import element
+from tests.support.effects import Effects
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+PICKLE = "application/x-python-serialize"
+LONG = "x" * 100_000
+NO_TEXT: list[Any] = [None, 7, -1, 10**400, 1.5, True, [], {}, [1, 2], {"a": {}}]
+
+
+class Canary:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def stamps(generation: str, other: str) -> Iterator[Any]:
+    """Values of the header ``reliable``; *other* is the one of somebody else's message."""
+    yield from NO_TEXT
+    yield from ("", ":", "x", "1:", ":0-ab", "-5:0-ab", "1e9:0-ab", "1.5:0-ab", "\x00:\x00")
+    yield f"{chr(0x663)}:0-ab"
+    yield from (f"{'9' * 20}:0-ab", f"{'9' * 400}:0-ab", f"0:{LONG}", "0:\r\nHSET a b", "2/1:0-ab")
+    many = f"{'9' * 400}-ab"
+    for epoch in ("", "0", "0-ab", "-5-ab", many, "0-ab cd", LONG, "called_off", "0-ab-cd-1"):
+        yield f"{generation}:{epoch}"
+        yield f"{int(generation) - 1}:{epoch}"
+        yield f"{int(generation) + 10**6}:{epoch}"
+    # A sender that published, and a number that it has not reached.
+    sender = other.split("-")[-2]
+    yield from (f"{generation}:0-{'ab' * 4}-{sender}-{number}" for number in (0, 1, 999, 10**14))
+
+
+def forged(
+    client: Any, generation: str, victim: str, stamp: str, token: str
+) -> Iterator[tuple[str, bytes]]:
+    """List elements that lie, each with what it lies about."""
+    for value in stamps(generation, stamp):
+        headers = {HEADER: value}
+        yield f"{HEADER}: {value!r:.60}", element(headers=headers)
+        # The id of another task that runs, with a stamp that is not its own.
+        yield f"{HEADER}: {value!r:.60} of {victim}", element(headers={**headers, "id": victim})
+    for value in (*NO_TEXT, "", "1", "garbage", LONG):
+        yield f"{HEIR}: {value!r:.60}", element(headers={HEIR: value})
+        yield f"{HEIR}: {value!r:.60} of {victim}", element(headers={HEIR: value, "id": victim})
+    claim = [1, 0, client.hget(RECORD + victim, "owner").decode(), 1e18]
+    for name, values in {
+        RETURNS: [*NO_TEXT, "", "3", -(10**9), LONG],
+        EARLY: [*NO_TEXT, claim, [10**30, -1, LONG, "now"]],
+        DELIVERY: [*NO_TEXT, token, LONG],
+        MESSAGE: [*NO_TEXT, "garbage", LONG, element(headers={"id": victim}).decode()],
+    }.items():
+        for value in values:
+            for headers in ({"lang": "js"}, {HEADER: f"1:0-{uuid4()}"}, {"id": victim}):
+                lie = element(properties={name: value}, headers=headers)
+                yield f"{name}: {value!r:.60} with {headers}", lie
+    # Its own words: a copy of the victim's message that names another task.
+    yield "a copy for another task", element(headers={HEADER: stamp, "id": victim})
+
+
+@promise("never-two", "late-changes-nothing")
+def test_a_forged_header_harms_no_other_task_and_no_worker(
+    project: Project,
+    start_worker: Start,
+    effects: Effects,
+    redis_server: RedisServer,
+    tmp_path: Path,
+) -> None:
+    client = redis_server.client()
+    worker = start_worker("one", concurrency=3)
+    victim = project.send("gate", "open")
+    parked = project.send("work", 0, countdown=3600)
+    effects.run_of(victim.id)
+    record = wait_for(lambda: record_of(redis_server, victim.id), 5, "its record")
+    record_of_parked = record_of(redis_server, parked.id)
+    stamp = json.loads(record["message"])["headers"][HEADER]
+    generation = client.hget(META, "generation").decode()
+    # What a worker tells its processes of a message cannot be told by who sent it.
+    headers = {"id": "liar", "task": "project.gate", HEADER: "1:0-ab"}
+    lie = element(b'[["open"], {}, {}]', headers=headers, properties={MESSAGE: "another message"})
+    client.lpush("celery", lie)
+    effects.run_of("liar")
+    assert json.loads(record_of(redis_server, "liar")["message"])["headers"]["id"] == "liar"
+
+    lies = dict(forged(client, generation, victim.id, stamp, record["token"]))
+    assert len(lies) > 150
+    for one in lies.values():
+        client.lpush("celery", one)
+    # A body that touches a file where it is unpickled; the project accepts JSON alone.
+    body = pickle.dumps(((Canary(tmp_path / "canary"),), {}, {}))
+    for headers in ({"lang": "py"}, {HEADER: f"{generation}:0-ab"}, {"id": victim.id}):
+        lie = element(body, headers=headers, content_type=PICKLE, content_encoding="binary")
+        client.lpush("celery", lie)
+    last = project.send("work", 0)
+
+    assert last.get(timeout=60) == "worked"
+    wait_for(lambda: not client.llen("celery"), 10, "all of it was fetched")
+    assert worker.is_running
+    assert not (tmp_path / "canary").exists()
+    assert {k: v for k, v in record_of(redis_server, victim.id).items() if k != "due"} == record
+    assert record_of(redis_server, parked.id) == record_of_parked
+    assert client.hget(META, "generation").decode() == generation
+    effects.open_gate("open")
+    assert victim.get(timeout=10) == "open"
+    wait_for(lambda: not client.exists(RECORD + victim.id), 10, "it is settled")
+    assert len(effects.runs(victim.id)) == 1
+    wait_for(lambda: not client.keys("unacked:*"), 20, "every lie is acknowledged")
+    left = {key.decode() for key in client.keys(RECORD + "*")} - {RECORD + parked.id}
+    dead = {RECORD + one.decode() for one in client.zrange(DEAD, 0, -1)}
+    assert left == dead
