@@ -116,13 +116,15 @@ class Publications(TransitionGroup):
         is_revoked: bool = False,
         outcome: str = "REVOKED",
         by: str = "",
+        is_kept: bool = False,
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
         """Call off a publication that nobody runs, and free its object.
 
         If a worker has still to stop an attempt of it, the record and the lock stay until it has.
         *is_revoked*: a task that runs is marked, so that it does not run again.
-        *outcome* and *by*: as `Outcomes.settle`.
+        *outcome* and *by*: as `Outcomes.settle`; *is_kept*: that is kept, even of a task to which
+        nothing happened.
         """
         return call_ending_task(
             self._caller,
@@ -130,7 +132,7 @@ class Publications(TransitionGroup):
             _CANCEL,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
-            how=self._ending(task_id, outcome, by),
+            how=self._ending(task_id, outcome, by, is_kept=is_kept),
             patience_seconds=patience_seconds,
         )
 
@@ -140,13 +142,15 @@ class Publications(TransitionGroup):
         *,
         is_noted: bool = False,
         by: str = "",
+        is_kept: bool = False,
         patience_seconds: float | None = None,
     ) -> CancelAnswer:
         """Call off the current publication of an id: a retry and the last member of a canvas are
         other publications than the first.
 
-        *is_noted*: a task that runs is marked, so that it does not run again.  What is published
-        after this has returned is never called off, even if a command arrives late.
+        *is_noted*: a task that runs is marked, so that it does not run again.  *by* and *is_kept*:
+        as `cancel`.  What is published after this has returned is never called off, even if a
+        command arrives late.
         """
         key = encoded(self.keys.record(task_id))
         while True:
@@ -162,6 +166,7 @@ class Publications(TransitionGroup):
                 epoch=(epoch or b"").decode(),
                 is_revoked=is_noted,
                 by=by,
+                is_kept=is_kept,
                 patience_seconds=patience_seconds,
             )
             if not isinstance(answer, Stale):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from celery_reliable.operations.audit import AuditEntry, somebody
+from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.bulk import DEFAULT_RATE, Bulk, Chosen, Done, Unclear
 from celery_reliable.operations.checks import Limits, check, finding_view, status_view
 from celery_reliable.operations.control import install_control, install_control_everywhere
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.desk import Desk, broker_errors
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import editable_arguments, publish_edited
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
@@ -18,6 +19,7 @@ from celery_reliable.operations.metrics import install as install_metrics
 from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
+from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
@@ -46,11 +48,13 @@ __all__ = [
     "Happening",
     "Happenings",
     "Hour",
+    "IfRunning",
     "Kind",
     "LetterPages",
     "Limits",
     "ObjectView",
     "Page",
+    "Revoked",
     "Status",
     "Subject",
     "TaskView",

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
-from kombu.exceptions import OperationalError
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.model import SweepReport
 from celery_reliable.operations.audit import AuditEntry, noted, read_audit
 from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.dead_letters import DeadLetters
@@ -21,21 +21,16 @@ from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.happenings import Happened, Happenings
 from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.objects import Objects
+from celery_reliable.operations.revocations import Revocations
 from celery_reliable.operations.status import Status, look_at_status
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.workers import Workers
-from celery_reliable.recovery import BrokerView
+from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Desk", "broker_errors"]
-
-
-def broker_errors(app: Celery) -> tuple[type[Exception], ...]:
-    """Return the errors by which a broker that is away shows."""
-    connection = app.connection_for_read()
-    return (OperationalError, *connection.connection_errors, *connection.channel_errors)
+__all__ = ["Desk"]
 
 
 class Desk:
@@ -107,6 +102,25 @@ class Desk:
     def tasks(self) -> Tasks:
         """The tasks that live, and any task by its id."""
         return Tasks(self.app, self.ledger, self._broker)
+
+    @cached_property
+    def revocations(self) -> Revocations:
+        """What ends tasks that live."""
+        return Revocations(self.app, self.ledger)
+
+    def sweep(self, by: str, *, most_passes: int = MOST_PASSES_IN_A_ROW) -> SweepReport | None:
+        """Run a pass of the sweeper now, and return its report; None, and nothing is done, while
+        one runs or if one has just finished.
+
+        *most_passes*: so many follow one another while there is more to do than one does.  For who
+        knows the app's tasks.  Raises kombu's errors, too.
+        """
+        with self.noted("sweep", by, {}):
+            sweeper = Sweeper(self.app)
+            try:
+                return sweeper.run_if_due(most_passes)[0]
+            finally:
+                sweeper.close()
 
     @cached_property
     def objects(self) -> Objects:

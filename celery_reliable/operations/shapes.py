@@ -27,6 +27,7 @@ __all__ = [
     "Object",
     "Queue",
     "Replayed",
+    "Revoked",
     "Running",
     "Server",
     "Status",
@@ -322,6 +323,21 @@ class Done(TypedDict):
     cursor: str
     problem: str
     examples: list[str]
+
+
+class Revoked(TypedDict):
+    """What became of tasks that were to be revoked, or with a dry run would; by their ids."""
+
+    run: str
+    if_running: str
+    done: int
+    ended: list[str]
+    running: list[str]
+    dead: list[str]
+    replaced: list[str]
+    gone: list[str]
+    is_dry_run: bool
+    problem: str
 
 
 class Audited(TypedDict):

@@ -7,17 +7,20 @@ from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.returns import is_over
-from celery_reliable.recovery.revocations import call_off
+from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
 from celery_reliable.recovery.stored_results import has_succeeded, is_in_chord
-from celery_reliable.recovery.sweeper import Sweeper
+from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
 
 __all__ = [
     "MOST_BYTES",
+    "MOST_PASSES_IN_A_ROW",
+    "REVOCABLE",
     "BrokerView",
     "Depths",
     "Step",
     "Sweeper",
     "call_off",
+    "call_off_task",
     "depths_of",
     "has_succeeded",
     "is_in_chord",

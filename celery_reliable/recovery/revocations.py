@@ -9,11 +9,14 @@ from celery import Celery
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger
+from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Record, State
 from celery_reliable.recovery.stored_results import try_to_store_revoked
 
-__all__ = ["call_off"]
+__all__ = ["REVOCABLE", "call_off", "call_off_task"]
+
+#: The states of tasks that can be revoked.
+REVOCABLE = (State.PARKED, State.QUEUED, State.RUNNING)
 
 #: For how long the ledger is asked, for each task: the worker's main loop or a caller waits.
 _PATIENCE_SECONDS = 1.0
@@ -31,14 +34,32 @@ def call_off(app: Celery, task_ids: Iterable[str]) -> None:
             return
         for task_id in {str(one) for one in task_ids}:
             record = reliable.ledger.find(task_id, patience_seconds=_PATIENCE_SECONDS)
-            if record is not None and record.state in (State.PARKED, State.QUEUED, State.RUNNING):
-                _call_off(app, reliable.ledger, record)
+            if record is not None and record.state in REVOCABLE:
+                call_off_task(app, reliable.ledger, record, patience_seconds=_PATIENCE_SECONDS)
     except (ReliableError, ValueError) as exc:
         events.revocation_not_recorded(error=exc)
 
 
-def _call_off(app: Celery, ledger: Ledger, record: Record) -> None:
+def call_off_task(
+    app: Celery,
+    ledger: Ledger,
+    record: Record,
+    *,
+    by: str = "",
+    patience_seconds: float | None = None,
+) -> answers.CancelAnswer:
+    """Record the revocation of one task that was seen in a state of `REVOCABLE`.
+
+    *by*: who revokes it; then what happened to it is kept.  Raises LedgerUnavailable and
+    LedgerRefused.
+    """
     if record.state is not State.RUNNING:
         # First, as without its record nobody would find the task again.
         try_to_store_revoked(app, record)
-    ledger.revoke(record.task_id, is_noted=True, patience_seconds=_PATIENCE_SECONDS)
+    return ledger.revoke(
+        record.task_id,
+        is_noted=True,
+        by=by,
+        is_kept=bool(by),
+        patience_seconds=patience_seconds,
+    )

@@ -27,10 +27,10 @@ from celery_reliable.recovery.lost_messages import Asked
 from celery_reliable.recovery.overdue import Overdue, Step
 from celery_reliable.recovery.retention import Retention
 
-__all__ = ["Sweeper"]
+__all__ = ["MOST_PASSES_IN_A_ROW", "Sweeper"]
 
 #: How many passes may follow one another without a pause.
-_MOST_PASSES_IN_A_ROW = 20
+MOST_PASSES_IN_A_ROW = 20
 #: After a step of the clock: how many records a script sets back, and how often a pass calls it.
 _SET_BACK_AT_ONCE = 500
 _MOST_SET_BACK = 200
@@ -80,8 +80,11 @@ class Sweeper:
         self.broker.close()
         self.ledger.close()
 
-    def run_if_due(self) -> tuple[SweepReport | None, float]:
-        """Run a pass unless one runs or finished within SWEEP_SECONDS.
+    def run_if_due(
+        self, most_passes: int = MOST_PASSES_IN_A_ROW
+    ) -> tuple[SweepReport | None, float]:
+        """Run a pass unless one runs or finished within SWEEP_SECONDS; and others, *most_passes* in
+        all, while there is more to do than one does.
 
         Returns its report, or None, and the seconds after which to ask again.  Raises
         LedgerUnavailable and LedgerRefused.
@@ -89,7 +92,7 @@ class Sweeper:
         config = self.config
         nonce, server_clock = secrets.token_hex(8), self._clock
         report = None
-        for turn in range(_MOST_PASSES_IN_A_ROW):
+        for turn in range(most_passes):
             answer = self.ledger.passes.begin(
                 nonce,
                 interval_ms=config.sweep_ms if turn == 0 else 0,

@@ -200,6 +200,8 @@ NEEDED: dict[tuple[str, str], list[set[str]]] = {
     ("dead-letter/replay", "post"): [{"change"}],
     ("dead-letter/discard", "post"): [{"delete"}],
     ("dead-letter/replay-edited", "post"): [{"change"}, {"see_arguments"}],
+    ("tasks/revoke", "post"): [{"operate"}],
+    ("sweep", "post"): [{"operate"}],
 }
 
 
@@ -524,6 +526,48 @@ def test_a_thread_of_the_web_server_finds_the_projects_app(
     assert answers[0]["tasks"]["dead"] == 1
     assert [one["name"] for one in answers[0]["queues"]] == ["celery"]
     assert answers[0]["broker_problem"] == ""
+
+
+# Tasks that live.
+
+
+def test_tasks_are_revoked_and_what_became_of_each_is_told(
+    client: Any, document: Document, put: Callable[..., None], task: Any, celery_project: Celery
+) -> None:
+    put("dead")
+    queued, parked = task.delay("secret-1").id, task.apply_async(countdown=3600).id
+    body = {"ids": [queued, parked, "dead", "nobody", queued]}
+
+    asked = document.check(post(client, "tasks/revoke", {**body, "dry_run": True}), *REVOKE)
+    assert (asked["ended"], asked["is_dry_run"]) == ([queued, parked], True)
+    assert get(client, "tasks").json()["looked_at"] == 2
+    done = document.check(post(client, "tasks/revoke", body), *REVOKE)
+
+    assert (done["done"], done["ended"]) == (2, [queued, parked])
+    assert (done["dead"], done["gone"], done["running"]) == (["dead"], ["nobody"], [])
+    assert get(client, "tasks").json()["items"] == []
+    assert get(client, "dead-letters").json()["total"] == 1
+    ended = get(client, "task", id=parked).json()
+    assert (ended["state"], ended["outcome"]) == ("ended", "REVOKED")
+    assert "by api:user-0" in ended["why"]["sentence"]
+    again = post(client, "tasks/revoke", {"ids": [queued, parked]}).json()
+    assert (again["done"], again["gone"]) == (0, [queued, parked])
+    notes = get(client, "audit").json()["items"]
+    assert [one["act"] for one in notes] == ["revoke"] * 4
+    assert notes[2]["done"] == 2
+    assert "secret" not in json.dumps(notes)
+
+
+REVOKE = ("tasks/revoke", "post")
+
+
+def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project: Celery) -> None:
+    first = document.check(post(client, "sweep", {}), "sweep", "post")
+    second = document.check(post(client, "sweep", None), "sweep", "post")
+
+    assert (first["ran"], second) == (True, {"ran": False, "report": None})
+    assert get(client, "status").json()["last_pass"]["ended_at"]
+    assert {one["act"] for one in get(client, "audit").json()["items"]} == {"sweep"}
 
 
 # What is wrong with a request.

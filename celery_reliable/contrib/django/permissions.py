@@ -17,7 +17,7 @@ class Right(str, Enum):
     REPLAY = "replay"
     #: To remove dead letters for good.
     DISCARD = "discard"
-    #: To do what is about more than dead letters.
+    #: To end tasks that live, and to run a pass of the sweeper.
     OPERATE = "operate"
     #: To see arguments and whole messages, and with `REPLAY` to run a letter with other arguments.
     SEE_ARGUMENTS = "see_arguments"

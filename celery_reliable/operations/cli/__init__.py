@@ -19,6 +19,7 @@ from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
+from celery_reliable.operations.cli.revoking import revoke
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.top import top
@@ -46,6 +47,7 @@ for _command in (
     events,
     tasks,
     show,
+    revoke,
     objects,
     workers,
     queues_command,

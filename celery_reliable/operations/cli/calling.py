@@ -9,7 +9,7 @@ import click
 from celery import Celery
 
 from celery_reliable.exceptions import LedgerUnavailable, ReliableError
-from celery_reliable.operations.desk import broker_errors
+from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.tables import printable
 
 __all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]

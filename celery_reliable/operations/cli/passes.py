@@ -7,10 +7,17 @@ import dataclasses
 import click
 from celery.bin.base import CeleryCommand
 
-from celery_reliable.operations.cli.calling import app_of, as_json_option, errors_told
+from celery_reliable.app import reliable_of
+from celery_reliable.operations.audit import somebody
+from celery_reliable.operations.cli.calling import (
+    PATIENCE_SECONDS,
+    app_of,
+    as_json_option,
+    errors_told,
+)
 from celery_reliable.operations.cli.printing import print_json
+from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.uninstall import release
-from celery_reliable.recovery import Sweeper
 
 __all__ = ["release_command", "sweep"]
 
@@ -21,12 +28,10 @@ __all__ = ["release_command", "sweep"]
 def sweep(ctx: click.Context, as_json: bool) -> None:
     """Run a pass of the sweeper now, unless one has just finished, and print its report."""
     with errors_told(ctx):
-        sweeper = Sweeper(app_of(ctx))
-        try:
-            report, _ = sweeper.run_if_due()
-            interval_seconds = sweeper.config.sweep_seconds
-        finally:
-            sweeper.close()
+        app = app_of(ctx)
+        with Desk(app, patience_seconds=PATIENCE_SECONDS) as desk:
+            report = desk.sweep(somebody())
+        interval_seconds = reliable_of(app).config.sweep_seconds
     if as_json:
         print_json({"ran": report is not None, "report": report.as_dict() if report else None})
     elif report is None:

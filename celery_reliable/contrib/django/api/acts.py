@@ -7,14 +7,16 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from celery_reliable.contrib.django.api.answers import Discarded, ReplayedEdited
+from celery_reliable.contrib.django.api.answers import Discarded, ReplayedEdited, Swept
 from celery_reliable.contrib.django.api.declaring import Asked, Operation
 from celery_reliable.contrib.django.api.parameters import (
     DiscardBody,
+    NoBody,
     OneBody,
     ReplayBody,
     ReplayEditedBody,
     ReplayOneBody,
+    RevokeBody,
 )
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.contrib.django.permissions import Right
@@ -95,7 +97,27 @@ def replay_dead_letter_edited(asked: Asked) -> ReplayedEdited:
     return {"task_id": body.id, "new_task_id": new_id}
 
 
-_REPLAY, _DISCARD = (Right.REPLAY,), (Right.DISCARD,)
+def revoke_tasks(asked: Asked) -> shapes.Revoked:
+    """End tasks that live, for good: queued, parked or running.
+
+    Dead letters are discarded instead.  May be repeated.
+    """
+    body: RevokeBody = asked.body
+    return asked.desk.revocations.revoke(
+        body.ids, by=asked.by, if_running=body.if_running, dry_run=body.dry_run
+    ).as_dict()
+
+
+def sweep(asked: Asked) -> Swept:
+    """Run a pass of the sweeper now, unless one runs or has just finished.
+
+    Workers run passes by themselves; this is for when none lives.
+    """
+    report = asked.desk.sweep(asked.by, most_passes=1)
+    return {"ran": report is not None, "report": report.as_dict() if report else None}
+
+
+_REPLAY, _DISCARD, _OPERATE = (Right.REPLAY,), (Right.DISCARD,), (Right.OPERATE,)
 
 ACTS = (
     Operation(
@@ -143,4 +165,8 @@ ACTS = (
         body=ReplayEditedBody,
         problems=(404, 409),
     ),
+    Operation(
+        "POST", "tasks/revoke", revoke_tasks, shapes.Revoked, needs=_OPERATE, body=RevokeBody
+    ),
+    Operation("POST", "sweep", sweep, Swept, needs=_OPERATE, body=NoBody),
 )

@@ -14,6 +14,7 @@ __all__ = [
     "ObjectPage",
     "QueuesAnswer",
     "ReplayedEdited",
+    "Swept",
     "TaskPage",
     "WorkersAnswer",
 ]
@@ -75,6 +76,13 @@ class ReplayedEdited(TypedDict):
 
     task_id: str
     new_task_id: str
+
+
+class Swept(TypedDict):
+    """Whether a pass was run, and what it did: counts by name, times in seconds."""
+
+    ran: bool
+    report: dict[str, float | int | bool] | None
 
 
 Document = dict[str, Any]

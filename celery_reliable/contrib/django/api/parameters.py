@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.model import Reason
-from celery_reliable.operations import Chosen, Filter, Kind
+from celery_reliable.operations import Chosen, Filter, IfRunning, Kind
 
 __all__ = [
     "AuditQuery",
@@ -23,6 +23,7 @@ __all__ = [
     "GroupsQuery",
     "LetterQuery",
     "LettersQuery",
+    "NoBody",
     "Nothing",
     "ObjectQuery",
     "ObjectsQuery",
@@ -30,6 +31,7 @@ __all__ = [
     "ReplayBody",
     "ReplayEditedBody",
     "ReplayOneBody",
+    "RevokeBody",
     "StatusQuery",
     "TaskQuery",
     "TasksQuery",
@@ -42,6 +44,8 @@ S = TypeVar("S", bound=Struct)
 
 #: For how long one act goes on at the most: somebody waits for the answer.
 MOST_SECONDS = 10.0
+#: Revoked by one request.
+MOST_REVOKED = 500
 #: In a query; more than any operation has.
 _MOST_PARAMETERS = 100
 
@@ -248,6 +252,20 @@ class ReplayEditedBody(ReplayOneBody, kw_only=True, forbid_unknown_fields=True):
 
     args: list[Any] | UnsetType = UNSET
     kwargs: dict[str, Any] | UnsetType = UNSET
+
+
+class RevokeBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which tasks to end, and what becomes of those that run."""
+
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MOST_REVOKED)]
+    if_running: Annotated[
+        IfRunning, Meta(description="Stop it by SIGTERM, kill it by SIGKILL, or let it finish.")
+    ] = IfRunning.STOP
+    dry_run: Annotated[bool, Meta(description="Only say what would become of them.")] = False
+
+
+class NoBody(Struct, forbid_unknown_fields=True):
+    """Nothing: an empty object, or no body."""
 
 
 def read_query(kind: type[S], query: str) -> S:

@@ -51,6 +51,7 @@ def overview_page(visit: Visit) -> HttpResponse:
         ],
         "more_groups": max(0, len(groups.groups) - _GROUPS),
         "links": {name: visit.link(name) for name in ("groups", "workers", "tasks", "changelist")},
+        "sweep_link": visit.link("sweep"),
         "find_link": visit.link("find"),
     }
     return visit.render("overview", context, "overview")

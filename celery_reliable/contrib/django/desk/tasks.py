@@ -61,7 +61,12 @@ def tasks_page(visit: Visit) -> HttpResponse:
 
 def _row(visit: Visit, one: TaskView) -> dict[str, Any]:
     view = shown(one.short_view(), _LONGEST)
-    return {**view, "link": visit.link("task", one.task_id), "id": view["task_id"]}
+    return {
+        **view,
+        "link": visit.link("task", one.task_id),
+        "id": view["task_id"],
+        "quoted": quoted(one.task_id),
+    }
 
 
 def find_page(visit: Visit) -> HttpResponse:
@@ -102,6 +107,7 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         "arguments": shown(desk.tasks.arguments(task_id)) if with_arguments else None,
         "with_arguments": with_arguments,
         "has_arguments": task.is_known,
+        "is_revocable": task.state in ("parked", "queued", "running"),
     }
     return visit.render("task", context, "tasks", 404 if task.state == "absent" else 200)
 

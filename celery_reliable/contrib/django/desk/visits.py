@@ -118,6 +118,7 @@ class Visit:
                 ],
                 "may_replay": self.may(Right.REPLAY),
                 "may_discard": self.may(Right.DISCARD),
+                "may_operate": self.may(Right.OPERATE),
                 "may_see_arguments": self.may(Right.SEE_ARGUMENTS),
                 **context,
             },

@@ -1,0 +1,100 @@
+"""What is done to tasks that live, and to what looks after them: asked first, done, and noted."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
+
+from celery_reliable.contrib.django.desk.kinds import log
+from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
+from celery_reliable.operations import IfRunning, Revoked
+
+__all__ = ["revoke_page", "sweep_page"]
+
+#: More than a page has, and done within one request.
+_MOST_CHOSEN = 100
+_LONGEST = 300
+
+
+def revoke_page(visit: Visit) -> HttpResponse:
+    """End the chosen tasks: say what would become of each, ask, then do it."""
+    given = visit.request.POST
+    chosen = tuple(dict.fromkeys(map(unquote, given.getlist("quoted_id"))))
+    if not chosen:
+        messages.warning(visit.request, "No task was chosen.")
+        return redirect(visit.link("tasks"))
+    if len(chosen) > _MOST_CHOSEN:
+        return HttpResponseBadRequest(f"At most {_MOST_CHOSEN} at once.")
+    try:
+        if_running = IfRunning(given.get("if_running", IfRunning.STOP.value))
+    except ValueError:
+        return HttpResponseBadRequest("What runs is to stop, to be killed, or to finish.")
+    app = visit.desk.app
+    # Results are stored by the backends of the tasks, which this process may not have imported.
+    app.loader.import_default_modules()
+    if "confirmed" not in given:
+        return _ask(visit, chosen)
+    found = visit.desk.revocations.revoke(chosen, by=visit.by, if_running=if_running)
+    for task_id in (*found.ended, *found.running):
+        log(visit, task_id, "Revoked")
+    _tell(visit, found)
+    page = visit.link("task", chosen[0]) if len(chosen) == 1 else visit.link("tasks")
+    return redirect(page)
+
+
+def _ask(visit: Visit, chosen: tuple[str, ...]) -> HttpResponse:
+    meant = visit.desk.revocations.revoke(chosen, by=visit.by, dry_run=True)
+    groups = (
+        ("Nobody runs these, and nobody will", meant.ended),
+        ("These run", meant.running),
+        ("These are dead letters, and stay", meant.dead),
+        ("These replaced themselves by a canvas, and stay: revoke its members", meant.replaced),
+        ("These are not known (any more)", meant.gone),
+    )
+    context = {
+        "title": f"Revoke {_counted(meant.done)}?",
+        "groups": [(name, [shown(one, _LONGEST) for one in ids]) for name, ids in groups if ids],
+        "quoted": [quoted(one) for one in (*meant.ended, *meant.running)],
+        "runs": bool(meant.running),
+        "action": visit.link("revoke"),
+        "back": visit.link("tasks"),
+    }
+    return visit.render("revoke", context, "tasks")
+
+
+def _tell(visit: Visit, found: Revoked) -> None:
+    request = visit.request
+    if found.done:
+        messages.success(request, f"{_counted(found.done)} revoked.")
+    if found.running and not found.problem:
+        told = "may finish" if found.if_running is IfRunning.FINISH else "told to stop"
+        messages.info(request, f"Running, and {told}: {len(found.running)}.")
+    if found.failed:
+        messages.warning(request, f"{_counted(found.failed)} could not be revoked.")
+    if found.gone:
+        messages.warning(request, f"{_counted(len(found.gone))} gone already.")
+    if found.problem:
+        messages.warning(request, shown(found.problem, 1_000))
+
+
+def sweep_page(visit: Visit) -> HttpResponse:
+    """Run a pass of the sweeper, unless one has just finished."""
+    app = visit.desk.app
+    # Which tasks are reliable, and what their losses lead to, only they say.
+    app.loader.import_default_modules()
+    report = visit.desk.sweep(visit.by, most_passes=1)
+    if report is None:
+        messages.info(visit.request, "A pass runs, or has just finished: none was needed.")
+    else:
+        log(visit, "a pass of the sweeper", "Ran it")
+        did = {name: value for name, value in report.as_dict().items() if value}
+        said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in did.items())
+        messages.success(visit.request, f"A pass was run: {said or 'nothing was overdue'}.")
+    return redirect(visit.link("overview"))
+
+
+def _counted(number: int) -> str:
+    return f"{number} task{'' if number == 1 else 's'}"

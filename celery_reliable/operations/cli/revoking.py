@@ -1,0 +1,82 @@
+"""The command that ends tasks that live."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from celery.bin.base import CeleryCommand
+
+from celery_reliable.operations.audit import somebody
+from celery_reliable.operations.cli.calling import (
+    PATIENCE_SECONDS,
+    app_of,
+    as_json_option,
+    errors_told,
+)
+from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.revocations import IfRunning, Revoked
+from celery_reliable.operations.tables import printable
+
+__all__ = ["revoke"]
+
+
+@click.command("revoke", cls=CeleryCommand)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--if-running",
+    type=click.Choice([one.value for one in IfRunning]),
+    default=IfRunning.STOP.value,
+    show_default=True,
+    help="What runs is stopped (SIGTERM), killed (SIGKILL), or may finish.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json_option
+@click.pass_context
+def revoke(
+    ctx: click.Context,
+    task_ids: tuple[str, ...],
+    if_running: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """End tasks that live, for good: queued, parked or running.
+
+    Their result is REVOKED.  Dead letters are discarded instead (`dead-letters discard`).
+    """
+    how = IfRunning(if_running)
+    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+        if dry_run or not yes:
+            meant = desk.revocations.revoke(task_ids, by=somebody(), if_running=how, dry_run=True)
+            if dry_run:
+                _told(meant, "would be revoked", as_json)
+                return
+            if meant.done:
+                runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
+                question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
+                click.confirm(question, abort=True, err=True)
+        done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
+        _told(done, "revoked", as_json)
+
+
+def _told(found: Revoked, verb: str, as_json: bool) -> None:
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        click.echo(f"{counted(found.done, 'task')} {verb}")
+        for about, ids in (
+            ("runs and is to stop", () if found.if_running is IfRunning.FINISH else found.running),
+            ("runs to its end", found.running if found.if_running is IfRunning.FINISH else ()),
+            ("is a dead letter: discard it", found.dead),
+            ("replaced itself by a canvas: revoke its members", found.replaced),
+            ("is not known (any more)", found.gone),
+        ):
+            for task_id in ids:
+                click.echo(f"{printable(task_id)}: {about}")
+        if found.problem:
+            click.echo(printable(found.problem), err=True)
+    if found.problem or found.failed or not found.done:
+        sys.exit(1)

@@ -1,0 +1,128 @@
+"""Tasks that live are revoked in the admin, and a pass is run: asked first, done once, noted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_reliable import ReliableTask
+from celery_reliable.operations import Desk
+from tests.contrib.shown import LIST, page
+
+REVOKE, SWEEP = f"{LIST}tasks/revoke/", f"{LIST}desk/sweep/"
+
+
+@pytest.fixture
+def bill(celery_project: Celery) -> Any:
+    def run(*args: object, **kwargs: object) -> None:
+        """Nobody runs it."""
+
+    return celery_project.task(base=ReliableTask, name="shop.bill", shared=False)(run)
+
+
+@pytest.fixture
+def live(celery_project: Celery) -> Callable[[], set[str]]:
+    """The ids of the tasks that live."""
+
+    def live() -> set[str]:
+        with Desk(celery_project) as desk:
+            return {one.task_id for one in desk.tasks.page().items}
+
+    return live
+
+
+def chosen(shown: str) -> list[str]:
+    return re.findall(r'type="hidden" name="quoted_id" value="([^"]+)"', shown)
+
+
+def test_those_chosen_are_revoked_when_somebody_says_yes(
+    bill: Any, log_in: Any, live: Callable[[], set[str]], put: Callable[..., None]
+) -> None:
+    put("dead")
+    queued, parked, third = bill.delay("secret-1").id, bill.apply_async(countdown=99).id, "a/b c"
+    bill.apply_async(task_id=third)
+    client = log_in("view", "operate")
+    shown = page(client.get(f"{LIST}tasks/"))
+    assert shown.count('type="checkbox" name="quoted_id"') == 3
+
+    asked = page(client.post(REVOKE, {"quoted_id": [queued, "a%2Fb%20c", "dead", "nobody"]}))
+
+    assert "Revoke 2 tasks?" in asked
+    assert chosen(asked) == [queued, "a%2Fb%20c"]
+    assert "secret" not in asked
+    assert live() == {queued, parked, third}
+    given = {"quoted_id": chosen(asked), "if_running": "stop", "confirmed": "Yes"}
+    told = page(client.post(REVOKE, given, follow=True))
+    assert "2 tasks revoked." in told
+    assert live() == {parked}
+    again = page(client.post(REVOKE, given, follow=True))
+    assert "2 tasks gone already." in again
+    assert "by django:user-0" in page(client.get(f"{LIST}tasks/task/{queued}/"))
+
+
+def test_one_is_revoked_from_its_page(
+    bill: Any, log_in: Any, live: Callable[[], set[str]], celery_project: Celery
+) -> None:
+    from django.contrib.admin.models import LogEntry
+
+    task_id = bill.delay().id
+    client = log_in("view", "operate")
+    (found,) = chosen(page(client.get(f"{LIST}tasks/task/{task_id}/")))
+
+    page(client.post(REVOKE, {"quoted_id": found, "confirmed": "Yes"}, follow=True))
+
+    assert live() == set()
+    assert LogEntry.objects.latest("action_time").change_message == "Revoked"
+    with Desk(celery_project) as desk:
+        end, begin = desk.audit()
+    assert (begin.act, begin.by, begin.phase) == ("revoke", "django:user-0", "begin")
+    assert (begin.about["ids"], end.done) == ([task_id], 1)
+
+
+def test_nobody_revokes_without_the_right_and_a_token(
+    bill: Any, log_in: Any, live: Callable[[], set[str]]
+) -> None:
+    task_id = bill.delay().id
+    given = {"quoted_id": task_id, "confirmed": "Yes"}
+    viewer = log_in("view", "change", "delete", "see_arguments")
+
+    for address in (f"{LIST}tasks/", f"{LIST}tasks/task/{task_id}/", f"{LIST}desk/"):
+        shown = page(viewer.get(address))
+        assert "desk-revoke" not in shown
+        assert "desk-sweep" not in shown
+    for address in (REVOKE, SWEEP):
+        assert viewer.post(address, given).status_code == 403
+        assert log_in(is_superuser=True, csrf=True).post(address, given).status_code == 403
+        assert log_in(is_superuser=True).get(address).status_code == 405
+    assert live() == {task_id}
+
+
+def test_what_makes_no_sense_is_refused(
+    bill: Any, log_in: Any, live: Callable[[], set[str]]
+) -> None:
+    task_id = bill.delay().id
+    client = log_in("view", "operate")
+
+    assert "No task was chosen" in page(client.post(REVOKE, {}, follow=True))
+    many = [f"id-{number}" for number in range(101)]
+    for given in (
+        {"quoted_id": many, "confirmed": "Yes"},
+        {"quoted_id": task_id, "if_running": "x", "confirmed": "Yes"},
+    ):
+        assert client.post(REVOKE, given).status_code == 400
+    assert live() == {task_id}
+
+
+def test_a_pass_is_run_by_a_button(log_in: Any, celery_project: Celery) -> None:
+    client = log_in("view", "operate")
+    assert 'id="desk-sweep"' in page(client.get(f"{LIST}desk/"))
+
+    assert "A pass was run" in page(client.post(SWEEP, follow=True))
+    assert "none was needed" in page(client.post(SWEEP, follow=True))
+
+    with Desk(celery_project) as desk:
+        assert [one.act for one in desk.audit()] == ["sweep"] * 4
