@@ -30,7 +30,7 @@ class IfRunning(str, Enum):
     STOP = "stop"
     #: Its process is killed, by SIGKILL: code that does not return to Python hears no SIGTERM.
     KILL = "kill"
-    #: It may come to its end.  Should it fail, be lost or try again, there is no other.
+    #: It may come to its end.  Should it be lost or try again, there is no other.
     FINISH = "finish"
 
 

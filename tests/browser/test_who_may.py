@@ -15,11 +15,18 @@ OFFERED = (
     "#content a.button"
 )
 
+#: All that can be done to a task or to the desk.
+ACTS = ("replay", "discard", "edit", "revoke", "sweep")
+
 
 def forged(task_id: str, act: str) -> list[tuple[str, dict[str, str]]]:
     """What no page sends for who may not: addresses with their forms, by every door to an act."""
     if act == "edit":
         return [(f"{LIST}{task_id}/edit/", {"args": "[1]", "kwargs": "{}"})]
+    if act == "revoke":
+        return [(f"{LIST}tasks/revoke/", {"quoted_id": task_id, "confirmed": "Yes"})]
+    if act == "sweep":
+        return [(f"{LIST}desk/sweep/", {})]
     return [
         (ACT, {"task_id": task_id, "action": act, "confirmed": "Yes"}),
         (ACT, {"all": act}),
@@ -51,7 +58,7 @@ def test_who_may_only_see_is_offered_nothing_and_can_do_nothing(
         assert visitor.arrived()[0] == 200, address
         assert [one.accessible_name for one in visitor.all(OFFERED)] == [], address
         assert SECRET not in visitor.driver.page_source, address
-    assert send(visitor, task_id, "replay", "discard", "edit") == {403}
+    assert send(visitor, task_id, *ACTS) == {403}
     assert visitor.get(f"{LIST}{task_id}/change/?arguments=yes") == 403
     assert night.desk.letters.count() == 1
     visitor.refused()
@@ -65,7 +72,31 @@ def test_who_may_replay_may_not_discard(visitor: Visitor, night: Night) -> None:
     assert visitor.every_named("Replay")
     assert not visitor.every_named("Discard")
     # Other arguments are for who may see those that there are.
-    assert send(visitor, task_id, "discard", "edit") == {403}
+    assert send(visitor, task_id, "discard", "edit", "revoke", "sweep") == {403}
+    assert night.desk.letters.count() == 1
+    visitor.refused()
+
+
+def test_who_may_operate_ends_what_lives_and_no_letter(visitor: Visitor, night: Night) -> None:
+    (letter,) = night.charges(1)
+    parked = night.remind_later(3600)
+    visitor.log_in("operator")
+
+    open_letter(visitor, letter)
+    assert not visitor.every_named("Replay")
+    assert not visitor.every_named("Discard")
+    assert send(visitor, letter, "replay", "discard", "edit") == {403}
+    visitor.follow(visitor.find("#desk-tab-tasks"))
+    visitor.press(visitor.find(f"input[value='{parked}']"))
+    visitor.follow(visitor.find("#desk-revoke"))
+    assert "Revoke 1 task?" in visitor.main
+    assert night.desk.tasks.get(parked).state == "parked"
+    visitor.follow(visitor.find("#desk-yes"))
+    visitor.wait_for_text("1 task revoked.")
+    assert night.desk.tasks.get(parked).outcome == "REVOKED"
+    visitor.follow(visitor.find("#desk-tab-overview"))
+    visitor.follow(visitor.find("#desk-sweep"))
+    visitor.wait_for_text("pass")
     assert night.desk.letters.count() == 1
     visitor.refused()
 
@@ -82,7 +113,7 @@ def test_who_may_not_even_see_is_refused_every_page(visitor: Visitor, night: Nig
         visitor.open("/admin/login/")
         answers = {one: visitor.get(one) for one in pages}
         assert {*answers.values()} == {status}, (user, answers)
-        assert send(visitor, task_id, "replay", "discard", "edit") == {status}
+        assert send(visitor, task_id, *ACTS) == {status}
     assert night.desk.letters.count() == 1
     visitor.refused()
 
@@ -99,7 +130,7 @@ def test_no_form_is_taken_without_its_token(visitor: Visitor, night: Night) -> N
     for target in targets:
         if "/logout/" not in target:
             assert visitor.post(target, {}, with_token=False) == 403, target
-    assert send(visitor, task_id, "replay", "discard", "edit", with_token=False) == {403}
+    assert send(visitor, task_id, *ACTS, with_token=False) == {403}
 
     assert night.desk.letters.count() == 1
     visitor.refused()
