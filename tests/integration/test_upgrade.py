@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from celery.result import AsyncResult
 
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
+from tests.support.load import Load
 from tests.support.processes import REPOSITORY, Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -34,6 +39,22 @@ for _ in range(int(sys.argv[2])):
     print(app.tasks["project." + sys.argv[1]].apply_async(eval(sys.argv[3])).id, flush=True)
 """
 
+#: Publishes until its input ends; whoever falls behind catches up.
+PUBLISH_STEADILY = """
+import os, select, sys, time
+from tests.integration.project.factory import Settings, create_app
+app = create_app(Settings.from_environ(os.environ))
+task, per_second = app.tasks["project.work"], float(sys.argv[1])
+began_at, count = time.monotonic(), 0
+while True:
+    ahead = began_at + count / per_second - time.monotonic()
+    if select.select([sys.stdin], [], [], max(ahead, 0))[0]:
+        break
+    print(task.apply_async((0.01,), ignore_result=True).id)
+    count += 1
+"""
+PER_SECOND = 200
+
 
 @pytest.fixture(scope="module")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,7 +63,10 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["git", "-C", str(REPOSITORY), "archive", OLD_COMMIT], capture_output=True, check=False
     )
     if archive.returncode:
-        pytest.skip(f"{OLD_COMMIT} is not in this checkout: {archive.stderr.decode().strip()}")
+        pytest.skip(
+            f"no older package to run beside: {OLD_COMMIT} is not in this checkout, which has no "
+            f"history ({archive.stderr.decode().strip()}). `git fetch --unshallow` gets it."
+        )
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
@@ -139,6 +163,65 @@ def test_what_one_ran_when_it_was_killed_runs_again_in_the_other(
     assert {version_of(effects.runs(one)[1]) for one in ids} == {surviving}
     assert {len(effects.finished(one)) for one in ids + fetched} == {1}
     assert not effects.overlaps()
+
+
+@contextmanager
+def published_by_old(brief: Project, old_tree: Path, per_second: float) -> Iterator[list[str]]:
+    """The ids of what a process of the old package publishes meanwhile, known at the end."""
+    ids: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-c", PUBLISH_STEADILY, str(per_second)],
+        cwd=old_tree,
+        env={**brief.environ("", {}), "PYTHONPATH": str(old_tree)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield ids
+            ids += process.communicate("that is all", timeout=60)[0].split()
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
+@promise("nothing-lost", "never-two")
+def test_a_fleet_is_replaced_one_by_one_under_load_and_back_again(
+    brief: Project, start: Start, old_tree: Path, effects: Effects, redis_server: RedisServer
+) -> None:
+    """200 a second, by publishers of both: nothing is lost or doubled, and nobody is charged."""
+
+    def publish() -> str:
+        return str(brief.send("work", 0.01, ignore_result=True).id)
+
+    fleet = [start("old", concurrency=3, wait=False) for _ in range(2)]
+    for worker in fleet:
+        worker.wait_until_ready()
+    with (
+        published_by_old(brief, old_tree, PER_SECOND / 2) as ids,
+        Load(publish, PER_SECOND / 2) as load,
+    ):
+        for which in ("new", "old"):
+            for leaving in list(fleet):
+                fleet.append(start(which, concurrency=3))
+                leaving.signal_main(signal.SIGTERM)
+                assert leaving.wait_until_ended() == 0
+                fleet.remove(leaving)
+            # The first round has made the fleet a new one.
+            assert len(fleet) == 2
+    by_old = len(ids)
+    ids += load.ids
+
+    assert by_old > 3 * PER_SECOND / 2 < len(load.ids)
+    client = redis_server.client()
+    wait_for(lambda: not client.keys("{reliable:0}:task:*"), 60, "every record gone")
+    runs = effects.runs()
+    assert Counter(run.task_id for run in runs) == Counter(ids)
+    assert {(run.outcome, run.attempt) for run in runs} == {("finished", 1)}
+    assert {version_of(run) for run in runs} == {"old", "new"}
+    assert not client.zcard("{reliable:0}:dead")
+    assert not client.keys("unacked*")
+    assert not client.llen("celery")
 
 
 @pytest.mark.parametrize(("first", "second"), [("old", "new"), ("new", "old")])
