@@ -1,0 +1,323 @@
+"""The Django project that somebody has who follows the guides and recipes: its files are their
+blocks, its workers are started by their commands, and what its reader types is run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.docs.blocks import Page
+from tests.support.processes import REPOSITORY, CeleryProcess
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+__all__ = ["FILES_OF_PAGES", "Shop"]
+
+#: The files that the pages' blocks are of, by their captions.
+FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "proj/settings.py")
+
+FILES = {
+    "proj/__init__.py": "from proj.celery import app as celery_app\n__all__ = ('celery_app',)\n",
+    "proj/celery.py": """
+        import os
+        from celery import Celery
+        from celery.signals import worker_ready
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
+        app = Celery("proj")
+        app.config_from_object("django.conf:settings", namespace="CELERY")
+        app.autodiscover_tasks()
+
+        @worker_ready.connect
+        def tell(sender, **_):
+            open(f"{os.environ['FOLDER']}/{sender.hostname.partition('@')[0]}.ready", "w").close()
+    """,
+    "shop/__init__.py": "",
+    # Stands for the user's work. It notes who does it, and waits for as long as it is held.
+    "shop/work.py": """
+        import os, pathlib, signal, time
+
+        FOLDER = pathlib.Path(os.environ["FOLDER"])
+
+        def note(name, text=""):
+            with open(FOLDER / f"{name}.noted", "a") as file:
+                file.write(f"{os.getpid()} {text}\\n")
+
+        def run(name, text=""):
+            note(name, text)
+            until = time.monotonic() + 60
+            while (FOLDER / f"{name}.hold").exists() and time.monotonic() < until:
+                time.sleep(0.02)
+            if (FOLDER / f"{name}.poison").exists():
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def print_invoice(number):
+            run(f"invoice-{number}")
+            if not isinstance(number, int):
+                raise ValueError(number)
+            return number
+
+        def count_stock(product_id):
+            run(f"stock-{product_id}")
+
+        def read_scan(name):
+            run(f"scan-{name}")
+            return f"text of {name}"
+
+        def pages_of(year):
+            for page in range(3):
+                run(f"year-{year}")
+                yield page
+
+        def count_words(page):
+            run(f"page-{page}")
+            return len(page.split())
+
+        def index_shop(shop_id):
+            run(f"index-{shop_id}")
+
+        def later(order_id):
+            note("later", order_id)
+
+        def write_receipt(order_id):
+            run(f"receipt-{order_id}")
+            return f"receipt of {order_id}"
+
+        def warm_up(shop_id):
+            raise ValueError(shop_id)
+
+        def page_somebody(text):
+            note("pager", text)
+
+        def tell_customer(account_id):
+            run(f"customer-{account_id}")
+
+        def charge_card(customer, cents, idempotency_key):
+            run(f"charge-{customer}", idempotency_key)
+
+        def send_mail(address):
+            run(f"mail-{address}")
+
+        def copy_rows(job, start, size):
+            run(f"copy-{job}", start)
+            return size if start < 2 * size else 0
+
+        def fetch_prices():
+            run("prices")
+
+        def write_report():
+            run("report")
+
+        def read_page(page):
+            run(f"read-{page}")
+            return page.upper()
+
+        def tell(text):
+            note("told", text)
+    """,
+}
+SETTINGS = """
+    SECRET_KEY = "only for tests"
+    USE_TZ = True
+    INSTALLED_APPS = ["shop"]
+    DATABASES = {{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {name!r},
+                             "OPTIONS": {{"timeout": 20}}}}}}
+    DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+"""
+#: Behind the blocks: where the servers of this test are, and that it shall not take long.
+OWN = """
+    CELERY_BROKER_URL, CELERY_RESULT_BACKEND = {broker!r}, {results!r}
+    CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 1
+    CELERY_RELIABLE = {{
+        "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8, "MAX_LOSSES": 1,
+        "PROBE_DIRECTORY": {probes!r},
+    }}
+"""
+#: A shell and a terminal in one, as importing all of it takes seconds.
+TERMINAL = """
+    import contextlib, io, json, shlex, sys, traceback
+    import django
+    django.setup()
+    from celery.bin.celery import celery
+    from click.testing import CliRunner
+    names = {}
+    for line in sys.stdin:
+        kind, text = json.loads(line)
+        said = io.StringIO()
+        if kind == "command":
+            ran = CliRunner().invoke(celery, shlex.split(text)[1:])
+            failed, output = ran.exit_code, ran.output
+        else:
+            failed = 0
+            with contextlib.redirect_stdout(said):
+                try:
+                    exec(compile(text, "shell", "exec"), names)
+                except BaseException:
+                    failed = 1
+                    traceback.print_exc(file=said)
+            output = said.getvalue()
+        print(json.dumps([failed, output]), flush=True)
+"""
+
+
+class Shop:
+    """The project in a folder; what it starts is ended by `close`."""
+
+    def __init__(self, folder: Path, server: RedisServer, pages: Iterable[Page]) -> None:
+        self.folder = folder
+        self.probes = folder / "probes"
+        self.workers: dict[str, CeleryProcess] = {}
+        #: What the words in capitals of the pages stand for.
+        self.known: dict[str, str] = {}
+        of_pages: dict[str, str] = {}
+        for page in pages:
+            for block in page.of("python"):
+                if block.caption in FILES_OF_PAGES:
+                    of_pages[block.caption] = of_pages.get(block.caption, "") + block.text + "\n"
+        self._write(
+            {
+                **FILES,
+                "shop/models.py": of_pages["shop/models.py"],
+                "shop/tasks.py": of_pages["shop/tasks.py"],
+                "proj/settings.py": textwrap.dedent(SETTINGS).format(
+                    name=str(folder / "db.sqlite3")
+                )
+                + of_pages["proj/settings.py"]
+                + textwrap.dedent(OWN).format(
+                    broker=server.url(), results=server.url(1), probes=str(self.probes)
+                ),
+            }
+        )
+        self.environ = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "proj.settings",
+            "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)]),
+            "FOLDER": str(folder),
+        }
+        with (folder / "terminal.log").open("w") as log:
+            self._terminal = subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(TERMINAL)],
+                cwd=folder,
+                env=self.environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    # -- what the reader does
+
+    def type(self, command: str) -> str:
+        """Run a command of a page; return what it says, and fail if it fails."""
+        command = re.sub(r"\b[A-Z]{2,}\b", lambda word: self.known.get(word[0], word[0]), command)
+        if command.startswith("celery "):
+            return self._ask("command", command)
+        subprocess.run(["bash", "-c", command], check=True, env=self.environ, timeout=30)
+        return ""
+
+    def python(self, code: str) -> str:
+        """Run code in the project's shell; return what it prints."""
+        return self._ask("python", code)
+
+    def call(self, command: str) -> str:
+        """Publish by a ``celery … call`` of a page; it is the ID of what follows."""
+        self.known["ID"] = self.type(command).strip()
+        return self.known["ID"]
+
+    def start_worker(self, command: str) -> None:
+        """Start a worker by a page's own command; `wait_until_ready` waits for all."""
+        celery, a, app, *arguments = shlex.split(command)
+        assert (celery, a, app, arguments[:2]) == ("celery", "-A", "proj", ["worker", "-n"])
+        name = arguments[2].partition("@")[0]
+        self.workers[name] = CeleryProcess(
+            name,
+            # Each of them saves a second.
+            [*arguments, "--without-mingle", "--without-gossip"],
+            app=app,
+            environ=self.environ,
+            log_path=self.folder / f"{name}.log",
+            is_ready=(self.folder / f"{name}.ready").exists,
+        )
+
+    def wait_until_ready(self) -> None:
+        """Wait until all workers are up."""
+        for worker in self.workers.values():
+            worker.wait_until_ready()
+
+    # -- what is seen of it
+
+    def hold(self, *names: str) -> None:
+        """Let work of these names wait in its middle."""
+        for name in names:
+            (self.folder / f"{name}.hold").touch()
+
+    def let_go(self, *names: str) -> None:
+        """Let it go on."""
+        for name in names:
+            (self.folder / f"{name}.hold").unlink()
+
+    def poison(self, name: str) -> Path:
+        """Let work of this name kill its process, until the file is removed."""
+        path = self.folder / f"{name}.poison"
+        path.touch()
+        return path
+
+    def noted(self, name: str) -> list[tuple[int, str]]:
+        """The process and the text of each run of this work."""
+        path = self.folder / f"{name}.noted"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(int(pid), text) for pid, _, text in (line.partition(" ") for line in lines)]
+
+    def wait_for_runs(self, name: str, count: int = 1) -> int:
+        """Wait for so many runs of this work; return the process of the last."""
+        wait_for(lambda: len(self.noted(name)) >= count, 20, f"run {count} of {name}")
+        assert len(self.noted(name)) == count, name
+        return self.noted(name)[-1][0]
+
+    def worker_of(self, pid: int) -> CeleryProcess:
+        """The worker that has this process."""
+        (found,) = [one for one in self.workers.values() if pid in one.children()]
+        return found
+
+    def shown(self, task_id: str) -> dict[str, Any]:
+        """What ``reliable show`` says of a task."""
+        said: dict[str, Any] = json.loads(
+            self.type(f"celery -A proj reliable show {task_id} --json")
+        )
+        return said
+
+    def close(self) -> None:
+        """End what runs."""
+        for worker in self.workers.values():
+            worker.end()
+        assert self._terminal.stdin is not None
+        assert self._terminal.stdout is not None
+        self._terminal.stdin.close()
+        self._terminal.stdout.close()
+        self._terminal.kill()
+        self._terminal.wait()
+
+    def _ask(self, kind: str, text: str) -> str:
+        assert self._terminal.stdin is not None
+        assert self._terminal.stdout is not None
+        self._terminal.stdin.write(json.dumps([kind, text]) + "\n")
+        self._terminal.stdin.flush()
+        answer = self._terminal.stdout.readline()
+        assert answer, (self.folder / "terminal.log").read_text()
+        failed, said = json.loads(answer)
+        assert not failed, (text, said)
+        return str(said)
+
+    def _write(self, contents: dict[str, str]) -> None:
+        for name, text in contents.items():
+            path = self.folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(textwrap.dedent(text))

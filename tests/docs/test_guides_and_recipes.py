@@ -1,0 +1,406 @@
+"""The guides and recipes do what they say: one project of all their blocks, two workers that are
+started and killed by their commands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+import yaml
+from celery import Celery
+from celery.app.defaults import NAMESPACES, flatten
+from celery.bin.worker import worker
+
+from celery_reliable import ReliableConfig
+from celery_reliable.operations.cli import reliable
+from tests.docs.blocks import Page
+from tests.docs.commands import inline
+from tests.docs.shop import FILES_OF_PAGES, Shop
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+PAGES = (
+    "guides/dead-letters.rst",
+    "guides/django.rst",
+    "guides/long-and-later.rst",
+    "guides/never-in-circles.rst",
+    "guides/never-lost.rst",
+    "guides/never-twice.rst",
+    "guides/publishing.rst",
+    "guides/results.rst",
+    "guides/shutdown.rst",
+    "recipes/canvases.rst",
+    "recipes/effects-once.rst",
+    "recipes/kubernetes.rst",
+    "recipes/long-tasks.rst",
+    "recipes/periodic.rst",
+    "recipes/rows.rst",
+)
+READ = {name.removesuffix(".rst"): Page(name) for name in PAGES}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shop]:
+    """The project of all pages, with its two workers."""
+    made = Shop(tmp_path, redis_server, READ.values())
+    try:
+        one, two = READ["guides/never-lost"].commands("See it work")[:2]
+        made.python(
+            "from django.core.management import call_command\n"
+            "call_command('migrate', run_syncdb=True, verbosity=0)"
+        )
+        made.start_worker(one)
+        made.start_worker(two)
+        made.wait_until_ready()
+        yield made
+    finally:
+        made.close()
+
+
+def commands(page: str, section: str = "") -> list[str]:
+    """The commands of a page, in their order."""
+    return READ[page].commands(section)
+
+
+def test_what_the_pages_say_happens(shop: Shop) -> None:
+    shop.hold("invoice-4711")
+    _, _, call, look, kill, show, events = commands("guides/never-lost")
+    killed = shop.call(call)
+    first = shop.wait_for_runs("invoice-4711")
+
+    never_twice(shop)
+    long_and_later(shop)
+
+    assert f"{shop.worker_of(first).pid}" in shop.type(look)
+    shop.known["PID"] = str(shop.worker_of(first).pid)
+    shop.type(kill)
+    second = shop.wait_for_runs("invoice-4711", 2)
+    assert shop.worker_of(second).is_running
+    shop.known["ID"] = killed
+    assert killed in shop.type(show)
+    assert "send_invoice" in shop.type(events)
+    assert (shop.shown(killed)["state"], shop.shown(killed)["attempts"]) == ("running", 2)
+    shop.let_go("invoice-4711")
+
+    in_circles_and_in_the_morning(shop)
+    results(shop)
+    publishing(shop)
+    django(shop)
+    effects_once(shop)
+    rows(shop)
+    long_tasks(shop)
+    periodic(shop)
+    canvases(shop)
+    probes(shop)
+    for page in READ.values():
+        for command in inline(page.text):
+            shop.type(command)
+    shutdown(shop)
+
+
+def test_every_block_of_python_is_a_file_or_typed_above() -> None:
+    captions = [block.caption for page in READ.values() for block in page.blocks if block.caption]
+    typed = [one for one in captions if one not in FILES_OF_PAGES]
+    assert typed == ["python manage.py shell"] * 2 + ["worker.yaml"]
+
+
+def never_twice(shop: Shop) -> None:
+    first, second, other, tasks, objects = commands("guides/never-twice")
+    shop.hold("stock-7", "stock-8")
+    holder = shop.call(first)
+    shop.wait_for_runs("stock-7")
+    waiter = shop.call(second)
+    shop.call(other)
+    shop.wait_for_runs("stock-8")
+    wait_for(lambda: shop.shown(waiter).get("why", {}).get("kind") == "object", 15, "it waits")
+    assert shop.shown(waiter)["why"]["holder"] == holder
+    assert "update_stock" in shop.type(tasks)
+    assert holder in shop.type(objects + " --json")
+    shop.wait_for_runs("stock-7")
+    shop.let_go("stock-7", "stock-8")
+
+
+def long_and_later(shop: Shop) -> None:
+    later, show, long, workers = commands("guides/long-and-later")
+    parked = shop.call(later)
+    assert parked in shop.type(show)
+    assert shop.shown(parked)["state"] == "parked"
+    shop.hold("year-2026")
+    shop.call(long)
+    shop.wait_for_runs("year-2026")
+    assert "export_year" in shop.type(workers)
+    shop.let_go("year-2026")
+    shop.wait_for_runs("stock-7", 2)
+    wait_for(lambda: len(shop.noted("year-2026")) == 3, 10, "all pages, once")
+
+
+def in_circles_and_in_the_morning(shop: Shop) -> None:
+    call, groups, listed, show = commands("guides/never-in-circles")
+    poison = shop.poison("scan-poison")
+    letter = shop.call(call)
+
+    def buried() -> list[dict[str, str]]:
+        said = json.loads(shop.type(groups + " --json"))["groups"]
+        return [one for one in said if one["reason"] == "lost"]
+
+    (group,) = wait_for(buried, 15, "the dead letter")
+    # `max_losses=1`: lost once, and once more.
+    shop.wait_for_runs("scan-poison", 2)
+    assert "read_upload" in shop.type(listed)
+    assert "SIGKILL" in shop.type(show)
+    wait_for(lambda: any(letter in text for _, text in shop.noted("pager")), 5, "the page")
+
+    groups, in_group, show, dry, replay, audit, anew, discard = commands(
+        "guides/dead-letters", "In the morning"
+    )
+    shop.known["GROUP"] = group["group"]
+    poison.unlink()
+    for command in (groups, in_group, show, dry):
+        shop.type(command)
+    shop.wait_for_runs("scan-poison", 2)
+    shop.type(replay)
+    shop.wait_for_runs("scan-poison", 3)
+    assert "replay" in shop.type(audit)
+    shop.call("celery -A proj call shop.tasks.send_invoice --args '[\"bad\"]'")
+    wait_for(lambda: shop.shown(shop.known["ID"])["state"] == "dead", 10, "a failure")
+    shop.type(anew)
+    shop.wait_for_runs("invoice-5")
+    shop.type(discard)
+    unread = shop.call("celery -A proj call shop.tasks.warm_cache --args '[1]'")
+    wait_for(lambda: shop.shown(unread)["state"] == "absent", 10, "it failed, and is no letter")
+
+
+def results(shop: Shop) -> None:
+    tasks, workers, kill, events = commands("guides/results")
+    shop.hold("page-a b")
+    shop.python("from shop.tasks import count_book\ncounted = count_book(['a b', 'c'])")
+    shop.known["PID"] = str(shop.wait_for_runs("page-a b"))
+    assert "count_page" in shop.type(tasks)
+    shop.type(workers)
+    shop.type(kill)
+    shop.let_go("page-a b")
+    shop.wait_for_runs("page-a b", 2)
+    assert shop.python("print(counted.get(timeout=20))") == "3\n"
+    assert "count_page" in shop.type(events)
+
+
+def publishing(shop: Shop) -> None:
+    page = READ["guides/publishing"]
+    shop.hold("index-1")
+    shop.python(page.block("first = rebuild_index").text)
+    (tasks,) = page.commands()
+    assert "rebuild_index" in shop.type(tasks)
+    shop.let_go("index-1")
+    # Also after a success.
+    shop.python("first.get(timeout=10)\nassert rebuild_index.delay(1).id == first.id")
+    shop.wait_for_runs("index-1")
+    shop.python(
+        "import shop.tasks\n"
+        "from unittest import mock\n"
+        "shop.tasks.order_paid(71)\n"
+        "for error in (shop.tasks.NotPublished(), shop.tasks.PublishUnknown()):\n"
+        "    with mock.patch.object(shop.tasks.send_invoice, 'apply_async', side_effect=error):\n"
+        "        shop.tasks.order_paid(72)"
+    )
+    shop.wait_for_runs("invoice-71")
+    assert [text for _, text in shop.noted("later")] == ["72", "72"]
+
+
+def django(shop: Shop) -> None:
+    page = READ["guides/django"]
+    shop.python(page.block("pay(Order.objects.create())").text)
+    read = "print(Order.objects.exclude(receipt='').count(), end='')"
+    wait_for(lambda: shop.python(read) == "2", 15, "both receipts")
+    (show,) = page.commands()
+    assert "missed-1" in shop.type(show)
+
+
+def effects_once(shop: Shop) -> None:
+    shop.hold("customer-1", "charge-me")
+    shop.python(
+        "from shop.models import Account\n"
+        "from shop.tasks import book, charge, thank\n"
+        "booked = book.delay(Account.objects.create(pk=1).pk, 5)\n"
+    )
+    # Between the commit and the end of the task.
+    shop.known["PID"] = str(shop.wait_for_runs("customer-1"))
+    shop.type("kill -9 PID")
+    shop.python("charged, thanked = charge.delay('me', 5), thank.delay('you')")
+    shop.known["PID"] = str(shop.wait_for_runs("charge-me"))
+    shop.type("kill -9 PID")
+    shop.wait_for_runs("customer-1", 2)
+    shop.wait_for_runs("charge-me", 2)
+    shop.let_go("customer-1", "charge-me")
+    shop.python("for one in (booked, charged, thanked): one.get(timeout=10)")
+    assert shop.python("print(Account.objects.get(pk=1).cents)") == "5\n"
+    assert len({text for _, text in shop.noted("charge-me")}) == 1
+    shop.wait_for_runs("mail-you")
+
+
+def rows(shop: Shop) -> None:
+    poison = shop.poison("scan-2")
+    shop.python(
+        "from shop.models import Scan\n"
+        "from shop.tasks import start_reading\n"
+        "for pk in (1, 2): start_reading(Scan.objects.create(pk=pk).pk)\n"
+    )
+    states = "print(*Scan.objects.order_by('pk').values_list('status', flat=True))"
+    wait_for(lambda: shop.python(states) == "read failed\n", 20, "both are told of")
+    poison.unlink()
+    # Whoever comes late writes nothing.
+    shop.python(
+        "row = Scan.objects.get(pk=1)\n"
+        "assert not Scan.begin(1, row.task_id, row.attempt + 1)\n"
+        "assert not Scan.finish(2, 'another', 1, 'late')"
+    )
+
+
+def long_tasks(shop: Shop) -> None:
+    shop.python(
+        "from shop.tasks import copy_all, copy_slice\n"
+        "assert copy_all.delay('whole').get(timeout=10) == 2000\n"
+        "copy_slice.delay('sliced')"
+    )
+    wait_for(lambda: len(shop.noted("copy-sliced")) == 3, 10, "three slices")
+    assert [text for _, text in shop.noted("copy-sliced")] == ["0", "1000", "2000"]
+    for command in commands("recipes/long-tasks"):
+        shop.type(command)
+
+
+def periodic(shop: Shop) -> None:
+    shop.hold("prices")
+    shop.python(
+        "from shop.tasks import hourly_report, update_prices\nrunning = update_prices.delay()"
+    )
+    shop.wait_for_runs("prices")
+    shop.python(
+        "assert update_prices.delay().get(timeout=10) == {'skipped': running.id}\n"
+        "report = hourly_report.delay()\n"
+        "report.get(timeout=10)\n"
+        "assert hourly_report.delay().id == report.id"
+    )
+    shop.let_go("prices")
+    shop.wait_for_runs("report")
+    objects, skipped = commands("recipes/periodic")
+    assert shop.python("print(report.id, end='')") in shop.type(objects + " --json")
+    assert "update_prices" in shop.type(skipped)
+
+
+def canvases(shop: Shop) -> None:
+    shop.poison("read-torn")
+    shop.python(
+        "from celery import group\n"
+        "from shop.tasks import scan_book, scan_page, scan_page_once\n"
+        "whole = scan_book(['one', 'two'])\n"
+        "torn = scan_book(['three', 'torn'])\n"
+        "assert whole.get(timeout=10) == 'ONE TWO'\n"
+        "for _ in range(2):\n"
+        "    assert scan_page_once.delay('once').get(timeout=10) == 'ONCE'"
+    )
+    shop.wait_for_runs("read-once")
+    wait_for(lambda: shop.noted("told"), 15, "the failed book")
+    shop.wait_for_runs("read-torn")
+    letters, show = commands("recipes/canvases")
+    assert "scan_page" in shop.type(letters)
+    shop.type(show)
+
+
+def probes(shop: Shop) -> None:
+    """Those of the Deployment, as its kubelet runs them."""
+    found = {
+        tuple(command.partition(" -- ")[2].split())
+        for command in commands("recipes/kubernetes")
+        if "celery-reliable-probe" in command
+    }
+    assert {command[1] for command in found} == {"livez", "readyz"}
+    for program, *arguments in found:
+        script = Path(sys.executable).with_name(program)
+        arguments = [one.replace("/run/celery", str(shop.probes)) for one in arguments]
+        subprocess.run([str(script), *arguments], check=True, timeout=20)
+
+
+def shutdown(shop: Shop) -> None:
+    start, stop, show, events = commands("guides/shutdown")
+    assert start.startswith("REMAP_SIGTERM=SIGQUIT celery -A proj worker ")
+    shop.hold("invoice-9")
+    moved = shop.call("celery -A proj call shop.tasks.send_invoice --args '[9]'")
+    worker = shop.worker_of(shop.wait_for_runs("invoice-9"))
+    shop.known["PID"] = str(worker.pid)
+    shop.type(stop)
+    worker.wait_until_ended()
+    shop.type(show)
+    shop.type(events)
+    shown = shop.shown(moved)
+    assert (shown["state"], shown["losses"]) == ("queued", 0)
+
+
+def test_every_setting_of_the_pages_is_one() -> None:
+    known = {f"CELERY_{name.upper()}" for name in dict(flatten(NAMESPACES))} | {"INSTALLED_APPS"}
+    found = 0
+    for page in READ.values():
+        for block in page.blocks:
+            if block.caption != "proj/settings.py":
+                continue
+            names: dict[str, Any] = {"INSTALLED_APPS": []}
+            exec(compile(block.text, page.name, "exec"), names)
+            given = {name for name in names if name.isupper()}
+            assert given - {"CELERY_RELIABLE"} <= known, page.name
+            ReliableConfig.from_mapping(names.get("CELERY_RELIABLE"))
+            found += 1
+    assert found > 8
+
+
+def test_what_is_said_to_be_the_default_is_it() -> None:
+    names: dict[str, Any] = {}
+    exec(READ["guides/never-lost"].block("WITNESS_SECONDS").text, names)
+    assert ReliableConfig.from_mapping(names["CELERY_RELIABLE"]) == ReliableConfig()
+
+
+def test_the_deployment_names_what_there_is() -> None:
+    (block,) = READ["recipes/kubernetes"].of("yaml")
+    pod = yaml.safe_load(block.text)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environ = {one["name"]: one["value"] for one in container["env"]}
+    # It has some seconds to give back what it holds, after the tasks' own.
+    soft = float(environ["CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT"])
+    assert soft + 10 <= pod["terminationGracePeriodSeconds"]
+    # billiard reads it.
+    assert environ["REMAP_SIGTERM"] == "SIGQUIT"
+    assert container["command"][:4] == ["celery", "-A", "proj", "worker"]
+    called = SimpleNamespace(app=Celery("proj"))
+    worker.make_context("worker", container["command"][4:], obj=called)
+    commands = {key: one["exec"]["command"] for key, one in container.items() if "Probe" in key}
+    assert {key: command[1] for key, command in commands.items()} == {
+        "startupProbe": "livez",
+        "livenessProbe": "livez",
+        "readinessProbe": "readyz",
+    }
+    (mount,) = container["volumeMounts"]
+    (volume,) = pod["volumes"]
+    assert (mount["name"], volume["emptyDir"]) == (volume["name"], {"medium": "Memory"})
+    assert {command[2] for command in commands.values()} == {mount["mountPath"]}
+    assert environ["PROBE_DIRECTORY"] == mount["mountPath"]
+    # And the settings read what the pod gives.
+    names: dict[str, Any] = {}
+    with mock.patch.dict(os.environ, environ):
+        exec(READ["recipes/kubernetes"].block("import os").text, names)
+    assert names["CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT"] == soft
+    assert names["CELERY_RELIABLE"] == {"PROBE_DIRECTORY": mount["mountPath"]}
+
+
+def test_the_commands_inside_a_pod_are_ours() -> None:
+    for command in commands("recipes/kubernetes"):
+        program, _, inner = command.partition(" -- ")
+        assert program.startswith("kubectl "), command
+        if inner.startswith("celery "):
+            _, _, _, _, name, *options = inner.split()
+            reliable.commands[name].make_context(name, options)
