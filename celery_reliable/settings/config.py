@@ -52,26 +52,33 @@ class ReliableConfig:
         ConfigurationError: a value, or a combination of values, cannot work. It names all of them.
     """
 
-    #: URL of the ledger's Redis; without it and without `cache`, the broker's.
+    #: URL of the ledger's Redis. Without it and without `CACHE` that is the broker's; where the
+    #: broker is no Redis, one of the two must be given.
     redis_url: str | None = field(default=None, metadata={"kind": "url"})
-    #: Alias of a django-redis cache whose Redis holds the ledger.
+    #: Instead of `REDIS_URL`: alias of a django-redis cache whose Redis holds the ledger. Beware:
+    #: `cache.clear()` empties it.
     cache: str | None = field(default=None, metadata={"kind": "alias"})
-    #: What every key of the ledger begins with.
+    #: What every key of the ledger begins with. Projects that share a Redis need one each.
     namespace: str = field(default="reliable", metadata={"kind": "namespace"})
-    #: How long a worker's lease lasts without a renewal.
+    #: How long a worker that is not heard of keeps its work. A lease is renewed every quarter of
+    #: it.
     lease_seconds: float = _seconds(10.0, minimum=_MIN_LEASE_SECONDS)
-    #: How long a worker's connection may stay lost before that counts as a death; 0: no witness.
+    #: How long a worker's connection may stay lost before that counts as a death; 0: never. Where
+    #: the server or something before it does not tell (`celery reliable workers` says so), only
+    #: the lease does.
     witness_seconds: float = _seconds(1.5)
     #: Interval of the sweeper's passes.
     sweep_seconds: float = _seconds(2.0, minimum=_MIN_SWEEP_SECONDS)
-    #: The largest number of recoveries in one pass.
+    #: At most so many recoveries in one pass.
     sweep_batch: int = _count(500, minimum=1, maximum=_MAX_BATCH)
-    #: How long a queued task may stay unclaimed before the sweeper looks for its message.
+    #: When to look after a queued task that nobody has begun. As long as its message waits, that
+    #: is done less and less often, at least once in ten times that.
     queued_seconds: float = _seconds(60.0, above=True)
     #: On a broker other than Redis: a message that was delivered this long ago is acknowledged if
-    #: its task runs, and given back if it waits.
+    #: its task runs, and given back if it waits. Well below RabbitMQ's `consumer_timeout`.
     acknowledge_seconds: float = _seconds(300.0, above=True)
-    #: A task whose ETA is further away than this is parked.
+    #: A task whose ETA is further away than this waits in the ledger (it is parked), not in a
+    #: worker.
     eta_horizon_seconds: float = _seconds(60.0, above=True)
     #: How many losses a task may have; with one more it is dead-lettered.
     max_losses: int = _count(3, minimum=0)
@@ -79,17 +86,23 @@ class ReliableConfig:
     stall_seconds: float = _seconds(30.0, above=True)
     #: How long a dead letter is kept.
     dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
-    #: How many dead letters are kept, the newest ones.
+    #: How many dead letters are kept. Beyond it the oldest of those that failed or rejected
+    #: themselves go first, and lost ones, unreadable ones and those over a time limit only when
+    #: there are no others; a line in the log (`dead_letters_trimmed`) counts them by reason.
     dead_letter_max: int = _count(10_000, minimum=1)
-    #: How many ended tasks are kept, the newest ones, of those to which something happened.
+    #: How many tasks that have ended can still be asked about (`celery reliable show`), the newest
+    #: ones. Only those are kept to which something happened: a loss, a retry, a burial, a replay.
+    #: 0: none.
     keep_ended: int = _count(10_000, minimum=0)
-    #: Of the other ended tasks one in this many is kept too; 0: none.
+    #: Of the other ended tasks one in this many is kept too; 0: none. A task that is not kept
+    #: costs nothing.
     keep_ended_one_in: int = _count(0, minimum=0)
-    #: Where workers say once a second, in files, how they are, for probes; None: nowhere.
+    #: Where each worker says once a second, in a file, whether it lives and is ready, for
+    #: `celery-reliable-probe`. None: nowhere, and nothing is looked at for it.
     probe_directory: str | None = field(default=None, metadata={"kind": "folder"})
-    #: Whether a task that could not be sent stays recorded, for the sweeper to send it later.
+    #: Whether a task that could not be sent stays recorded, for the sweeper to send it later,
+    #: instead of an error that is raised.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
-
     #: Whether a task runs unprotected when the ledger has not answered for as long as a lease
     #: lasts; otherwise it waits.
     fail_open: bool = field(default=False, metadata={"kind": "flag"})

@@ -94,44 +94,16 @@ class LiveDisplay:
         self._live.update(
             Group(
                 self._progress,
-                self._document_table(diary),
+                document_table(diary, self._visible(diary.documents), self._check_seconds),
                 self._member_line(members),
                 Panel(Text("\n".join(self._events)), title="what happened"),
             )
         )
 
-    def _document_table(self, diary: Diary) -> Table:
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.add_column("document", no_wrap=True, overflow="ellipsis", width=20)
-        for column, width in (("status", 8), ("attempt", 7), ("worker", 6)):
-            table.add_column(column, no_wrap=True, min_width=width)
-        table.add_column("", width=BAR_WIDTH)
-        table.add_column("readability", no_wrap=True, overflow="ellipsis", max_width=19)
-        for document in self._visible(diary.documents):
-            runs = diary.runs_of(document.pk)
-            table.add_row(
-                document.name,
-                Text(document.status, style=_status_style(document, len(runs))),
-                Text(str(document.attempt or ""), style="bold" if document.attempt > 1 else ""),
-                runs[-1].worker.partition("@")[0] if runs else "",
-                self._bar_of(document, diary),
-                f"{document.readability:.0f} {document.grade}" if document.is_checked else "",
-            )
-        return table
-
     def _visible(self, documents: Sequence[Document]) -> Sequence[Document]:
         """Leave out the first documents when the terminal is too low for all of them."""
         n_rows = max(self._console.height - N_EVENTS - N_OTHER_LINES, 4)
         return documents[-n_rows:]
-
-    def _bar_of(self, document: Document, diary: Diary) -> ProgressBar | str:
-        if document.is_checked:
-            return ProgressBar(total=1, completed=1, width=BAR_WIDTH)
-        open_runs = [run for run in diary.runs_of(document.pk) if run.ended is None]
-        if not open_runs:
-            return ""
-        elapsed = time.time() - open_runs[-1].started
-        return ProgressBar(total=self._check_seconds, completed=elapsed, width=BAR_WIDTH)
 
     def _member_line(self, members: Sequence[Member]) -> Text:
         line = Text()
@@ -146,22 +118,60 @@ class LiveDisplay:
     def report(self, report: Report) -> None:
         """Print the report below the tables' last state."""
         self._live.stop()
-        table = Table(
-            title="what was promised, and what was seen", show_lines=True, box=SIMPLE_HEAD
-        )
-        table.add_column("")
-        table.add_column("promise")
-        table.add_column("seen")
-        for check in report.checks:
-            mark = Text("ok", style="bold green") if check.ok else Text("FAILED", style="bold red")
-            table.add_row(mark, check.name, check.facts)
-        self._console.print(table)
+        self._console.print(report_table(report))
         style = "bold green" if report.ok else "bold red"
         self._console.print(Text(report.verdict, style=style))
 
     def close(self) -> None:
         """Stop drawing."""
         self._live.stop()
+
+
+def document_table(
+    diary: Diary, documents: Sequence[Document] | None = None, check_seconds: float = 0
+) -> Table:
+    """The documents and how they stand; and how far each check is."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("document", no_wrap=True, overflow="ellipsis", width=20)
+    for column, width in (("status", 8), ("attempt", 7), ("worker", 6)):
+        table.add_column(column, no_wrap=True, min_width=width)
+    if check_seconds:
+        table.add_column("", width=BAR_WIDTH)
+    table.add_column("readability", no_wrap=True, overflow="ellipsis", max_width=19)
+    for document in diary.documents if documents is None else documents:
+        runs = diary.runs_of(document.pk)
+        bar = [_bar_of(document, diary, check_seconds)] if check_seconds else []
+        table.add_row(
+            document.name,
+            Text(document.status, style=_status_style(document, len(runs))),
+            Text(str(document.attempt or ""), style="bold" if document.attempt > 1 else ""),
+            runs[-1].worker.partition("@")[0] if runs else "",
+            *bar,
+            f"{document.readability:.0f} {document.grade}" if document.is_checked else "",
+        )
+    return table
+
+
+def report_table(report: Report) -> Table:
+    """A row for each promise: whether it was kept, and what was seen."""
+    table = Table(title="what was promised, and what was seen", show_lines=True, box=SIMPLE_HEAD)
+    table.add_column("")
+    table.add_column("promise")
+    table.add_column("seen")
+    for check in report.checks:
+        mark = Text("ok", style="bold green") if check.ok else Text("FAILED", style="bold red")
+        table.add_row(mark, check.name, check.facts)
+    return table
+
+
+def _bar_of(document: Document, diary: Diary, check_seconds: float) -> ProgressBar | str:
+    if document.is_checked:
+        return ProgressBar(total=1, completed=1, width=BAR_WIDTH)
+    open_runs = [run for run in diary.runs_of(document.pk) if run.ended is None]
+    if not open_runs:
+        return ""
+    elapsed = time.time() - open_runs[-1].started
+    return ProgressBar(total=check_seconds, completed=elapsed, width=BAR_WIDTH)
 
 
 def _status_style(document: Document, n_runs: int) -> str:

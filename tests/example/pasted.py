@@ -1,10 +1,9 @@
-"""A Django project that somebody has made of the README's blocks, with real workers."""
+"""A Django project that somebody has made of the blocks of pages, with real workers."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -16,9 +15,7 @@ from typing import Any
 from tests.support.processes import REPOSITORY, Worker
 from tests.support.waiting import wait_for
 
-__all__ = ["README", "PastedProject", "block_with", "blocks"]
-
-README = (REPOSITORY / "README.rst").read_text()
+__all__ = ["PastedProject"]
 
 #: What every Django project with Celery has, by Celery's own guide.
 FILES = {
@@ -68,18 +65,6 @@ PLAIN_MODEL = """
         text = models.TextField()
         findings = models.JSONField(null=True)
 """
-
-
-def blocks() -> list[str]:
-    """Return the README's blocks of Python, in their order."""
-    found = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", README)
-    return [textwrap.dedent(block) for block in found]
-
-
-def block_with(words: str) -> str:
-    """Return the one block that has these words."""
-    (found,) = [block for block in blocks() if words in block]
-    return found
 
 
 class PastedProject:
@@ -137,7 +122,7 @@ class PastedProject:
         }
 
     def start_worker(self, name: str) -> Worker:
-        """Start a worker, as the README's reader does."""
+        """Start a worker, as the reader does."""
         ready = self.folder / f"{name}.ready"
         worker = Worker(
             name,

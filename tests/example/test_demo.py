@@ -1,14 +1,17 @@
-"""The README's first command, run as a reader runs it."""
+"""The README's first command, run as a reader runs it, and its picture."""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,6 +19,7 @@ from tests.example.conftest import EXAMPLE, Marked
 from tests.support.waiting import wait_for
 
 DEMO = str(EXAMPLE / "demo.py")
+PICTURE = EXAMPLE.parent / "docs" / "demo.svg"
 DEMO_SECONDS = 180
 
 
@@ -34,15 +38,24 @@ def usual_port() -> Iterator[socket.socket | None]:
         yield listener
 
 
+def words_of(picture: Path) -> set[str]:
+    """What a picture tells, but for what differs from run to run."""
+    text = "".join(ElementTree.parse(picture).getroot().itertext()).replace("\xa0", " ")
+    told = re.findall(r"[a-z][a-z_-]{3,}", text)
+    assert "promises were kept" in text
+    return set(told) - {"alpha", "beta"}
+
+
 def run_demo(marked: Marked) -> dict:
     """Run the demo to its end and return its report."""
-    report = marked.folder / "report.json"
-    process = marked.start(DEMO, "--json", str(report))
+    report, picture = marked.folder / "report.json", marked.folder / "demo.svg"
+    process = marked.start(DEMO, "--json", str(report), "--svg", str(picture))
     try:
         process.wait(timeout=DEMO_SECONDS)
     except subprocess.TimeoutExpired:
         pytest.fail(f"the demo did not end:\n{marked.said()}")
     assert process.returncode == 0, marked.said()
+    assert words_of(picture) == words_of(PICTURE)
     return json.loads(report.read_text())
 
 

@@ -1,69 +1,48 @@
-"""What the README says is what is there."""
+"""The front door: its two commands are what CI runs, and the others are there."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+import shlex
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
-from celery_reliable import ReliableConfig, ReliableTask
+from tests.docs.blocks import Page
+from tests.docs.commands import run
 
-PAGES = ("CONTRIBUTING.rst",)
+PAGES = ("README.rst", "CONTRIBUTING.rst", "migrating/beside.rst")
 ROOT = Path(__file__).resolve().parent.parent.parent
-README, CONTRIBUTING = ((ROOT / name).read_text() for name in ("README.rst", "CONTRIBUTING.rst"))
-
-
-def rows(section: str) -> dict[str, str]:
-    """Return name and default of each row of the table in one section."""
-    text = README.split(f"\n{section}\n===", 1)[1]
-    found = re.findall(
-        r"^   \* - ``(\w+)``\n     - (.+)$", text.split("\n====", 1)[0], re.MULTILINE
-    )
-    return dict(found)
-
-
-def test_every_setting_is_in_the_table_with_its_default() -> None:
-    config = ReliableConfig()
-    words = {
-        "REDIS_URL": "the broker's",
-        "CACHE": "none",
-        "NAMESPACE": f'``"{config.namespace}"``',
-        "DEAD_LETTER_SECONDS": f"{config.dead_letter_seconds / 86400:g} days",
-        "OUTBOX": f"``{config.outbox}``",
-    }
-
-    defaults = {field.name.upper(): getattr(config, field.name) for field in fields(config)}
-
-    expected = {
-        name: words[name] if name in words else str(default).removesuffix(".0")
-        for name, default in defaults.items()
-    }
-
-    assert rows("Settings") == expected
-
-
-def test_every_option_is_there_with_its_default() -> None:
-    defaults = {
-        name: value.strip("`").strip('"') for name, value in rows("Options of a task").items()
-    }
-
-    assert defaults == {name: str(getattr(ReliableTask, name)) for name in defaults}
-    assert len(defaults) == 7
-
-
-@pytest.mark.parametrize("block", re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", README))
-def test_every_block_of_python_compiles(block: str) -> None:
-    source = re.sub(r"^    ", "", block, flags=re.MULTILINE)
-
-    compile(source, "README.rst", "exec")
+README, CONTRIBUTING, BESIDE = map(Page, PAGES)
+COMMANDS = README.commands() + CONTRIBUTING.commands() + BESIDE.commands()
+#: Who starts here reads all of it.
+MOST_LINES = 150
 
 
 def test_the_two_commands_are_what_ci_runs() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
 
     for command in ("tox run -e demo", "tox run"):
-        assert command == "tox run -e demo" or f"\n    {command}\n" in CONTRIBUTING
-        assert f"\n    {command}\n" in README
+        assert command in README.commands()
         assert re.search(rf"^{command}(?: |$)", ci, re.MULTILINE), command
+    assert "tox run" in CONTRIBUTING.commands()
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
+def test_every_command_is_there(command: str) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "celery":
+        # What each does is shown by the tests of the pages that it is taken from.
+        ran = run(f"{command} --help", Celery(set_as_current=False))
+        assert ran.exit_code == 0, ran.output
+        assert all(one in ran.output for one in arguments if one.startswith("--"))
+    elif program == "pip":
+        # What CI does with the wheel of this checkout.
+        assert arguments in (["install", "tox"], ["install", "celery-reliable[django,cli]"])
+    else:
+        assert command in ("tox run", "tox run -e demo")
+
+
+def test_it_is_a_front_door_and_no_house() -> None:
+    assert len(README.text.splitlines()) <= MOST_LINES

@@ -1,4 +1,4 @@
-"""The README's examples do as pasted what it says of them: a Django project, a model, real workers,
+"""The first examples do as pasted what is said of them: a Django project, a model, real workers,
 real kills.
 """
 
@@ -12,17 +12,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.example.pasted import PastedProject, block_with, blocks
+from tests.docs.blocks import Page
+from tests.example.pasted import PastedProject
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-PAGES = ("README.rst",)
-SETTINGS = block_with("INSTALLED_APPS") + block_with("CELERY_BEAT_SCHEDULE")
-FIRST_TASK = block_with("document.findings = check(document.text)")
-MODEL, ROWS = block_with("class Document"), block_with("def start_check")
-WITHOUT_DJANGO, UNIQUE = block_with("def send_letter"), block_with("def index_document")
+PAGES = (
+    "README.rst",
+    "concepts.rst",
+    "guides/one-object.rst",
+    "quickstart-celery.rst",
+    "recipes/rows-and-tasks.rst",
+)
+README, CONCEPTS, OBJECTS, PLAIN, RECIPE = map(Page, PAGES)
+
+SETTINGS = (
+    README.block("INSTALLED_APPS").text + CONCEPTS.block("CELERY_BEAT_SCHEDULE", "python").text
+)
+FIRST_TASK = README.block("document.findings = check(document.text)").text
+MODEL, ROWS = RECIPE.block("class Document").text, RECIPE.block("def start_check").text
+WITHOUT_DJANGO = PLAIN.block("def send_letter").text
+UNIQUE, BUSY = OBJECTS.block("def index_document").text, OBJECTS.block("def settle_order").text
+#: By `test_readme`.
+COMMANDS = README.commands()
 
 Start = Callable[[str, str], PastedProject]
 
@@ -44,10 +58,8 @@ def start(tmp_path: Path, redis_server: RedisServer) -> Iterator[Start]:
         project.close()
 
 
-def test_every_block_of_the_readme_is_run_here() -> None:
-    run = SETTINGS + FIRST_TASK + MODEL + ROWS + WITHOUT_DJANGO + UNIQUE
-
-    assert [block for block in blocks() if block not in run] == []
+def test_every_block_is_run_here() -> None:
+    assert [page.left() for page in (README, CONCEPTS, OBJECTS, PLAIN, RECIPE)] == [[]] * 5
 
 
 def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> None:
@@ -143,8 +155,10 @@ def test_what_was_not_published_is_missed_and_made_good(start: Start) -> None:
         WITHOUT_DJANGO + "\nsend_letter.delay('somewhere')\n",
         "from celery import Celery, shared_task\nfrom celery_reliable import ReliableTask\n"
         "Celery('proj', broker='redis://localhost:6379/0')\n" + UNIQUE,
+        BUSY + "from celery import Celery\nCelery('proj', broker='redis://localhost:6379/0')\n"
+        "settle_order.delay(1, 2)\n",
     ],
-    ids=["without Django", "unique"],
+    ids=["without Django", "unique", "one object"],
 )
 def test_the_other_blocks_run(source: str, redis_server: RedisServer, tmp_path: Path) -> None:
     assert "redis://localhost:6379/0" in source

@@ -37,7 +37,7 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
     ledger = reliable_of(project.app).ledger
 
     def publish() -> None:
-        """As a task does that looks for rows without an outcome (README, "Rows and tasks")."""
+        """As a task does that looks for rows without an outcome (the page "Rows and tasks")."""
         project.send(name, shape, task_id=HOST)
 
     def waits() -> Record | None:

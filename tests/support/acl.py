@@ -1,4 +1,4 @@
-"""A user of Redis who may do what the README says he needs, and nothing else."""
+"""A user of Redis who may do what the documentation says he needs, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["granted", "readme_rule"]
+__all__ = ["granted", "printed_rule"]
 
-_README = Path(__file__).parents[2] / "README.rst"
+_PAGE = Path(__file__).parents[2] / "docs" / "security.rst"
 _BEGIN = "    ACL SETUSER app on >password "
 
 
-def readme_rule() -> list[str]:
-    """The words of the README's rule, after the user's name and password."""
-    _, found, rest = _README.read_text("utf-8").partition(_BEGIN)
-    assert found, "the README prints no rule for a user of Redis"
+def printed_rule() -> list[str]:
+    """The words of the page's rule, after the user's name and password."""
+    _, found, rest = _PAGE.read_text("utf-8").partition(_BEGIN)
+    assert found, "the page prints no rule for a user of Redis"
     return rest.partition("\n\n")[0].split()
 
 
@@ -26,11 +26,11 @@ def granted(
     without: Iterable[str] = (),
     more: Iterable[str] = (),
 ) -> str:
-    """Make the README's user at *client*'s server, or change him; return his URL.
+    """Make the page's user at *client*'s server, or change him; return his URL.
 
     *without* are words of the rule that he is not given, *more* what he is given besides.
     """
-    rule = readme_rule()
+    rule = printed_rule()
     refused = set(without)
     assert refused <= set(rule), refused - set(rule)
     words = [

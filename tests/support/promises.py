@@ -1,6 +1,7 @@
-"""What the README promises and what it does not, by name, and the tests that uphold each.
+"""What is promised and what is not, by name, and the tests that uphold each.
 
-``python -m tests.support.promises`` writes `docs/promises.rst`.
+`docs/promises.rst` and `docs/limits.rst` say it; ``python -m tests.support.promises`` writes the
+list of tests, `docs/promises-tests.rst`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ import pytest
 
 __all__ = [
     "PAGE",
-    "README",
     "Found",
     "Promise",
     "faults",
     "marked_below",
     "page",
     "promise",
+    "promised",
     "read",
 ]
 
 _ROOT = Path(__file__).parents[2]
-README = _ROOT / "README.rst"
+_SAID = (_ROOT / "docs" / "promises.rst", _ROOT / "docs" / "limits.rst")
 TESTS = _ROOT / "tests"
-PAGE = _ROOT / "docs" / "promises.rst"
+PAGE = _ROOT / "docs" / "promises-tests.rst"
 
 #: The sections whose bullets are promises, and what is their limit.
 SECTIONS = ("What is promised", "What is not promised")
@@ -41,21 +42,21 @@ _HEAD = """\
 Promises and their tests
 ========================
 
-.. Written by ``python -m tests.support.promises``; a test compares it with README and tests.
+.. Written by ``python -m tests.support.promises``; a test compares it with pages and tests.
 
-Each promise of the README, and each limit of one, has a name. ``@promise("…")`` marks the tests
-that uphold it.
+Each promise (:doc:`promises`), and each limit of one (:doc:`limits`), has a name.
+``@promise("…")`` marks the tests that uphold it.
 """
 
 
 def promise(*names: str) -> pytest.MarkDecorator:
-    """Mark a test that upholds the README's bullets of these names."""
+    """Mark a test that upholds the bullets of these names."""
     return pytest.mark.promise(*names)
 
 
 @dataclass(frozen=True)
 class Promise:
-    """A bullet of the README: its section, its name ("" where it has none) and how it begins."""
+    """A bullet of a page: its section, its name ("" where it has none) and how it begins."""
 
     section: str
     name: str
@@ -71,15 +72,20 @@ class Found:
     promise: str
 
 
-def read(readme: str) -> list[Promise]:
-    """The bullets of the two sections, in their order."""
-    heads = list(_SECTION.finditer(readme))
-    ends = [head.start() for head in heads[1:]] + [len(readme)]
+def promised() -> list[Promise]:
+    """All that the documentation promises, and does not."""
+    return [one for page in _SAID for one in read(page.read_text("utf-8"))]
+
+
+def read(page: str) -> list[Promise]:
+    """The bullets of the two sections in the text of a page, in their order."""
+    heads = list(_SECTION.finditer(page))
+    ends = [head.start() for head in heads[1:]] + [len(page)]
     return [
         _promise(head["title"], bullet["text"])
         for head, end in zip(heads, ends, strict=True)
         if head["title"] in SECTIONS
-        for bullet in _BULLET.finditer(readme, head.end(), end)
+        for bullet in _BULLET.finditer(page, head.end(), end)
     ]
 
 
@@ -93,12 +99,12 @@ def marked_below(folder: Path) -> list[Found]:
 
 
 def faults(promises: list[Promise], found: list[Found]) -> list[str]:
-    """What is wrong between the README's bullets and the tests' markers, one line each."""
+    """What is wrong between the pages' bullets and the tests' markers, one line each."""
     names = [one.name for one in promises if one.name]
     upheld = {one.promise for one in found}
     return [
-        *(f"no name in the README: {one.lead}" for one in promises if not one.name),
-        *(f"twice in the README: {name}" for name in sorted({*names}) if names.count(name) > 1),
+        *(f"no name on the page: {one.lead}" for one in promises if not one.name),
+        *(f"twice on the pages: {name}" for name in sorted({*names}) if names.count(name) > 1),
         *(f"no test: {name}" for name in names if name not in upheld),
         *(
             f"no such promise: {one.promise} ({one.module}::{one.test})"
@@ -147,4 +153,4 @@ def _entry(one: Promise, found: list[Found]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(read(README.read_text("utf-8")), marked_below(TESTS)), "utf-8")
+    PAGE.write_text(page(promised(), marked_below(TESTS)), "utf-8")

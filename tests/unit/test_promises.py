@@ -1,4 +1,4 @@
-"""Each promise of the README, and each limit of one, is upheld by a test that says so."""
+"""Each promise, and each limit of one, is upheld by a test that says so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 
 from tests.support.promises import (
     PAGE,
-    README,
     TESTS,
     Found,
     Promise,
     faults,
     marked_below,
     page,
+    promised,
     read,
 )
 
 PROMISED, LIMIT = "What is promised", "What is not promised"
 
-README_OF_TWO = """\
+PAGE_OF_TWO = """\
 Head
 ====
 
@@ -65,18 +65,18 @@ class TestThose:
 
 
 def test_every_promise_has_a_name_and_a_test_and_every_marker_a_promise() -> None:
-    promises = read(README.read_text("utf-8"))
+    promises = promised()
     assert {one.section for one in promises} == {PROMISED, LIMIT}
     assert faults(promises, marked_below(TESTS)) == []
 
 
 def test_the_page_says_so() -> None:
-    expected = page(read(README.read_text("utf-8")), marked_below(TESTS))
+    expected = page(promised(), marked_below(TESTS))
     assert PAGE.read_text("utf-8") == expected, "write it: python -m tests.support.promises"
 
 
 def test_bullets_of_two_sections_are_promises() -> None:
-    assert read(README_OF_TWO) == [
+    assert read(PAGE_OF_TWO) == [
         Promise(PROMISED, "never-two", "Never two at once."),
         Promise(PROMISED, "safe", "Safe."),
         Promise(LIMIT, "", "**Speed**, nor this."),
@@ -98,8 +98,8 @@ def test_markers_are_found_at_tests_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("promises", "found", "fault"),
     [
-        ([("", "Lead.")], [], "no name in the README: Lead."),
-        ([("a", "A."), ("a", "B.")], ["a"], "twice in the README: a"),
+        ([("", "Lead.")], [], "no name on the page: Lead."),
+        ([("a", "A."), ("a", "B.")], ["a"], "twice on the pages: a"),
         ([("a", "A."), ("b", "B.")], ["b"], "no test: a"),
         ([("a", "A.")], ["a", "b"], "no such promise: b (tests/test_it.py::test_it)"),
     ],

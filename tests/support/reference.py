@@ -1,0 +1,157 @@
+"""The reference pages, made of the code that they are about.
+
+``python -m tests.support.reference`` writes them into `docs/reference`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from celery_reliable import ReliableConfig, ReliableTask
+from celery_reliable.options.definition import OPTIONS
+from celery_reliable.settings import config
+
+__all__ = ["FOLDER", "PAGES", "options", "settings", "table"]
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+
+_DAY_SECONDS = 86400
+_WRITTEN = (
+    ".. Written by ``python -m tests.support.reference``; a test compares it with the code.\n"
+)
+
+
+def settings() -> str:
+    """The page of the settings."""
+    docs = comments(ReliableConfig)
+    rows = [
+        [
+            f"``{one.name.upper()}``",
+            _default(one.default, one.metadata["kind"]),
+            _takes(one.metadata),
+            docs[one.name],
+        ]
+        for one in fields(ReliableConfig)
+    ]
+    head = _page(
+        "Settings",
+        """
+        One dictionary: ``CELERY_RELIABLE`` in Django's settings, ``app.conf.reliable`` in a plain
+        Celery app. Unknown names, values that cannot work together, and
+        ``CELERY_RELIABLE_MAX_LOSSES`` and the like outside of the dictionary, are refused at the
+        start, all at once, each with what to change.
+        """,
+    )
+    return head + table(["name", "default", "takes", "meaning"], rows, "22 13 20 45")
+
+
+def options() -> str:
+    """The page of the options of a task, and of what a bound task has."""
+    docs = comments(ReliableTask)
+    rows = [[f"``{name}``", _code(getattr(ReliableTask, name)), docs[name]] for name in OPTIONS]
+    head = _page(
+        "Options of a task",
+        """
+        They are given to the decorator, ``@shared_task(base=ReliableTask, object_id="order_id")``,
+        or stand in a class of yours that is derived from ``ReliableTask``. All of Celery's own
+        options stay what they are.
+        """,
+    )
+    notes = _wrapped(
+        """
+        A misspelt option is warned of when the task is defined (``ConfigurationWarning``), a value
+        that cannot work is refused: so is ``acks_late=False``, which asks for at most one run. For
+        a task that must not run twice say ``max_losses=0``: when its process dies, it is a dead
+        letter. The options are those of the task's class; what a body assigns to ``self``, which
+        all executions in a process share, is yours: ``self.attempt = …`` hides the number below in
+        that process, and nothing else changes by it. A class attribute ``attempt`` is refused.
+
+        What skips, retries and fails, and what ``unique`` is for: :doc:`/guides/one-object`.
+        """
+    )
+    bound = "\n".join(
+        f"``self.{name}``\n{_indented(_wrapped(inspect.getdoc(of)))}" for name, of in _bound()
+    )
+    return (
+        head
+        + table(["name", "default", "meaning"], rows, "25 15 60")
+        + f"\n{notes}\n"
+        + f"In a bound task\n---------------\n\n{bound}\n"
+        + _wrapped(
+            "The signal ``celery_reliable.signals.task_running_out`` comes in time to touch "
+            "(:doc:`/events`)."
+        )
+    )
+
+
+def comments(cls: type) -> dict[str, str]:
+    """What the ``#:`` above each attribute of a class says of it."""
+    found = re.findall(r"((?:^    #: .*\n)+)^    (\w+)\b", inspect.getsource(cls), re.MULTILINE)
+    return {name: _code_marked(text.replace("    #: ", "")) for text, name in found}
+
+
+def table(head: list[str], rows: Iterable[list[str]], widths: str) -> str:
+    """A list table."""
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    for cells in [head, *rows]:
+        first, *others = (f"- {cell}".rstrip() for cell in cells)
+        lines += [f"   * {first}", *(f"     {cell}" for cell in others)]
+    return "\n".join(lines) + "\n"
+
+
+def _bound() -> list[tuple[str, Any]]:
+    names = ("attempt", "seconds_left", "touch")
+    return [
+        (f"{name}()" if name == "touch" else name, inspect.getattr_static(ReliableTask, name))
+        for name in names
+    ]
+
+
+def _page(title: str, text: str) -> str:
+    return f"{title}\n{'=' * len(title)}\n\n{_WRITTEN}\n{_wrapped(text)}\n"
+
+
+def _wrapped(text: str | None) -> str:
+    """Paragraphs as they are, without what they are indented by."""
+    return _code_marked(inspect.cleandoc(text or ""), join=False) + "\n"
+
+
+def _indented(text: str) -> str:
+    return "".join(f"   {line}\n" if line else "\n" for line in text.splitlines())
+
+
+def _code_marked(text: str, *, join: bool = True) -> str:
+    """A docstring's text as a page has it: its single backquotes are code."""
+    marked = re.sub(r"(?<![`:\w])`([^`\n]+)`(?!`)", r"``\1``", text)
+    return " ".join(marked.split()) if join else marked
+
+
+def _code(value: object) -> str:
+    return f'``"{value}"``' if isinstance(value, str) else f"``{value}``"
+
+
+def _default(value: Any, kind: str) -> str:
+    if kind == "seconds" and value >= _DAY_SECONDS:
+        return f"``{value:.0f}`` ({value / _DAY_SECONDS:g} days)"
+    return f"``{value:g}``" if kind in ("seconds", "count") else _code(value)
+
+
+def _takes(rule: Mapping[str, Any]) -> str:
+    said = config._expected(object(), rule) or ""
+    # Ten years, which are there to catch milliseconds.
+    said = said.replace(f" and at most {config.MAX_SECONDS:.0f}", "")
+    said = re.sub(r"([\w+]+://)", r"``\1``", said)
+    return said.removesuffix(" for the broker's")
+
+
+PAGES: dict[str, Callable[[], str]] = {"settings.rst": settings, "options.rst": options}
+
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), "utf-8")
