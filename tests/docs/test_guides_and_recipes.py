@@ -43,7 +43,7 @@ PAGES = (
     "recipes/kubernetes.rst",
     "recipes/long-tasks.rst",
     "recipes/periodic.rst",
-    "recipes/rows.rst",
+    "recipes/row-status.rst",
 )
 READ = {name.removesuffix(".rst"): Page(name) for name in PAGES}
 
