@@ -8,7 +8,9 @@ the loss makes a span of it, from the times that the ledger has, in the trace of
 span of the next attempt gets a link to it.  Nothing is stored for that: the id of a lost span is
 made of the task and the attempt.  A task that is not lost pays nothing.
 
-Sweepers publish what they send again without Celery's signals, so a pass has no span.
+Sweepers publish what they send again without Celery's signals, so a pass has no span.  Nor has
+`celery_reliable.sweep`, which beat sends every few seconds: its spans have a parent that is not
+sampled.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -31,9 +33,10 @@ from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import Envelope
+from celery_reliable.recovery import SweepTask
 
 try:
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
     from opentelemetry.sdk.trace.id_generator import IdGenerator
 except ImportError:
     raise ConfigurationError(
@@ -138,7 +141,7 @@ class _Spans:
     def __init__(self, app: Celery, provider: Any) -> None:
         self._app = app
         # The tracer takes it from the provider as it is made; all others keep their own.
-        own = provider.id_generator
+        self._ids = own = provider.id_generator
         provider.id_generator = _Ids(own)
         try:
             self._tracer = provider.get_tracer("celery_reliable")
@@ -151,9 +154,29 @@ class _Spans:
 
     def connect(self) -> None:
         """Begin to tell."""
+        SweepTask.surroundings = self._unsampled
         signals.task_lost.connect(self._lost, weak=False)
         signals.task_recovered.connect(self._recovered, weak=False)
         signals.task_buried.connect(self._buried, weak=False)
+
+    @contextmanager
+    def _unsampled(self, headers: MutableMapping[str, Any]) -> Iterator[None]:
+        """Let whatever happens within belong to a trace that nobody wants, here and where the
+        message with these headers is run.
+        """
+        parent = trace.SpanContext(
+            self._ids.generate_trace_id(),
+            self._ids.generate_span_id(),
+            is_remote=False,
+            trace_flags=trace.TraceFlags(trace.TraceFlags.DEFAULT),
+        )
+        within = trace.set_span_in_context(trace.NonRecordingSpan(parent))
+        propagate.inject(headers, within)
+        token = context.attach(within)
+        try:
+            yield
+        finally:
+            context.detach(token)
 
     def _ask(self, task_id: str) -> _Told:
         """Ask the ledger; nothing of one that does not answer.  Losses and burials are rare."""

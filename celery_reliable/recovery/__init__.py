@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.recovery.announcements import try_to_announce
+from celery_reliable.recovery.beat import SweepTask
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.lost_messages import MOST_BYTES
@@ -18,6 +19,7 @@ __all__ = [
     "BrokerView",
     "Depths",
     "Step",
+    "SweepTask",
     "Sweeper",
     "call_off",
     "call_off_task",

@@ -169,7 +169,8 @@ def once_fail(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> 
 def call(self: Any, name: str, arguments: Sequence[Any]) -> str:
     """Publish another task, and return the id of what was published."""
     with self.app.effects.run(self):
-        return str(self.app.tasks[f"project.{name}"].apply_async(arguments).id)
+        task = self.app.tasks.get(name) or self.app.tasks[f"project.{name}"]
+        return str(task.apply_async(arguments).id)
 
 
 def add(self: Any, left: int, right: int) -> int:
