@@ -52,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let no two steps be one, as if ledger, queues and results were apart",
     )
     parser.addoption(
+        "--from-scratch",
+        action="store_true",
+        help="let each Celery process import all itself (tests/support/preloaded.py), as users' do",
+    )
+    parser.addoption(
         "--screenshots",
         action="store_true",
         help="tests/browser/test_pictures.py makes the pictures of the docs anew",
@@ -73,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("apart"):
         # For the workers of xdist, and those of Celery.
         os.environ["TESTS_APART"] = "yes"
+    if config.getoption("from_scratch"):
+        os.environ["TESTS_FROM_SCRATCH"] = "yes"
 
 
 @pytest.hookimpl(wrapper=True)

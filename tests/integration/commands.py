@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-from tests.support.processes import REPOSITORY
+from tests.support.preloaded import REPOSITORY, can_be_forked, start_celery
 
 COMMAND_SECONDS = 60.0
 
@@ -59,15 +60,31 @@ def run_celery(
     *arguments: str, app: str, environ: Mapping[str, str], folder: Path, answer: str = ""
 ) -> Ran:
     """Run `python -m celery -A APP ARGUMENTS` and return what came of it."""
-    paths = [entry_point_path(folder), str(REPOSITORY), environ.get("PYTHONPATH", "")]
+    path = entry_point_path(folder)
+    paths = [path, str(REPOSITORY), environ.get("PYTHONPATH", "")]
+    env = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
+    command = ["-A", app, *arguments]
+    # Celery has loaded its commands by then.
+    if path or not can_be_forked(command, env, REPOSITORY):
+        return _run_anew(command, env, folder, answer)
+    with TemporaryFile("w+") as stdin, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        stdin.write(answer)
+        stdin.seek(0)
+        process = start_celery(command, cwd=folder, env=env, stdin=stdin, stdout=out, stderr=err)
+        try:
+            code = process.wait(COMMAND_SECONDS)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return Ran(code, out.read(), err.read())
+
+
+def _run_anew(command: Sequence[str], env: Mapping[str, str], folder: Path, answer: str) -> Ran:
     ended = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", app, *arguments],
+        [sys.executable, "-m", "celery", *command],
         cwd=folder,
-        env={
-            **environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "COLUMNS": "80",
-        },
+        env=env,
         input=answer,
         capture_output=True,
         text=True,

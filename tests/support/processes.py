@@ -12,13 +12,12 @@ from pathlib import Path
 import psutil
 
 from tests.support.freezing import wait_until_still
+from tests.support.preloaded import REPOSITORY, Forked, can_be_forked, start_celery
 from tests.support.waiting import wait_for
 
 READY_SECONDS = 45.0
 STOP_SECONDS = 45.0
 GONE_SECONDS = 10.0
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 class CeleryProcess:
@@ -45,16 +44,11 @@ class CeleryProcess:
         self._is_ready = is_ready
         self._strays: set[psutil.Process] = set()
         search_path = os.pathsep.join(filter(None, [str(tree), environ.get("PYTHONPATH")]))
-        with log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", app, *arguments],
-                cwd=log_path.parent,
-                env={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._begin(
+            ["-A", app, *arguments],
+            environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
+            tree=tree,
+        )
 
     @property
     def pid(self) -> int:
@@ -155,6 +149,29 @@ class CeleryProcess:
             self._signal_group(signal.SIGKILL)
             self._process.wait(GONE_SECONDS)
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
+
+    def _begin(
+        self, arguments: Sequence[str], environ: Mapping[str, str], tree: Path
+    ) -> subprocess.Popen[bytes] | Forked:
+        with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            if can_be_forked(arguments, environ, tree):
+                return start_celery(
+                    arguments,
+                    cwd=self.log_path.parent,
+                    env=environ,
+                    stdin=nothing,
+                    stdout=log,
+                    stderr=log,
+                )
+            return subprocess.Popen(
+                [sys.executable, "-m", "celery", *arguments],
+                cwd=self.log_path.parent,
+                env=environ,
+                stdin=nothing,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _ready_or_raise(self) -> bool:
         if not self.is_running:
