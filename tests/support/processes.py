@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 
 from tests.support.freezing import wait_until_still
-from tests.support.preloaded import REPOSITORY, Forked, can_be_forked, start_celery
+from tests.support.preloaded import REPOSITORY as REPOSITORY
+from tests.support.preloaded import Forked, can_be_forked, start_celery
 from tests.support.waiting import wait_for
 
 READY_SECONDS = 45.0
