@@ -41,11 +41,19 @@ SWEEP_SCHEDULE = {"sweep": {"task": "celery_reliable.sweep", "schedule": 2.0}}
 
 
 class Project:
-    """The project's settings, and an app of this process that publishes by them."""
+    """The project's settings, and an app of this process that publishes by them.
 
-    def __init__(self, settings: Settings, effects: Effects) -> None:
+    `effects` is what its tasks did, and `redis` the test's own server: broker, results and ledger
+    unless the settings say otherwise.
+    """
+
+    def __init__(
+        self, settings: Settings, effects: Effects, redis: RedisServer, start: Start
+    ) -> None:
         self.settings = settings
         self.effects = effects
+        self.redis = redis
+        self._start = start
         self.app: Celery = create_app(settings)
         self._derived: list[Project] = []
         # One that is collected while its server is away would wait for it, in the middle of
@@ -55,9 +63,10 @@ class Project:
     def with_settings(self, **changes: Any) -> Project:
         """The same project with other settings, such as `broker_url=proxy.url()`.
 
-        The processes started from now on do not change by it: pass it to `start_worker`.
+        Workers of them are those that it starts itself.
         """
-        derived = Project(replace(self.settings, **changes), self.effects)
+        settings = replace(self.settings, **changes)
+        derived = Project(settings, self.effects, self.redis, self._start)
         self._derived.append(derived)
         return derived
 
@@ -70,6 +79,17 @@ class Project:
         result: AsyncResult[Any] = self.task(name).apply_async(args, **options)
         self._results.append(result)
         return result
+
+    def start_worker(self, name: str = "worker", **options: Any) -> Worker:
+        """Start a worker of this project, with what the fixture `start_worker` takes."""
+        return self._start(name, project=self, **options)
+
+    def start_workers(self, *names: str, **options: Any) -> dict[str, Worker]:
+        """Start workers of these names side by side."""
+        workers = {name: self.start_worker(name, wait=False, **options) for name in names}
+        for worker in workers.values():
+            worker.wait_until_ready()
+        return workers
 
     def environ(self, ready_key: str, extra: Mapping[str, str]) -> dict[str, str]:
         """The environment of a process of this project."""
@@ -110,9 +130,11 @@ def project_settings(redis_server: RedisServer, effects: Effects) -> Settings:
 
 
 @pytest.fixture
-def project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
+def project(
+    project_settings: Settings, effects: Effects, redis_server: RedisServer, start_worker: Start
+) -> Iterator[Project]:
     """The project with ReliableTask; override `project_settings` in a test module to change it."""
-    running = Project(project_settings, effects)
+    running = Project(project_settings, effects, redis_server, start_worker)
     yield running
     running.close()
     del running
@@ -152,9 +174,12 @@ def sweeper(project: Project) -> Iterator[Sweeper]:
 
 
 @pytest.fixture
-def stock_project(project_settings: Settings, effects: Effects) -> Iterator[Project]:
+def stock_project(
+    project_settings: Settings, effects: Effects, redis_server: RedisServer, start_worker: Start
+) -> Iterator[Project]:
     """The same project with Celery's own base and `acks_late`."""
-    running = Project(replace(project_settings, stock=True), effects)
+    stock = replace(project_settings, stock=True)
+    running = Project(stock, effects, redis_server, start_worker)
     yield running
     running.close()
     del running
@@ -217,24 +242,16 @@ def start_worker(
     return start
 
 
-def start_all(start: Start, *names: str, **options: Any) -> dict[str, Worker]:
-    """Start workers of these names side by side, with what `start_worker` takes."""
-    workers = {name: start(name, wait=False, **options) for name in names}
-    for worker in workers.values():
-        worker.wait_until_ready()
-    return workers
-
-
 @pytest.fixture
-def worker(start_worker: Start) -> Worker:
+def worker(project: Project) -> Worker:
     """One prefork worker of concurrency 2."""
-    return start_worker("one")
+    return project.start_worker("one")
 
 
 @pytest.fixture
-def workers(start_worker: Start) -> dict[str, Worker]:
+def workers(project: Project) -> dict[str, Worker]:
     """Two of them."""
-    return start_all(start_worker, "one", "two")
+    return project.start_workers("one", "two")
 
 
 @pytest.fixture

@@ -28,11 +28,9 @@ from celery_reliable.operations.groups import UnknownGroup
 from celery_reliable.operations.pages import BadCursor
 from tests.conftest import StartRedis
 from tests.integration.commands import Ran, entry_point_path, run_celery
-from tests.integration.conftest import APP, Project, Start
+from tests.integration.conftest import APP, Project
 from tests.integration.letters import put
-from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -181,7 +179,7 @@ def test_a_group_is_a_page_of_its_own_without_what_went(project: Project, desk: 
 
 
 def test_only_those_that_fit_are_replayed_and_counters_are_reset(
-    project: Project, desk: Desk, redis_server: RedisServer
+    project: Project, desk: Desk
 ) -> None:
     several(project)
 
@@ -192,13 +190,11 @@ def test_only_those_that_fit_are_replayed_and_counters_are_reset(
     record = desk.ledger.find("value-0")
     assert record is not None
     assert (record.state.value, record.losses) == ("queued", 0)
-    assert redis_server.client().llen("celery") == 3
+    assert project.redis.client().llen("celery") == 3
     assert [one.count for one in desk.letter_pages.groups().groups] == [1, 1]
 
 
-def test_replays_go_behind_what_waits_and_the_oldest_first(
-    project: Project, desk: Desk, redis_server: RedisServer
-) -> None:
+def test_replays_go_behind_what_waits_and_the_oldest_first(project: Project, desk: Desk) -> None:
     for number in range(3):
         bury(project, f"task-{number}")
     waiting = project.send("work", 0)
@@ -206,14 +202,12 @@ def test_replays_go_behind_what_waits_and_the_oldest_first(
     desk.bulk.replay(Chosen(), by="me", rate=None)
 
     # Workers take from the right.
-    messages = redis_server.client().lrange("celery", 0, -1)
+    messages = project.redis.client().lrange("celery", 0, -1)
     ids = [Envelope.from_text(one.decode()).task_id for one in reversed(messages)]
     assert ids == [waiting.id, "task-0", "task-1", "task-2"]
 
 
-def test_another_queue_a_limit_and_a_queue_that_is_none(
-    project: Project, desk: Desk, redis_server: RedisServer
-) -> None:
+def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: Desk) -> None:
     for number in range(4):
         bury(project, f"task-{number}")
 
@@ -221,7 +215,7 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(
 
     assert (done.done, done.is_whole) == (3, False)
     assert left(desk) == {"task-3"}
-    client = redis_server.client()
+    client = project.redis.client()
     assert (client.llen("slow"), client.llen("celery")) == (3, 0)
     project.app.conf.task_create_missing_queues = False
     project.app.amqp.queues.create_missing = False
@@ -334,9 +328,7 @@ def test_notes_are_capped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 # Other arguments.
 
 
-def test_other_arguments_are_a_new_task_that_names_its_origin(
-    project: Project, desk: Desk, start_worker: Start, effects: Effects
-) -> None:
+def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, desk: Desk) -> None:
     bury(project, "wrong", body=b'[["x"], {}, {}]')
 
     new_id = publish_edited(project.app, desk.letters, "wrong", args=[0])
@@ -345,9 +337,9 @@ def test_other_arguments_are_a_new_task_that_names_its_origin(
     record = desk.ledger.find(new_id)
     assert record is not None
     assert Envelope.from_text(record.message).headers["reliable_origin"] == "wrong"
-    start_worker("one")
-    wait_for(lambda: effects.finished(new_id), 20, "the new task")
-    assert not effects.runs("wrong")
+    project.start_worker("one")
+    wait_for(lambda: project.effects.finished(new_id), 20, "the new task")
+    assert not project.effects.runs("wrong")
 
 
 def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: Desk) -> None:
@@ -366,18 +358,13 @@ def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: 
 
 
 def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
-    project: Project,
-    desk: Desk,
-    start_worker: Start,
-    effects: Effects,
-    run: Callable[..., Ran],
-    tmp_path: Path,
+    project: Project, desk: Desk, run: Callable[..., Ran], tmp_path: Path
 ) -> None:
     count = 2_000
     ids = [f"task-{number:04}" for number in range(count)]
     for task_id in ids:
         bury(project, task_id)
-    start_worker("one")
+    project.start_worker("one")
     environ = project.environ("ready:none", {})
     paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
     words = f"-A {APP} reliable dead-letters replay --all --rate 100000".split()
@@ -399,9 +386,9 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     again = run("dead-letters", "replay", "--all", "--rate", "100000", "--json").json
 
     assert (again["done"], again["failed"], again["is_whole"]) == (n_left, 0, True)
-    wait_for(lambda: len(effects.runs()) >= count, 120, "all of them")
+    wait_for(lambda: len(project.effects.runs()) >= count, 120, "all of them")
     wait_for(lambda: not project.app.backend.client.keys("{reliable:0}:task:*"), 60, "the end")
-    assert Counter(one.task_id for one in effects.runs()) == dict.fromkeys(ids, 1)
+    assert Counter(one.task_id for one in project.effects.runs()) == dict.fromkeys(ids, 1)
     assert desk.letters.count() == 0
     phases = Counter(entry.phase for entry in desk.audit())
     # The one that was killed has no end.
@@ -409,7 +396,7 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
 
 
 def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
-    project: Project, desk: Desk, run: Callable[..., Ran], redis_server: RedisServer
+    project: Project, desk: Desk, run: Callable[..., Ran]
 ) -> None:
     several(project)
     table = run("dead-letters", "groups")
@@ -426,7 +413,7 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
         "3 dead letters replayed\n"
     )
 
-    assert redis_server.client().llen("celery") == 3
+    assert project.redis.client().llen("celery") == 3
     listed = run("dead-letters", "list", "--exception", "Key*", "--json").json
     assert [one["task_id"] for one in listed] == ["key-0"]
     audit = run("audit")

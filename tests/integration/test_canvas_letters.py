@@ -13,12 +13,11 @@ from celery.exceptions import ChordError
 
 from celery_reliable.exceptions import UnknownDeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 # Poison is lost as often as it may be; the other fails for good at once. Both name the gate that
@@ -35,10 +34,10 @@ def project_settings(project_settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def task(project: Project, start_worker: Start) -> Task:
+def task(project: Project) -> Task:
     """The project's tasks by name, with a worker that runs them."""
     add_tasks(project.app)
-    start_worker("one", app="tests.integration.project.canvases")
+    project.start_worker("one", app="tests.integration.project.canvases")
     return project.task
 
 
@@ -72,12 +71,7 @@ def replay(effects: Effects, letters: DeadLetters, flag: str, task_id: str) -> N
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_a_chain_goes_on_where_its_member_is_replayed(
-    project: Project,
-    task: Task,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
-    flag: str,
+    project: Project, task: Task, letters: DeadLetters, flag: str
 ) -> None:
     step, error = task("step"), task("on_error").s()
     members = chain(step.s(1, 1), task("at_flag").si(flag, 5), step.s(10))
@@ -88,26 +82,21 @@ def test_a_chain_goes_on_where_its_member_is_replayed(
     assert state_of(project, dead.id) == "FAILURE"
     with pytest.raises(Exception, match=r"not open|lost 2 times"):
         last.get(timeout=10)
-    wait_for(lambda: dead.id in errbacks(effects), 10, "its errback")
-    assert effects.runs(last.id) == []
+    wait_for(lambda: dead.id in errbacks(project.effects), 10, "its errback")
+    assert project.effects.runs(last.id) == []
 
-    replay(effects, letters, flag, dead.id)
+    replay(project.effects, letters, flag, dead.id)
 
     wait_for(lambda: state_of(project, last.id) == "SUCCESS", 20, "the end of the chain")
     assert project.app.AsyncResult(last.id).get(timeout=5) == 15
     assert state_of(project, dead.id) == "SUCCESS"
-    wait_until_settled(redis_server, 15)
-    assert [len(effects.finished(one)) for one in (dead.id, last.id)] == [1, 1]
+    wait_until_settled(project.redis, 15)
+    assert [len(project.effects.finished(one)) for one in (dead.id, last.id)] == [1, 1]
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_a_group_is_complete_when_its_member_is_replayed(
-    project: Project,
-    task: Task,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
-    flag: str,
+    project: Project, task: Task, letters: DeadLetters, flag: str
 ) -> None:
     result = group(
         task("step").s(1, 1), task("at_flag").si(flag, 5), task("step").s(2, 2)
@@ -117,7 +106,7 @@ def test_a_group_is_complete_when_its_member_is_replayed(
     with pytest.raises(Exception, match=r"not open|lost 2 times"):
         result.get(timeout=10)
 
-    replay(effects, letters, flag, dead.id)
+    replay(project.effects, letters, flag, dead.id)
 
     # Whoever looks anew: an AsyncResult keeps the failure that it has seen.
     wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
@@ -126,17 +115,12 @@ def test_a_group_is_complete_when_its_member_is_replayed(
     # Celery 5.6 waits in vain for what another result of this process has seen fail.
     gather = found.get if celery.VERSION >= (5, 7) else found.join
     assert gather(timeout=10) == [2, 5, 4]
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(project.redis, 15)
 
 
 @pytest.mark.parametrize("flag", FLAGS)
 def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
-    project: Project,
-    task: Task,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
-    flag: str,
+    project: Project, task: Task, letters: DeadLetters, flag: str
 ) -> None:
     header = [task("step").s(1, 1), task("at_flag").si(flag, 5), task("step").s(2, 2)]
     body = task("gather").s().on_error(task("on_error").s())
@@ -149,38 +133,38 @@ def test_a_chord_fails_and_stays_so_when_its_member_is_replayed(
         project.app.AsyncResult(result.id).get(timeout=20)
     wait_until_buried(letters, dead.id)
     assert state_of(project, dead.id) == "FAILURE"
-    wait_for(lambda: result.id in errbacks(effects), 10, "the errback of the body")
+    wait_for(lambda: result.id in errbacks(project.effects), 10, "the errback of the body")
 
-    replay(effects, letters, flag, dead.id)
+    replay(project.effects, letters, flag, dead.id)
 
     # The member is done now. Its chord had ended, and is not begun anew.
     wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(project.redis, 15)
     assert state_of(project, result.id) == "FAILURE"
-    assert effects.runs(result.id) == []
+    assert project.effects.runs(result.id) == []
 
 
 def test_a_chord_whose_member_is_replayed_before_the_others_are_done_fails_all_the_same(
-    project: Project, task: Task, effects: Effects, letters: DeadLetters, redis_server: RedisServer
+    project: Project, task: Task, letters: DeadLetters
 ) -> None:
     header = [task("at_flag").si("failing", 5), task("gate").si("others")]
     result = chord(header, task("gather").s()).apply_async()
     dead = result.parent.results[0]
     wait_until_buried(letters, dead.id)
 
-    replay(effects, letters, "failing", dead.id)
+    replay(project.effects, letters, "failing", dead.id)
     wait_for(lambda: state_of(project, dead.id) == "SUCCESS", 20, "its result")
-    effects.open_gate("others")
+    project.effects.open_gate("others")
 
     # Its failure was counted, and a member is counted once.
     with pytest.raises(ChordError, match="not open"):
         project.app.AsyncResult(result.id).get(timeout=20)
-    wait_until_settled(redis_server, 15)
-    assert effects.runs(result.id) == []
+    wait_until_settled(project.redis, 15)
+    assert project.effects.runs(result.id) == []
 
 
 def test_a_body_that_is_a_dead_letter_is_replayed_with_what_the_chord_has_gathered(
-    project: Project, task: Task, effects: Effects, letters: DeadLetters, redis_server: RedisServer
+    project: Project, task: Task, letters: DeadLetters
 ) -> None:
     header = [task("step").s(1, 1), task("step").s(2, 2)]
     result = chord(header, task("gather_at_flag").s("failing")).apply_async()
@@ -188,8 +172,8 @@ def test_a_body_that_is_a_dead_letter_is_replayed_with_what_the_chord_has_gather
         result.get(timeout=20)
     wait_until_buried(letters, result.id)
 
-    replay(effects, letters, "failing", result.id)
+    replay(project.effects, letters, "failing", result.id)
 
     wait_for(lambda: state_of(project, result.id) == "SUCCESS", 20, "its result")
     assert project.app.AsyncResult(result.id).get(timeout=5) == 6
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(project.redis, 15)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.conftest import Scale
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -40,13 +40,13 @@ def project_settings(project_settings: Settings, scale: Scale) -> Settings:
 
 
 @pytest.fixture
-def brew(project: Project, start_worker: Start, effects: Effects) -> Brew:
+def brew(project: Project) -> Brew:
     """Make a storm over two workers, from a seed."""
 
     def start(name: str) -> Worker:
-        return start_worker(name, wait=False)
+        return project.start_worker(name, wait=False)
 
-    return lambda seed: Storm(start, NAMES, effects, seed)
+    return lambda seed: Storm(start, NAMES, project.effects, seed)
 
 
 def assert_nothing_lost_or_doubled(
@@ -69,41 +69,34 @@ def assert_nothing_lost_or_doubled(
 
 @promise("nothing-lost", "never-two")
 def test_three_hundred_tasks_while_a_worker_is_killed_every_two_seconds(
-    project: Project, brew: Brew, effects: Effects, redis_server: RedisServer
+    project: Project, brew: Brew
 ) -> None:
     storm = brew(7)
-    started_at = effects.now()
+    started_at = project.effects.now()
     task_ids: list[str] = []
     for turn in range(15):
-        wait_for(lambda t=turn: effects.now() - started_at >= 2 * t, 10, "the next kill")
+        wait_for(lambda t=turn: project.effects.now() - started_at >= 2 * t, 10, "the next kill")
         fresh = [project.send("work", 0.05).id for _ in range(20)]
         task_ids += fresh
         # In the middle of them, not when all are done.
-        wait_for(lambda f=fresh: any(effects.runs(i) for i in f), 30, "some of them run")
+        wait_for(lambda f=fresh: any(project.effects.runs(i) for i in f), 30, "some of them run")
         storm.kill_one()
     assert len(task_ids) == 300
-    wait_until_settled(redis_server, 120)
-    assert_nothing_lost_or_doubled(effects, redis_server, storm, task_ids)
+    wait_until_settled(project.redis, 120)
+    assert_nothing_lost_or_doubled(project.effects, project.redis, storm, task_ids)
 
 
 @promise("nothing-lost", "never-two")
-def test_a_storm_over_short_tasks(
-    project: Project,
-    brew: Brew,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
-    seed: int,
-) -> None:
+def test_a_storm_over_short_tasks(project: Project, brew: Brew, scale: Scale, seed: int) -> None:
     storm = brew(seed)
     dice = random.Random(seed)
     publish = project.task("work").apply_async
     seconds = scale.of(full=60, small=8)
     with Load(lambda: publish((dice.uniform(0.002, 0.010),)).id, PER_SECOND) as load:
-        started_at = effects.now()
+        started_at = project.effects.now()
         for turn in range(1, seconds + 1):
-            wait_for(lambda t=turn: effects.now() - started_at >= t, 10, "the next kill")
+            wait_for(lambda t=turn: project.effects.now() - started_at >= t, 10, "the next kill")
             storm.kill_one()
         wait_for(lambda: len(load.ids) >= seconds * PER_SECOND, 30, "all published")
-    wait_until_settled(redis_server, scale.of(full=240, small=120))
-    assert_nothing_lost_or_doubled(effects, redis_server, storm, load.ids)
+    wait_until_settled(project.redis, scale.of(full=240, small=120))
+    assert_nothing_lost_or_doubled(project.effects, project.redis, storm, load.ids)

@@ -13,12 +13,10 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.conftest import APP, SOON, Project
 from tests.integration.figures import RECORD
 from tests.integration.letters import put
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -38,10 +36,8 @@ def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
     return run
 
 
-def test_the_whole_round_of_a_failed_task(
-    project: Project, start_worker: Start, effects: Effects, run: Callable[..., Ran]
-) -> None:
-    start_worker("one")
+def test_the_whole_round_of_a_failed_task(project: Project, run: Callable[..., Ran]) -> None:
+    project.start_worker("one")
     result = project.send("follow", ["fail", "fail", "finish"])
     # The list says so by itself when the letter is there.
     listed = wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the dead letter")
@@ -79,12 +75,12 @@ def test_the_whole_round_of_a_failed_task(
         "sent": True,
         "problem": "",
     }
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "its second run")
+    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 20, "its second run")
     wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the second burial")
     assert run("dead-letters", "replay", result.id).out == (
         f"Replayed {result.id}: its next run is attempt 3.\n"
     )
-    wait_for(lambda: effects.finished(result.id), 20, "its third run")
+    wait_for(lambda: project.effects.finished(result.id), 20, "its third run")
     assert run("dead-letters", "list", "--json").json == []
     assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
 
@@ -192,20 +188,14 @@ def test_tables_without_rich_say_what_to_install(
     assert run("dead-letters", "discard", "one", "--yes", PYTHONPATH=str(hidden)).code == 0
 
 
-def test_workers_and_passes(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    run: Callable[..., Ran],
-    redis_server: RedisServer,
-) -> None:
+def test_workers_and_passes(project: Project, run: Callable[..., Ran]) -> None:
     assert run("workers").out == "0 workers\n"
     first = run("sweep", "--json").json
     assert first["ran"] is True
     assert first["report"]["declared"] == 0
-    start_worker("one")
+    project.start_worker("one")
     result = project.send("gate", "door")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
 
     (row,) = run("workers", "--json").json
 
@@ -220,22 +210,16 @@ def test_workers_and_passes(
     swept = run("sweep")
     assert swept.code == 0
     assert "looked at" in swept.out or "none was needed" in swept.out
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     result.get(timeout=10)
 
 
 @promise("purge-is-undone")
-def test_what_is_purged_is_not_sent_again(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    run: Callable[..., Ran],
-    redis_server: RedisServer,
-) -> None:
+def test_what_is_purged_is_not_sent_again(project: Project, run: Callable[..., Ran]) -> None:
     hasty = project.with_settings(reliable=SOON)
     kept = hasty.send("work", 0, queue="kept")
     gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
-    client = redis_server.client()
+    client = project.redis.client()
     asked = run("purge", "-Q", "celery", project=hasty)
     assert (asked.code, client.llen("celery")) == (1, 3)
     done = run("purge", "-Q", "celery,other", "--json", project=hasty)
@@ -245,20 +229,18 @@ def test_what_is_purged_is_not_sent_again(
     assert client.keys(RECORD + "*") == [(RECORD + kept.id).encode()]
     again = run("purge", "--force", "-Q", "celery", project=hasty)
     assert again.out == "0 messages removed, 0 tasks cancelled\n"
-    start_worker("one", project=hasty, options=("-Q", "celery,kept"))
+    hasty.start_worker("one", options=("-Q", "celery,kept"))
     assert kept.get(timeout=10) == "worked"
-    assert not any(effects.runs(result.id) for result in gone)
+    assert not any(project.effects.runs(result.id) for result in gone)
 
 
 @promise("purge-is-undone")
-def test_what_celery_purges_is_sent_again(
-    project: Project, start_worker: Start, redis_server: RedisServer
-) -> None:
+def test_what_celery_purges_is_sent_again(project: Project) -> None:
     hasty = project.with_settings(reliable=SOON)
     result = hasty.send("work", 0)
     assert hasty.app.control.purge() == 1
-    assert redis_server.client().llen("celery") == 0
-    start_worker("one", project=hasty)
+    assert project.redis.client().llen("celery") == 0
+    hasty.start_worker("one")
     assert result.get(timeout=30) == "worked"
 
 

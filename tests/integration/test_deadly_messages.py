@@ -9,15 +9,13 @@ import pytest
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.explosive import BOMB, add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 MANY = ("--prefetch-multiplier", "100")
@@ -49,23 +47,15 @@ def brief(project: Project) -> Iterator[Project]:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else str(value),
 )
 def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
-    name: str,
-    options: dict[str, str],
-    most_deaths: int,
-    brief: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    name: str, options: dict[str, str], most_deaths: int, brief: Project
 ) -> None:
     def start() -> Worker:
-        return start_worker(
-            "one", app=EXPLOSIVE, project=brief, concurrency=1, options=MANY, wait=False
-        )
+        return brief.start_worker("one", app=EXPLOSIVE, concurrency=1, options=MANY, wait=False)
 
-    client = redis_server.client()
+    client = brief.redis.client()
     running = brief.send("gate", "open")
     worker, deaths = start(), 0
-    wait_for(lambda: effects.runs(running.id), 30, "it runs")
+    wait_for(lambda: brief.effects.runs(running.id), 30, "it runs")
     innocents = [brief.send("work", 0).id for _ in range(INNOCENTS)]
     innocents += [brief.send("plain_work", 0).id]
     wait_for(lambda: not client.llen("celery"), 20, "all are fetched")
@@ -75,14 +65,14 @@ def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
     def is_done() -> bool:
         nonlocal worker, deaths
         if not worker.is_running:
-            effects.open_gate("open")
+            brief.effects.open_gate("open")
             # What it ran in a child would run on.
             worker.end()
             worker, deaths = start(), deaths + 1
         found = [client.hget(RECORD + one, "losses") for one in (running.id, *innocents)]
         charged.update(count for count in found if count)
         return bool(client.zcard(DEAD)) and all(
-            effects.finished(one) for one in (running.id, *innocents)
+            brief.effects.finished(one) for one in (running.id, *innocents)
         )
 
     wait_for(is_done, 120, "a dead letter, and the end of all others")
@@ -94,40 +84,32 @@ def test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged(
     assert "open" in letter.exception or name == "plain_late"
     # Whoever tells Celery of it survives that.
     later = brief.send("work", 0)
-    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     if name != "plain_late" and name != "plain_work":
         wait_for(lambda: not client.hexists(RECORD + bomb.id, "owed"), 20, "it is announced")
         assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
     assert worker.is_running
 
 
-def test_what_never_came_back_is_opened_without_a_word(
-    brief: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-) -> None:
+def test_what_never_came_back_is_opened_without_a_word(brief: Project, proxy: RedisProxy) -> None:
     behind = brief.with_settings(broker_url=proxy.url())
     words = proxy.watch(script=script("open").sha)
-    start_worker("one", project=behind, app=EXPLOSIVE, options=MANY)
+    behind.start_worker("one", app=EXPLOSIVE, options=MANY)
     for _ in range(5):
         behind.send("work", 0).get(timeout=10)
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(brief.redis, 15)
     assert words.matched == 0
 
 
-def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(
-    brief: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(brief: Project) -> None:
     times = {**brief.settings.reliable, "QUEUED_SECONDS": 6, "LEASE_SECONDS": 3}
     brief = brief.with_settings(reliable=times)
     add_tasks(brief.app)
 
     def start() -> Worker:
-        return start_worker("one", app=EXPLOSIVE, project=brief, options=MANY, wait=False)
+        return brief.start_worker("one", app=EXPLOSIVE, options=MANY, wait=False)
 
-    client = redis_server.client()
+    client = brief.redis.client()
     worker, deaths = start(), 0
     brief.send("work", 0).get(timeout=30)
     # Claimed as its message is filed, and buried with its only loss.
@@ -145,33 +127,29 @@ def test_whoever_tells_of_one_that_nobody_has_opened_survives_it(
     assert deaths <= 2
     assert brief.app.AsyncResult(bomb.id).state == "FAILURE"
     later = brief.send("work", 0)
-    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     assert worker.is_running
 
 
 def test_what_rabbitmq_delivers_again_is_noted_too(
-    brief: Project,
-    start_rabbit: Callable[..., RabbitServer],
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    brief: Project, start_rabbit: Callable[..., RabbitServer]
 ) -> None:
     rabbit = start_rabbit()
-    place = {"REDIS_URL": redis_server.url()}
+    place = {"REDIS_URL": brief.redis.url()}
     brief = brief.with_settings(
         broker_url=rabbit.url(), reliable={**brief.settings.reliable, **place}
     )
     add_tasks(brief.app)
 
     def start() -> Worker:
-        return start_worker("one", app=EXPLOSIVE, project=brief, options=MANY, wait=False)
+        return brief.start_worker("one", app=EXPLOSIVE, options=MANY, wait=False)
 
-    client = redis_server.client()
+    client = brief.redis.client()
     innocents = [brief.send("work", 0).id for _ in range(10)]
     bomb = brief.send("work", 0, serializer=BOMB)
     innocents += [brief.send("work", 0).id for _ in range(10)]
     # RabbitMQ delivers again at once; who dies before the last one was declared is not waited for.
-    start_worker("two", app=EXPLOSIVE, project=brief, options=(*MANY, "-Q", "elsewhere"))
+    brief.start_worker("two", app=EXPLOSIVE, options=(*MANY, "-Q", "elsewhere"))
     worker, deaths = start(), 0
 
     def is_done() -> bool:
@@ -181,11 +159,11 @@ def test_what_rabbitmq_delivers_again_is_noted_too(
             wait_for(lambda: client.zcard(WORKERS) == 1, 20, "it is declared dead")
             worker, deaths = start(), deaths + 1
         is_dead = client.hget(RECORD + bomb.id, "state") == b"dead"
-        return is_dead and all(effects.finished(one) for one in innocents)
+        return is_dead and all(brief.effects.finished(one) for one in innocents)
 
     wait_for(is_done, 120, "a dead letter, and the end of all others")
     assert deaths <= MAX_LOSSES + 2
     later = brief.send("work", 0)
-    wait_for(lambda: effects.finished(later.id), 30, "work goes on")
+    wait_for(lambda: brief.effects.finished(later.id), 30, "work goes on")
     assert worker.is_running
     assert client.zcard(DEAD) == 1

@@ -9,10 +9,9 @@ from celery.result import AsyncResult
 
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import Scale
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD
 from tests.integration.project.deadly import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -36,14 +35,13 @@ def brief(project: Project) -> Iterator[Project]:
 
 
 @pytest.fixture
-def start(request: pytest.FixtureRequest, brief: Project, start_worker: Start) -> StartOne:
+def start(request: pytest.FixtureRequest, brief: Project) -> StartOne:
     """Start a worker of eight tasks at a time, which may die before it says that it is ready."""
 
     def start() -> Worker:
-        return start_worker(
+        return brief.start_worker(
             "one",
             app=DEADLY,
-            project=brief,
             pool=request.getfixturevalue("pool"),
             concurrency=INNOCENTS + 1,
             wait=False,
@@ -77,33 +75,26 @@ def work_off(start: StartOne, is_done: Callable[[], bool], seconds: float) -> in
 @promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
 def test_one_that_kills_its_worker_takes_nobody_along(
-    pool: str,
-    brief: Project,
-    start: StartOne,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    pool: str, brief: Project, start: StartOne, scale: Scale
 ) -> None:
     for turn in range(scale.of(full=20, small=1)):
-        effects.clear()
-        deaths = bury_one_of_many(brief, start, effects, redis_server)
+        brief.effects.clear()
+        deaths = bury_one_of_many(brief, start)
         print(f"{pool} {turn}: buried after {deaths} deaths")
         assert deaths <= MAX_LOSSES + 2
-        assert redis_server.client().zcard(DEAD) == turn + 1
+        assert brief.redis.client().zcard(DEAD) == turn + 1
 
 
-def bury_one_of_many(
-    brief: Project, start: StartOne, effects: Effects, redis_server: RedisServer
-) -> int:
+def bury_one_of_many(brief: Project, start: StartOne) -> int:
     """Let one of many kill its workers until it is buried; return how many that were."""
-    client = redis_server.client()
+    client = brief.redis.client()
     innocents = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
     poison = brief.send("deadly", INNOCENTS)
     charged: set[str] = set()
 
     def is_done() -> bool:
-        charged.update(i for i, n in losses(redis_server, innocents).items() if n)
-        are_over = all(effects.finished(one.id) for one in innocents)
+        charged.update(i for i, n in losses(brief.redis, innocents).items() if n)
+        are_over = all(brief.effects.finished(one.id) for one in innocents)
         return are_over and bool(client.zscore(DEAD, poison.id))
 
     deaths = work_off(start, is_done, 180)
@@ -115,21 +106,19 @@ def bury_one_of_many(
 
 @promise("poison-stops")
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_node_that_is_gone_charges_nobody(
-    pool: str, brief: Project, start: StartOne, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_node_that_is_gone_charges_nobody(pool: str, brief: Project, start: StartOne) -> None:
     results = [brief.send("bystander", 0.2) for _ in range(INNOCENTS)]
     worker = start()
-    wait_for(lambda: len(effects.runs()) == INNOCENTS, 30, "all of them run")
+    wait_for(lambda: len(brief.effects.runs()) == INNOCENTS, 30, "all of them run")
     worker.kill_group()
     start()
     seen: set[int] = set()
 
     def are_over() -> bool:
-        seen.update(losses(redis_server, results).values())
-        return all(effects.finished(one.id) for one in results)
+        seen.update(losses(brief.redis, results).values())
+        return all(brief.effects.finished(one.id) for one in results)
 
     wait_for(are_over, 60, "all of them run again")
     assert seen == {0}
-    assert not effects.overlaps()
-    assert {len(effects.runs(one.id)) for one in results} == {2}
+    assert not brief.effects.overlaps()
+    assert {len(brief.effects.runs(one.id)) for one in results} == {2}

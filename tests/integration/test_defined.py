@@ -7,20 +7,19 @@ from functools import partial
 import pytest
 
 from celery_reliable import ObjectIdError
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
 from tests.integration.project.defined import KINDS, SPECS, add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def worker(project: Project, start_worker: Start) -> Worker:
+def worker(project: Project) -> Worker:
     """One worker that knows the tasks."""
     add_tasks(project.app)
-    return start_worker("one", app="tests.integration.project.defined")
+    return project.start_worker("one", app="tests.integration.project.defined")
 
 
 def is_gone(redis_server: RedisServer, task_id: str) -> bool:
@@ -28,35 +27,31 @@ def is_gone(redis_server: RedisServer, task_id: str) -> bool:
     return not redis_server.client().exists(RECORD + task_id)
 
 
-def test_every_callable_names_the_object(
-    project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_every_callable_names_the_object(project: Project, worker: Worker) -> None:
     for kind in KINDS:
         task = project.task(kind)
         held = task.delay({"id": 7}, f"first of {kind}")
-        wait_for(partial(effects.runs, held.id), 15, f"{kind} runs")
+        wait_for(partial(project.effects.runs, held.id), 15, f"{kind} runs")
         skipped = task.delay(gate="none", order={"id": 7})
         other = task.delay({"id": 8}, "open")
-        effects.open_gate("open")
+        project.effects.open_gate("open")
         assert other.get(timeout=15) == "open", kind
-        wait_for(partial(is_gone, redis_server, skipped.id), 15, f"{kind} is skipped")
-        effects.open_gate(f"first of {kind}")
+        wait_for(partial(is_gone, project.redis, skipped.id), 15, f"{kind} is skipped")
+        project.effects.open_gate(f"first of {kind}")
         assert held.get(timeout=15) == f"first of {kind}"
-        assert not effects.runs(skipped.id), kind
+        assert not project.effects.runs(skipped.id), kind
 
 
-def test_of_unique_calls_one_is_published(
-    project: Project, worker: Worker, effects: Effects
-) -> None:
+def test_of_unique_calls_one_is_published(project: Project, worker: Worker) -> None:
     for kind in SPECS:
         task = project.task(f"unique_{kind}")
         first = task.delay({"id": 7}, kind)
         assert task.delay({"id": 7}, kind).id == first.id
         assert task.apply_async(kwargs={"gate": kind, "order": {"id": 7}}).id == first.id
         assert task.delay({"id": 8}, kind).id != first.id
-        effects.open_gate(kind)
+        project.effects.open_gate(kind)
         assert first.get(timeout=15) == kind
-        assert len(effects.runs(first.id)) == 1
+        assert len(project.effects.runs(first.id)) == 1
 
 
 def test_what_gives_no_id_is_told_to_the_caller(project: Project) -> None:
@@ -67,7 +62,7 @@ def test_what_gives_no_id_is_told_to_the_caller(project: Project) -> None:
         project.task("locked").delay({"secret": 1}, 0)
 
 
-def test_a_task_may_count_in_our_name(project: Project, worker: Worker, effects: Effects) -> None:
+def test_a_task_may_count_in_our_name(project: Project, worker: Worker) -> None:
     result = project.send("counting", "counted")
 
     assert result.get(timeout=30) == "counted"

@@ -13,11 +13,10 @@ import pytest
 from celery.exceptions import TaskRevokedError
 
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, is_alive, record_of
 from tests.integration.project.awkward import add_tasks as add_awkward
 from tests.integration.project.ends import add_tasks
-from tests.support.effects import Effects
 from tests.support.freezing import freeze
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
@@ -49,10 +48,10 @@ def wait_until_stale(redis_server: RedisServer, task_id: str) -> None:
     wait_for(lambda: client.time()[0] * 1000 > claimed_ms + 1000, 5, "a claim of a second ago")
 
 
-def warm_up(project: Project, redis_server: RedisServer) -> None:
+def warm_up(project: Project) -> None:
     """Have a task run, so that the server knows all scripts, and the worker idle again."""
     project.send("work", 0).get(timeout=10)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys("unacked:one*"), 10, "it is acknowledged")
 
 
@@ -65,164 +64,143 @@ def frozen_child(worker: Worker) -> int:
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
-    pool: str,
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    pool: str, project: Project, proxy: RedisProxy
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url())
-    one = start_worker("one", project=behind, pool=pool)
-    warm_up(project, redis_server)
+    one = behind.start_worker("one", pool=pool)
+    warm_up(project)
     claims = proxy.watch(script=script("claim").sha)
     result = project.send("gate", "open")
-    effects.run_of(result.id)
-    assert claimed(redis_server, result.id)["pid"] == str(one.pid)
-    effects.open_gate("open")
+    project.effects.run_of(result.id)
+    assert claimed(project.redis, result.id)["pid"] == str(one.pid)
+    project.effects.open_gate("open")
     assert result.get(timeout=10) == "open"
     assert claims.matched == 1
-    assert [run.attempt for run in effects.runs(result.id)] == [1]
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
-def test_with_the_ledger_elsewhere_its_own_process_claims(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_with_the_ledger_elsewhere_its_own_process_claims(project: Project) -> None:
     # Another name is another server, as far as can be told.
-    url = redis_server.url().replace("127.0.0.1", "localhost")
+    url = project.redis.url().replace("127.0.0.1", "localhost")
     apart = project.with_settings(reliable={**project.settings.reliable, "REDIS_URL": url})
-    one = start_worker("one", project=apart)
-    warm_up(apart, redis_server)
+    one = apart.start_worker("one")
+    warm_up(apart)
     result = apart.send("gate", "open")
-    effects.run_of(result.id)
-    assert int(claimed(redis_server, result.id)["pid"]) in one.children()
-    effects.open_gate("open")
+    project.effects.run_of(result.id)
+    assert int(claimed(project.redis, result.id)["pid"]) in one.children()
+    project.effects.open_gate("open")
     result.get(timeout=10)
 
 
 def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, proxy: RedisProxy
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url())
-    one = start_worker("one", project=behind, concurrency=1)
-    warm_up(project, redis_server)
+    one = behind.start_worker("one", concurrency=1)
+    warm_up(project)
     child = frozen_child(one)
     claims = proxy.watch(script=script("claim").sha)
     result = project.send("work", 0)
-    wait_until_stale(redis_server, result.id)
+    wait_until_stale(project.redis, result.id)
     assert claims.matched == 1
     os.kill(child, signal.SIGCONT)
     assert result.get(timeout=10) == "worked"
     assert claims.matched == 2
-    assert [run.attempt for run in effects.runs(result.id)] == [1]
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
-def test_a_process_that_has_outlived_its_worker_does_not_begin(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one", concurrency=1)
-    warm_up(project, redis_server)
+def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project) -> None:
+    one = project.start_worker("one", concurrency=1)
+    warm_up(project)
     orphan = frozen_child(one)
     result = project.send("gate", "open")
-    claimed(redis_server, result.id)
+    claimed(project.redis, result.id)
     one.kill_main()
     # The kernel wakes it by itself where its group is orphaned by that.
     with suppress(ProcessLookupError):
         os.kill(orphan, signal.SIGCONT)
     wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
-    assert not effects.runs(result.id)
-    start_worker("two", concurrency=1)
-    effects.run_of(result.id)
-    effects.open_gate("open")
+    assert not project.effects.runs(result.id)
+    project.start_worker("two", concurrency=1)
+    project.effects.run_of(result.id)
+    project.effects.open_gate("open")
     assert result.get(timeout=10) == "open"
-    (run,) = effects.runs(result.id)
+    (run,) = project.effects.runs(result.id)
     assert (run.worker.partition("@")[0], run.attempt) == ("two", 2)
 
 
-def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one", concurrency=1)
-    warm_up(project, redis_server)
+def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(project: Project) -> None:
+    one = project.start_worker("one", concurrency=1)
+    warm_up(project)
     child = frozen_child(one)
     result = project.send("work", 0)
-    claimed(redis_server, result.id)
+    claimed(project.redis, result.id)
     os.kill(child, signal.SIGKILL)
     assert result.get(timeout=20) == "worked"
-    assert len(effects.runs(result.id)) == 1
-    wait_for(lambda: not record_of(redis_server, result.id), 10, "it is settled")
+    assert len(project.effects.runs(result.id)) == 1
+    wait_for(lambda: not record_of(project.redis, result.id), 10, "it is settled")
 
 
 def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+    project: Project,
 ) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable=rare)
-    one = start_worker("one", project=project, concurrency=1)
-    warm_up(project, redis_server)
+    one = project.start_worker("one", concurrency=1)
+    warm_up(project)
     child = frozen_child(one)
     result = project.send("work", 0)
-    claimed(redis_server, result.id)
-    start_worker("two", project=project)
+    claimed(project.redis, result.id)
+    project.start_worker("two")
     one.signal_main(signal.SIGQUIT)
     # A process that is frozen cannot be ended in good order.
     os.kill(child, signal.SIGKILL)
     assert result.get(timeout=10) == "worked"
     one.wait_until_ended()
-    (run,) = effects.runs(result.id)
+    (run,) = project.effects.runs(result.id)
     assert run.worker.startswith("two@")
 
 
-def test_what_waits_for_another_task_is_not_claimed(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one", concurrency=1)
-    warm_up(project, redis_server)
+def test_what_waits_for_another_task_is_not_claimed(project: Project) -> None:
+    project.start_worker("one", concurrency=1)
+    warm_up(project)
     first, second = project.send("gate", "open"), project.send("work", 0)
-    client = redis_server.client()
+    client = project.redis.client()
 
     def n_fetched() -> int:
         return sum(client.hlen(unacked) for unacked in client.keys("unacked:one*"))
 
     wait_for(lambda: n_fetched() == 2, 10, "both are fetched")
-    assert claimed(redis_server, first.id)["attempt"] == "1"
-    assert record_of(redis_server, second.id)["state"] == "queued"
-    effects.open_gate("open")
+    assert claimed(project.redis, first.id)["attempt"] == "1"
+    assert record_of(project.redis, second.id)["state"] == "queued"
+    project.effects.open_gate("open")
     assert second.get(timeout=10) == "worked"
 
 
 @pytest.mark.parametrize("name", ["rare", "work"])
-def test_what_waits_in_the_worker_is_not_claimed(
-    name: str, project: Project, start_worker: Start, redis_server: RedisServer
-) -> None:
+def test_what_waits_in_the_worker_is_not_claimed(name: str, project: Project) -> None:
     add_tasks(project.app)
-    one = start_worker("one", app=ENDS)
+    one = project.start_worker("one", app=ENDS)
     if name == "rare":
         # It is the one of this hour.
         project.send("rare").get(timeout=10)
-        warm_up(project, redis_server)
+        warm_up(project)
         result = project.send("rare")
     else:
-        warm_up(project, redis_server)
+        warm_up(project)
         result = project.send("work", 0, countdown=30)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
     # What is sent after it is delivered after it.
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert record_of(redis_server, result.id)["state"] == "queued"
+    assert record_of(project.redis, result.id)["state"] == "queued"
     assert one.is_running
 
 
-def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one")
-    warm_up(project, redis_server)
+def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(project: Project) -> None:
+    one = project.start_worker("one")
+    warm_up(project)
     task_id = str(uuid4())
     project.app.control.revoke(task_id)
 
@@ -234,84 +212,78 @@ def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(
     result = project.send("work", 0, task_id=task_id)
     with pytest.raises(TaskRevokedError):
         result.get(timeout=10)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(
-        lambda: not record_of(redis_server, task_id) and not client.keys("{reliable:0}:claims:*"),
+        lambda: not record_of(project.redis, task_id) and not client.keys("{reliable:0}:claims:*"),
         10,
         "nothing is left of it",
     )
-    assert not effects.runs(task_id)
+    assert not project.effects.runs(task_id)
     assert one.is_running
 
 
-def test_what_has_expired_when_it_is_fetched_leaves_no_claim(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one")
-    warm_up(project, redis_server)
+def test_what_has_expired_when_it_is_fetched_leaves_no_claim(project: Project) -> None:
+    one = project.start_worker("one")
+    warm_up(project)
     result = project.send("work", 0, expires=-1)
     with pytest.raises(TaskRevokedError):
         result.get(timeout=10)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(
-        lambda: not record_of(redis_server, result.id) and not client.keys("{reliable:0}:claims:*"),
+        lambda: (
+            not record_of(project.redis, result.id) and not client.keys("{reliable:0}:claims:*")
+        ),
         10,
         "nothing is left of it",
     )
-    assert not effects.runs(result.id)
+    assert not project.effects.runs(result.id)
     assert one.is_running
 
 
-def test_what_is_received_slowly_is_nobody_elses_meanwhile(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> None:
     # Many looks fit between its claim and the request that stands behind it.
     quick = project.with_settings(reliable={"SWEEP_SECONDS": 0.1})
-    start_worker("one", project=quick, app=SLOW, environ={"RECEIVE_SECONDS": "0.45"})
-    warm_up(quick, redis_server)
+    quick.start_worker("one", app=SLOW, environ={"RECEIVE_SECONDS": "0.45"})
+    warm_up(quick)
     for _ in range(5):
         result = quick.send("work", 0.5)
         assert result.get(timeout=20) == "worked"
-        assert [run.attempt for run in effects.runs(result.id)] == [1]
+        assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
 def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+    project: Project,
 ) -> None:
-    start_worker(
+    project.start_worker(
         "one",
         app=SLOW,
         concurrency=1,
         options=("--max-tasks-per-child", "1"),
         environ={"BOOT_SECONDS": "2"},
     )
-    warm_up(project, redis_server)
+    warm_up(project)
     result = project.send("work", 0)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
-    assert record_of(redis_server, result.id)["state"] == "queued"
+    assert record_of(project.redis, result.id)["state"] == "queued"
     result.revoke()
-    wait_for(lambda: not record_of(redis_server, result.id), 10, "it is called off")
+    wait_for(lambda: not record_of(project.redis, result.id), 10, "it is called off")
     assert project.send("work", 0).get(timeout=20) == "worked"
-    assert not effects.runs(result.id)
+    assert not project.effects.runs(result.id)
 
 
-def test_what_has_a_time_to_run_is_claimed_when_it_begins(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_what_has_a_time_to_run_is_claimed_when_it_begins(project: Project) -> None:
     add_awkward(project.app)
-    one = start_worker("one", app="tests.integration.project.awkward")
-    warm_up(project, redis_server)
+    one = project.start_worker("one", app="tests.integration.project.awkward")
+    warm_up(project)
     result = project.send("touching", 0.5)
-    assert int(claimed(redis_server, result.id)["pid"]) in one.children()
+    assert int(claimed(project.redis, result.id)["pid"]) in one.children()
     assert result.get(timeout=10) == "touched"
 
 
-def test_one_connection_for_each_channel_will_do(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_one_connection_for_each_channel_will_do(project: Project) -> None:
     few = project.with_settings(celery={"broker_transport_options": {"max_connections": 1}})
-    start_worker("one", project=few)
+    few.start_worker("one")
     for _ in range(3):
         assert project.send("work", 0).get(timeout=10) == "worked"
 
@@ -330,15 +302,11 @@ def test_one_connection_for_each_channel_will_do(
     ids=str,
 )
 def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
-    change: dict[str, Any],
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    change: dict[str, Any], project: Project
 ) -> None:
-    one = start_worker("one")
-    warm_up(project, redis_server)
-    client = redis_server.client()
+    one = project.start_worker("one")
+    warm_up(project)
+    client = project.redis.client()
     result = project.send("work", 0, queue="elsewhere")
     message = json.loads(client.rpop("elsewhere"))
     headers = {**message["headers"], **change.get("headers", {})}
@@ -354,25 +322,21 @@ def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
     assert (letter[b"reason"], letter.get(b"losses")) == (b"unprocessable", None)
     wait_for(lambda: not client.keys("unacked:one*"), 10, "the message is dropped")
     assert not client.keys("{reliable:0}:claims:*")
-    assert not effects.runs(result.id)
+    assert not project.effects.runs(result.id)
     assert project.send("work", 0).get(timeout=10) == "worked"
     assert one.is_running
 
 
 def test_replies_that_are_lost_time_and_again_cost_no_task(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, proxy: RedisProxy
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url(), reliable={"MAX_LOSSES": 0})
-    start_worker("one", project=behind)
-    warm_up(project, redis_server)
+    behind.start_worker("one")
+    warm_up(project)
     task_id = str(uuid4())
     # Of what files it, of what claims it, and of what files it once more.
     lost = proxy.drop_reply("EVALSHA", containing=task_id, times=3)
     result = project.send("work", 0, task_id=task_id)
     assert result.get(timeout=40) == "worked"
     lost.wait(3)
-    assert len(effects.runs(task_id)) == 1
+    assert len(project.effects.runs(task_id)) == 1

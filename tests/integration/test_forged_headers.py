@@ -11,12 +11,10 @@ from uuid import uuid4
 
 from celery_reliable.message import HEADER, HEIR, RETURNS
 from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, META, RECORD, record_of
 from tests.integration.foreign import element
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 PICKLE = "application/x-python-serialize"
@@ -79,27 +77,23 @@ def forged(
 
 @promise("never-two", "late-changes-nothing")
 def test_a_forged_header_harms_no_other_task_and_no_worker(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    tmp_path: Path,
+    project: Project, tmp_path: Path
 ) -> None:
-    client = redis_server.client()
-    worker = start_worker("one", concurrency=3)
+    client = project.redis.client()
+    worker = project.start_worker("one", concurrency=3)
     victim = project.send("gate", "open")
     parked = project.send("work", 0, countdown=3600)
-    effects.run_of(victim.id)
-    record = wait_for(lambda: record_of(redis_server, victim.id), 5, "its record")
-    record_of_parked = record_of(redis_server, parked.id)
+    project.effects.run_of(victim.id)
+    record = wait_for(lambda: record_of(project.redis, victim.id), 5, "its record")
+    record_of_parked = record_of(project.redis, parked.id)
     stamp = json.loads(record["message"])["headers"][HEADER]
     generation = client.hget(META, "generation").decode()
     # What a worker tells its processes of a message cannot be told by who sent it.
     headers = {"id": "liar", "task": "project.gate", HEADER: "1:0-ab"}
     lie = element(b'[["open"], {}, {}]', headers=headers, properties={MESSAGE: "another message"})
     client.lpush("celery", lie)
-    effects.run_of("liar")
-    assert json.loads(record_of(redis_server, "liar")["message"])["headers"]["id"] == "liar"
+    project.effects.run_of("liar")
+    assert json.loads(record_of(project.redis, "liar")["message"])["headers"]["id"] == "liar"
 
     lies = dict(forged(client, generation, victim.id, stamp, record["token"]))
     assert len(lies) > 150
@@ -116,13 +110,13 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(
     wait_for(lambda: not client.llen("celery"), 10, "all of it was fetched")
     assert worker.is_running
     assert not (tmp_path / "canary").exists()
-    assert {k: v for k, v in record_of(redis_server, victim.id).items() if k != "due"} == record
-    assert record_of(redis_server, parked.id) == record_of_parked
+    assert {k: v for k, v in record_of(project.redis, victim.id).items() if k != "due"} == record
+    assert record_of(project.redis, parked.id) == record_of_parked
     assert client.hget(META, "generation").decode() == generation
-    effects.open_gate("open")
+    project.effects.open_gate("open")
     assert victim.get(timeout=10) == "open"
     wait_for(lambda: not client.exists(RECORD + victim.id), 10, "it is settled")
-    assert len(effects.runs(victim.id)) == 1
+    assert len(project.effects.runs(victim.id)) == 1
     wait_for(lambda: not client.keys("unacked:*"), 20, "every lie is acknowledged")
     left = {key.decode() for key in client.keys(RECORD + "*")} - {RECORD + parked.id}
     dead = {RECORD + one.decode() for one in client.zrange(DEAD, 0, -1)}

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from tests.conftest import StartRedis
-from tests.integration.conftest import SOON, Project, Start, start_all
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import META, RECORD, WORKERS, passes_finish, wait_until_settled
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -34,27 +33,24 @@ def apart(project: Project, ledger: RedisServer) -> Project:
 
 
 @pytest.fixture
-def workers(apart: Project, start_worker: Start) -> list[Worker]:
+def workers(apart: Project) -> list[Worker]:
     """Two workers of concurrency 2."""
-    return list(start_all(start_worker, *NAMES, project=apart).values())
+    return list(apart.start_workers(*NAMES).values())
 
 
 def go_on(
-    apart: Project,
-    ledger: RedisServer,
-    effects: Effects,
-    redis_server: RedisServer,
-    workers: Sequence[Worker],
-    task_ids: Sequence[str],
+    apart: Project, ledger: RedisServer, workers: Sequence[Worker], task_ids: Sequence[str]
 ) -> None:
     """See everything end and a new task run, with workers that nobody has touched."""
     wanted = set(task_ids)
     wait_for(
-        lambda: wanted <= {run.task_id for run in effects.finished()}, 60, "all of them finished"
+        lambda: wanted <= {run.task_id for run in apart.effects.finished()},
+        60,
+        "all of them finished",
     )
     assert apart.send("work", 0.01).get(timeout=30) == "worked"
     wait_until_settled(ledger, 60)
-    with redis_server.client() as client:
+    with apart.redis.client() as client:
         wait_for(lambda: not client.llen("celery"), 20, "nothing in the queue")
         wait_for(lambda: not client.keys("unacked*"), 20, "nothing in the workers' unacked hashes")
     with ledger.client() as client:
@@ -71,29 +67,24 @@ def go_on(
 @promise("as-durable-as-redis")
 @pytest.mark.parametrize("how", ["restarted from an older snapshot", "flushed"])
 def test_a_ledger_that_forgets(
-    apart: Project,
-    ledger: RedisServer,
-    workers: list[Worker],
-    effects: Effects,
-    redis_server: RedisServer,
-    how: str,
+    apart: Project, ledger: RedisServer, workers: list[Worker], how: str
 ) -> None:
     send = apart.send
     # Those that the snapshot has: two run, one ended after it, and others wait.
     running = [send("gate", "early").id for _ in range(2)]
     ending = send("gate", "between")
     for task_id in (*running, ending.id):
-        effects.run_of(task_id)
+        apart.effects.run_of(task_id)
     known = [send("work", 0.01, queue="waits").id for _ in range(5)]
     with ledger.client() as client:
         client.save()
     # Those that it does not have: one ended, others run or wait.
-    effects.open_gate("between")
+    apart.effects.open_gate("between")
     ended = send("work", 0.01)
     assert [ending.get(timeout=15), ended.get(timeout=15)] == ["between", "worked"]
     late = [send("gate", "late").id, send("follow", ["retry:late", "finish"]).id]
     for task_id in late:
-        effects.run_of(task_id)
+        apart.effects.run_of(task_id)
     unknown = [send("work", 0.01).id for _ in range(5)]
     unknown += [send("work", 0.01, queue="waits").id for _ in range(5)]
     with ledger.client() as client:
@@ -107,19 +98,19 @@ def test_a_ledger_that_forgets(
             assert client.exists(RECORD + known[0])
             assert not client.exists(RECORD + late[0])
     for gate in ("early", "late"):
-        effects.open_gate(gate)
-    with redis_server.client() as client:
+        apart.effects.open_gate(gate)
+    with apart.redis.client() as client:
         # A queue that nobody has consumed so far.
         assert client.llen("waits") == 10
     for worker in workers:
         worker.wait_until_ready()
     apart.app.control.add_consumer("waits")
     everything = [*running, ending.id, *known, ended.id, *late, *unknown]
-    go_on(apart, ledger, effects, redis_server, workers, everything)
-    runs = [len(effects.runs(task_id)) for task_id in everything]
+    go_on(apart, ledger, workers, everything)
+    runs = [len(apart.effects.runs(task_id)) for task_id in everything]
     print(f"ledger {how}: {len(everything)} tasks, {sum(runs)} runs")
     # What had ended and been stored has no reason to run again.
-    assert len(effects.runs(ended.id)) == 1
+    assert len(apart.effects.runs(ended.id)) == 1
 
 
 class TestLaggingReplica:
@@ -161,18 +152,15 @@ class TestLaggingReplica:
         ledger: RedisServer,
         replica: RedisServer,
         address: RedisProxy,
-        start_worker: Start,
-        effects: Effects,
-        redis_server: RedisServer,
         before: str,
     ) -> None:
         send = apart.send
-        one = start_worker("one", project=apart, concurrency=6)
+        one = apart.start_worker("one", concurrency=6)
         # What the replica knows: tasks that run, wait in a queue, or wait for their time.
         running = [send("gate", "early").id, send("follow", ["retry:early", "finish"]).id]
         settled = send("gate", "between")
         for task_id in (*running, settled.id):
-            effects.run_of(task_id)
+            apart.effects.run_of(task_id)
         claimed = send("gate", "late", queue="second").id
         quick = send("work", 0.01, queue="second")
         eta = datetime.now(timezone.utc) + timedelta(seconds=3 * HORIZON_SECONDS)
@@ -181,17 +169,17 @@ class TestLaggingReplica:
         cut_off(replica, ledger)
 
         # What it does not: another worker, and what became of all these.
-        effects.open_gate("between")
+        apart.effects.open_gate("between")
         assert settled.get(timeout=15) == "between"
         if before == "the master restarted":
             counted = generation(ledger)
             ledger.stop()
             ledger.start()
             wait_for(lambda: generation(ledger) != counted, 15, "a pass sees another server")
-        two = start_worker("two", project=apart, options=("-Q", "second,third"))
+        two = apart.start_worker("two", options=("-Q", "second,third"))
         late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
         for task_id in (claimed, parked, *late):
-            effects.run_of(task_id)
+            apart.effects.run_of(task_id)
         ended = send("work", 0.01)
         assert [ended.get(timeout=15), quick.get(timeout=15)] == ["worked", "worked"]
         unknown = [send("work", 0.01, queue="waits").id for _ in range(3)]
@@ -205,8 +193,8 @@ class TestLaggingReplica:
             ]
         assert states == [b"running", b"queued", b"queued", b"parked", None, None]
         # So late that the sweeper looks at once at what the replica takes for queued.
-        overdue_at = effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
-        wait_for(lambda: effects.now() > overdue_at, 20, "it is overdue there")
+        overdue_at = apart.effects.starts(claimed)[0] + SOON["QUEUED_SECONDS"]
+        wait_for(lambda: apart.effects.now() > overdue_at, 20, "it is overdue there")
 
         ledger.kill()
         address.server_port = replica.port
@@ -216,14 +204,14 @@ class TestLaggingReplica:
         # Nobody died: what runs goes on, and not beside itself.
         passes_finish(replica, 6, 30)
         untouched = [*running, claimed, parked, *late]
-        assert [len(effects.runs(task_id)) for task_id in untouched] == [1] * len(untouched)
+        assert [len(apart.effects.runs(task_id)) for task_id in untouched] == [1] * len(untouched)
         for gate in ("early", "late"):
-            effects.open_gate(gate)
+            apart.effects.open_gate(gate)
         apart.app.control.add_consumer("waits")
         everything = [*untouched, settled.id, quick.id, *known, ended.id, *unknown]
-        go_on(apart, replica, effects, redis_server, [one, two], everything)
-        assert effects.overlaps() == []
-        runs = {task_id: len(effects.runs(task_id)) for task_id in everything}
+        go_on(apart, replica, [one, two], everything)
+        assert apart.effects.overlaps() == []
+        runs = {task_id: len(apart.effects.runs(task_id)) for task_id in everything}
         print(f"before: {before}; {len(runs)} tasks, {sum(runs.values())} runs")
         # What had ended and been stored has no reason to run again.
         assert runs[ended.id] == 1

@@ -13,7 +13,6 @@ import pytest
 
 from tests.integration.conftest import Project, Start
 from tests.integration.project.factory import Settings
-from tests.support.effects import Effects
 from tests.support.processes import Beat, CeleryProcess
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
@@ -31,14 +30,12 @@ def gone(pids: list[int]) -> bool:
     )
 
 
-def test_a_killed_worker_leaves_nothing(
-    project: Project, effects: Effects, start_worker: Start
-) -> None:
-    worker = start_worker("doomed", chatty=True)
+def test_a_killed_worker_leaves_nothing(project: Project) -> None:
+    worker = project.start_worker("doomed", chatty=True)
     sent = project.send("gate", "never")
     other = project.send("work", 0.1)
-    wait_for(lambda: effects.finished(other.id), 20, "the short task")
-    run = effects.run_of(sent.id)
+    wait_for(lambda: project.effects.finished(other.id), 20, "the short task")
+    run = project.effects.run_of(sent.id)
     assert run.pid in worker.children()
     assert run.worker.startswith("doomed@")
     assert len(worker.children()) == 2
@@ -46,28 +43,26 @@ def test_a_killed_worker_leaves_nothing(
     worker.kill_group()
     assert gone(everything)
     assert worker.survivors() == []
-    assert effects.runs(sent.id)[0].ended_at is None
-    assert effects.overlaps() == []
+    assert project.effects.runs(sent.id)[0].ended_at is None
+    assert project.effects.overlaps() == []
     assert project.send("work", 0).id  # the broker is alive, nobody consumes
 
 
-def test_children_frozen_killed_and_left_behind_are_all_ended(
-    project: Project, effects: Effects, start_worker: Start
-) -> None:
-    worker = start_worker("battered", chatty=True)
+def test_children_frozen_killed_and_left_behind_are_all_ended(project: Project) -> None:
+    worker = project.start_worker("battered", chatty=True)
     sent = project.send("gate", "door")
-    run = effects.run_of(sent.id)
+    run = project.effects.run_of(sent.id)
 
     worker.freeze()
-    frozen_at = wait_for(lambda: effects.runs(sent.id)[0].alive_at, 5, "a sign of life")
+    frozen_at = wait_for(lambda: project.effects.runs(sent.id)[0].alive_at, 5, "a sign of life")
     assert psutil.Process(run.pid).status() == psutil.STATUS_STOPPED
     worker.thaw()
-    wait_for(lambda: effects.runs(sent.id)[0].alive_at > frozen_at, 5, "it to go on")
+    wait_for(lambda: project.effects.runs(sent.id)[0].alive_at > frozen_at, 5, "it to go on")
 
     # reject_on_worker_lost: stock Celery sends the task back when its child dies.
     worker.kill_child(run.pid)
-    wait_for(lambda: len(effects.starts(sent.id)) == 2, 20, "a second run")
-    assert effects.overlaps(sent.id) == []
+    wait_for(lambda: len(project.effects.starts(sent.id)) == 2, 20, "a second run")
+    assert project.effects.overlaps(sent.id) == []
     children = worker.children()
     worker.kill_main()
     worker.end()
@@ -80,40 +75,36 @@ def test_a_result_that_a_test_drops_asks_nobody_until_the_end(project: Project) 
     assert kept() is not None
 
 
-def test_overlaps_are_seen(project: Project, effects: Effects, start_worker: Start) -> None:
-    start_worker("busy", chatty=True, pool="threads", concurrency=3)
+def test_overlaps_are_seen(project: Project) -> None:
+    project.start_worker("busy", chatty=True, pool="threads", concurrency=3)
     ids = [project.send("locked_gate", "thing", "door").id for _ in range(2)]
-    wait_for(lambda: len(effects.runs("thing")) == 2, 20, "both runs")
-    wait_for(lambda: effects.overlaps("thing"), 5, "their overlap")
-    effects.open_gate("door")
-    wait_for(lambda: len(effects.finished("thing")) == 2, 20, "their ends")
-    assert effects.overlaps() == []
-    assert {run.task_id for run in effects.runs()} == set(ids)
+    wait_for(lambda: len(project.effects.runs("thing")) == 2, 20, "both runs")
+    wait_for(lambda: project.effects.overlaps("thing"), 5, "their overlap")
+    project.effects.open_gate("door")
+    wait_for(lambda: len(project.effects.finished("thing")) == 2, 20, "their ends")
+    assert project.effects.overlaps() == []
+    assert {run.task_id for run in project.effects.runs()} == set(ids)
 
 
-def test_steps_are_followed(project: Project, effects: Effects, start_worker: Start) -> None:
-    worker = start_worker("obedient", chatty=True, concurrency=1)
+def test_steps_are_followed(project: Project) -> None:
+    worker = project.start_worker("obedient", chatty=True, concurrency=1)
     steps = project.send("follow", ["retry", "kill", "finish"])
     assert steps.get(timeout=30) == "run 3"
-    assert [run.outcome for run in effects.runs(steps.id)] == ["Retry", None, "finished"]
+    assert [run.outcome for run in project.effects.runs(steps.id)] == ["Retry", None, "finished"]
     assert project.send("replaced", [1, 2, 3]).get(timeout=30) == 6
     assert worker.stop() == 0
     assert worker.survivors() == []
 
 
 def test_a_worker_works_through_the_proxy_and_beat_sends(
-    project: Project,
-    effects: Effects,
-    proxy: RedisProxy,
-    start_worker: Start,
-    start_beat: Callable[..., Beat],
+    project: Project, proxy: RedisProxy, start_beat: Callable[..., Beat]
 ) -> None:
     behind = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
     pops = proxy.watch("BRPOP")
-    start_worker("remote", chatty=True, project=behind, pool="solo", concurrency=1, wait=False)
+    behind.start_worker("remote", chatty=True, pool="solo", concurrency=1, wait=False)
     schedule = {"often": {"task": "project.work", "schedule": 0.2, "args": [0]}}
     beat = start_beat(schedule=schedule)
-    wait_for(lambda: len(effects.finished()) >= 2, 30, "two tasks sent by beat")
+    wait_for(lambda: len(project.effects.finished()) >= 2, 30, "two tasks sent by beat")
     assert pops.matched
     beat.end()
     assert beat.survivors() == []

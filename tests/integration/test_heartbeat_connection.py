@@ -33,8 +33,8 @@ TIMES = {"LEASE_SECONDS": LEASE_SECONDS, "WITNESS_SECONDS": 0.3, "SWEEP_SECONDS"
 class Alive:
     """A worker of which only the heartbeat runs, and a sweeper that looks at it."""
 
-    def __init__(self, project: Project, proxy: RedisProxy, redis_server: RedisServer) -> None:
-        self.redis_server = redis_server
+    def __init__(self, project: Project, proxy: RedisProxy) -> None:
+        self.redis_server = project.redis
         near = project.with_settings(reliable=TIMES)
         far = near.with_settings(broker_url=proxy.url())
         self.process = WorkerProcess("one@host")
@@ -85,8 +85,8 @@ class Alive:
 
 
 @pytest.fixture
-def alive(project: Project, proxy: RedisProxy, redis_server: RedisServer) -> Iterator[Alive]:
-    found = Alive(project, proxy, redis_server)
+def alive(project: Project, proxy: RedisProxy) -> Iterator[Alive]:
+    found = Alive(project, proxy)
     yield found
     proxy.mend()
     found.close()

@@ -16,7 +16,6 @@ from celery_reliable import PublishUnknown
 from celery_reliable.app import reliable_of
 from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
-from tests.support.redis_server import RedisServer
 
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 
@@ -67,46 +66,40 @@ def copying(request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(request.param)
 
 
-def _headers(project: Project, server: RedisServer, task_id: str) -> dict[str, Any]:
+def _headers(project: Project, task_id: str) -> dict[str, Any]:
     """Return the headers of the task's message in the queue."""
-    with server.client() as client:
+    with project.redis.client() as client:
         waiting = [json.loads(raw) for raw in client.lrange("celery", 0, -1)]
     found = [one["headers"] for one in waiting if one["headers"]["id"] == task_id]
     assert len(found) == 1
     return dict(found[0])
 
 
-def test_a_copy_of_the_headers_is_recorded_and_stamped(
-    copying: None, project: Project, redis_server: RedisServer
-) -> None:
+def test_a_copy_of_the_headers_is_recorded_and_stamped(copying: None, project: Project) -> None:
     result = project.send("work", 0.01)
     ledger = reliable_of(project.app).ledger
     record = ledger.find(result.id)
     assert record is not None
     assert record.state.value == "queued"
-    headers = _headers(project, redis_server, result.id)
+    headers = _headers(project, result.id)
     assert headers["traceparent"] == TRACE["traceparent"]
     # It is the message of that record, by the publication that it names.
     assert headers["reliable"].endswith(f":{record.epoch}")
     assert json.loads(record.message)["headers"]["reliable"] == headers["reliable"]
 
 
-def test_a_copy_is_parked_with_its_stamp(
-    copying: None, project: Project, redis_server: RedisServer
-) -> None:
+def test_a_copy_is_parked_with_its_stamp(copying: None, project: Project) -> None:
     result = project.send("work", 0.01, countdown=3600)
     record = reliable_of(project.app).ledger.find(result.id)
     assert record is not None
     assert record.state.value == "parked"
-    with redis_server.client() as client:
+    with project.redis.client() as client:
         assert client.llen("celery") == 0
 
 
-def test_several_are_recorded_by_one_producer(
-    copying: None, project: Project, redis_server: RedisServer
-) -> None:
+def test_several_are_recorded_by_one_producer(copying: None, project: Project) -> None:
     results = [project.send("work", 0.01) for _ in range(3)]
-    with redis_server.client() as client:
+    with project.redis.client() as client:
         assert all(client.exists(RECORD + result.id) for result in results)
         assert client.llen("celery") == 3
 

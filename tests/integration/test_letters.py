@@ -15,13 +15,11 @@ from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.views import REDACTED, full_view, short_view
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD
 from tests.integration.letters import put
 from tests.integration.project.deadly import add_starving
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -39,13 +37,9 @@ def buried(letters: DeadLetters, task_id: str, timeout_seconds: float = 20) -> D
 
 
 def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    letters: DeadLetters,
-    redis_server: RedisServer,
+    project: Project, letters: DeadLetters
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     result = project.send("follow", ["fail", "finish"])
     with pytest.raises(Exception, match="in run 1"):
         result.get(timeout=20)
@@ -68,19 +62,19 @@ def test_a_task_that_fails_for_good_is_kept_and_runs_again_when_replayed(
     replayed = letters.replay(result.id)
 
     assert (replayed.is_sent, replayed.attempt) == (True, 2)
-    wait_for(lambda: effects.finished(result.id), 20, "the replayed task")
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    wait_for(lambda: project.effects.finished(result.id), 20, "the replayed task")
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
     wait_for(lambda: project.app.AsyncResult(result.id).state == "SUCCESS", 10, "its result")
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
     assert letters.count() == 0
     assert client.zcard(DUE) == 0
 
 
 def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_history(
-    project: Project, start_worker: Start, letters: DeadLetters
+    project: Project, letters: DeadLetters
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     result = project.send("flaky", 9, 0, 1)
     first = buried(letters, result.id)
     assert first.attempts == 2
@@ -101,12 +95,12 @@ def test_a_replayed_task_that_fails_again_is_a_dead_letter_again_with_its_whole_
 
 
 def test_a_letter_says_that_memory_ran_out(
-    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters, tmp_path: Path
+    project: Project, letters: DeadLetters, tmp_path: Path
 ) -> None:
     add_starving(project.app)
     events = tmp_path / "memory.events"
     events.write_text("oom_kill 0\n")
-    start_worker(
+    project.start_worker(
         "one",
         app="tests.integration.project.deadly",
         environ={"MEMORY_EVENTS": str(events)},
@@ -115,7 +109,7 @@ def test_a_letter_says_that_memory_ran_out(
 
     letter = buried(letters, result.id, 30)
 
-    (run,) = effects.runs(result.id)
+    (run,) = project.effects.runs(result.id)
     told = f"child_lost: signal 9 (SIGKILL), pid {run.pid}, out of memory"
     assert (letter.exception, letter.history[0].cause) == (told, told)
     assert full_view(letter)["death"] == {
@@ -131,37 +125,33 @@ def test_a_letter_says_that_memory_ran_out(
 
 
 @promise("poison-stops")
-def test_poison_is_dead_lettered_after_its_losses(
-    project: Project, start_worker: Start, effects: Effects, letters: DeadLetters
-) -> None:
-    start_worker("one")
+def test_poison_is_dead_lettered_after_its_losses(project: Project, letters: DeadLetters) -> None:
+    project.start_worker("one")
     result = project.send("poison")
 
     letter = buried(letters, result.id, 60)
 
-    assert len(effects.runs(result.id)) == 4
+    assert len(project.effects.runs(result.id)) == 4
     assert (letter.reason, letter.attempts, letter.losses) == (Reason.LOST, 4, 4)
-    pid = effects.runs(result.id)[-1].pid
+    pid = project.effects.runs(result.id)[-1].pid
     assert letter.exception == f"child_lost: signal 9 (SIGKILL), pid {pid}"
     assert letter.exception in str(project.app.AsyncResult(result.id).result)
     assert [(entry.what, entry.cause) for entry in letter.history] == [
         ("lost", f"child_lost: signal 9 (SIGKILL), pid {run.pid}")
-        for run in effects.runs(result.id)
+        for run in project.effects.runs(result.id)
     ]
     assert [entry.attempt for entry in letter.history][:4] == [1, 2, 3, 4]
     assert all(entry.owner for entry in letter.history[:4])
     assert project.app.AsyncResult(result.id).state == "FAILURE"
 
 
-def test_a_discarded_letter_is_gone(
-    project: Project, letters: DeadLetters, redis_server: RedisServer
-) -> None:
+def test_a_discarded_letter_is_gone(project: Project, letters: DeadLetters) -> None:
     put(project, "unwanted")
 
     letters.discard("unwanted")
 
     assert letters.count() == 0
-    assert not redis_server.client().keys(RECORD + "*")
+    assert not project.redis.client().keys(RECORD + "*")
     for touch in (letters.get, letters.discard, letters.replay):
         with pytest.raises(UnknownDeadLetter, match="unwanted") as caught:
             touch("unwanted")
@@ -169,7 +159,7 @@ def test_a_discarded_letter_is_gone(
 
 
 def test_a_replayed_message_starts_anew_and_keeps_the_rest(
-    project: Project, letters: DeadLetters, redis_server: RedisServer
+    project: Project, letters: DeadLetters
 ) -> None:
     now = datetime.now(timezone.utc)
     past, future = (now - timedelta(hours=1)).isoformat(), (now + timedelta(hours=1)).isoformat()
@@ -194,7 +184,7 @@ def test_a_replayed_message_starts_anew_and_keeps_the_rest(
     assert (early.headers["eta"], early.headers["expires"]) == (None, future)
     assert "expiration" not in late.properties
     assert late.properties["correlation_id"] == "late"
-    assert redis_server.client().llen("celery") == 2
+    assert project.redis.client().llen("celery") == 2
     with pytest.raises(UnknownDeadLetter, match="queued now"):
         letters.replay("late")
 
@@ -234,10 +224,10 @@ def test_a_replay_learns_the_servers_generation(project: Project, letters: DeadL
 
 
 def test_what_no_worker_can_read_is_shown_on_request_and_never_replayed(
-    project: Project, start_worker: Start, letters: DeadLetters, redis_server: RedisServer
+    project: Project, letters: DeadLetters
 ) -> None:
-    start_worker("one")
-    redis_server.client().lpush("celery", b"no JSON \xff\x1b[31m")
+    project.start_worker("one")
+    project.redis.client().lpush("celery", b"no JSON \xff\x1b[31m")
 
     letter = wait_for(lambda: next(iter(letters.list()), None), 20, "the unreadable message")
 

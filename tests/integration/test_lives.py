@@ -16,12 +16,10 @@ from celery_reliable.model import Cause, Claim, Record, SweepReport
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
 from tests.integration.claiming import claimed, register
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.factory import Settings
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 ROW = "row-7"
@@ -51,26 +49,24 @@ def store(project: Project, task_id: str, **meta: Any) -> None:
     backend.client.set(backend.get_key_for_task(task_id), json.dumps({**meta, "task_id": task_id}))
 
 
-def test_a_worker_that_dies_in_a_later_life_of_an_id_loses_nothing_of_it(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one")
+def test_a_worker_that_dies_in_a_later_life_of_an_id_loses_nothing_of_it(project: Project) -> None:
+    one = project.start_worker("one")
     project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW).get(timeout=15)
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
     # As by a worker whose clock is ahead of the ledger's.
     meta = stored(project, ROW)
     client: Any = project.app.backend.client
     client.set(project.app.backend.get_key_for_task(ROW), json.dumps(meta | {"date_done": AHEAD}))
 
     project.send("follow", ["finish", "gate:never", "finish"], task_id=ROW)
-    wait_for(lambda: len(effects.runs(ROW)) == 2, 15, "its second life")
+    wait_for(lambda: len(project.effects.runs(ROW)) == 2, 15, "its second life")
     one.kill_group()
-    start_worker("two")
+    project.start_worker("two")
 
-    wait_for(lambda: len(effects.runs(ROW)) == 3, 20, "its second life goes on")
-    wait_for(lambda: effects.runs(ROW)[2].outcome == "finished", 10, "and ends")
-    wait_until_settled(redis_server, 10)
-    assert effects.runs(ROW)[1].outcome is None
+    wait_for(lambda: len(project.effects.runs(ROW)) == 3, 20, "its second life goes on")
+    wait_for(lambda: project.effects.runs(ROW)[2].outcome == "finished", 10, "and ends")
+    wait_until_settled(project.redis, 10)
+    assert project.effects.runs(ROW)[1].outcome is None
 
 
 def begin(project: Project, task_id: str = "", **options: Any) -> tuple[Ledger, Claim]:
@@ -199,12 +195,12 @@ def test_what_a_former_life_has_left_does_not_end_a_canvas(
 
 @pytest.mark.parametrize(("name", "state"), [("work", "SUCCESS"), ("failing", "FAILURE")])
 def test_a_result_names_the_attempt_that_stored_it_and_reads_as_ever(
-    project: Project, start_worker: Start, name: str, state: str
+    project: Project, name: str, state: str
 ) -> None:
     result = project.send(name, 0)
     record = reliable_of(project.app).ledger.find(result.id)
     assert record is not None
-    start_worker("one")
+    project.start_worker("one")
     wait_for(result.ready, 15, "its end")
 
     epoch, attempt, token = stored(project, result.id)["reliable"].split("/")

@@ -8,8 +8,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import NotPublished
-from tests.integration.conftest import Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import Project
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -44,47 +43,43 @@ def wait_until_loaded(server: RedisServer) -> None:
 
 
 @promise("ledger-away")
-def test_a_worker_that_starts_waits_for_it(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_worker_that_starts_waits_for_it(project: Project) -> None:
     before = project.send("work", 0.01)
-    restart_loading(redis_server, 6)
-    worker = start_worker("one", project=project, wait=False)
+    restart_loading(project.redis, 6)
+    worker = project.start_worker("one", wait=False)
     process = psutil.Process(worker.pid)
     wait_for(
-        lambda: any(c.raddr[1:] == (redis_server.port,) for c in process.net_connections()),
+        lambda: any(c.raddr[1:] == (project.redis.port,) for c in process.net_connections()),
         20,
         "the worker's connection",
     )
-    with redis_server.client() as client, pytest.raises(redis.BusyLoadingError):
+    with project.redis.client() as client, pytest.raises(redis.BusyLoadingError):
         client.get("any")
-    wait_until_loaded(redis_server)
+    wait_until_loaded(project.redis)
     worker.wait_until_ready(60)
     assert before.get(timeout=20) == "worked"
-    assert [run.attempt for run in effects.runs(before.id)] == [1]
+    assert [run.attempt for run in project.effects.runs(before.id)] == [1]
 
 
 @promise("ledger-away", "nothing-lost")
-def test_a_worker_outlives_it(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_worker_outlives_it(project: Project) -> None:
     # The lease runs out meanwhile.
     quick = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    worker = start_worker("one", project=quick)
+    worker = quick.start_worker("one")
     short, long = quick.send("work", 3.0), quick.send("gate", "gate")
-    wait_for(lambda: len(effects.runs()) == 2, 20, "both run")
+    wait_for(lambda: len(project.effects.runs()) == 2, 20, "both run")
     waiting = [quick.send("work", 0.01) for _ in range(5)]
-    restart_loading(redis_server, 6)
+    restart_loading(project.redis, 6)
     with pytest.raises(OperationalError) as refused:
         quick.send("work", 0.01)
     assert isinstance(refused.value, NotPublished)
-    wait_until_loaded(redis_server)
-    effects.open_gate("gate")
+    wait_until_loaded(project.redis)
+    project.effects.open_gate("gate")
     # What Celery's client had subscribed to is gone with the server: `get` may never hear.
     for result in (short, long, *waiting):
         wait_for(lambda: result.state == "SUCCESS", 30, "its outcome")  # noqa: B023
     assert worker.is_running
-    assert {run.attempt for run in effects.runs()} == {1}
-    assert len(effects.runs()) == 2 + len(waiting)
-    client = redis_server.client()
+    assert {run.attempt for run in project.effects.runs()} == {1}
+    assert len(project.effects.runs()) == 2 + len(waiting)
+    client = project.redis.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 20, "every record gone")

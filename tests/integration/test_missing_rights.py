@@ -20,11 +20,11 @@ PATIENCE_SECONDS = 10.0
 
 
 @pytest.fixture
-def narrow(project: Project, redis_server: RedisServer) -> Callable[..., Project]:
+def narrow(project: Project) -> Callable[..., Project]:
     """The project as the README's user, without some words of the rule."""
 
     def narrow(*without: str) -> Project:
-        url = granted(redis_server.client(), without=without)
+        url = granted(project.redis.client(), without=without)
         return project.with_settings(broker_url=url, result_url=url)
 
     return narrow
@@ -51,23 +51,21 @@ def test_what_is_missing_is_named_at_the_start(
     assert all(name in said[0] for name in names), said
 
 
-def test_what_it_can_go_without_is_no_reason_to_end(
-    narrow: Callable[..., Project], start_worker: Start
-) -> None:
+def test_what_it_can_go_without_is_no_reason_to_end(narrow: Callable[..., Project]) -> None:
     project = narrow("+info", "+client|id", "+client|list", "+config|get")
-    start_worker("one", project=project)
+    project.start_worker("one")
 
     assert project.send("work", 0).get(timeout=20) == "worked"
 
 
 def test_a_right_that_is_taken_away_loses_nothing(
-    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
+    narrow: Callable[..., Project], effects: Effects, redis_server: RedisServer
 ) -> None:
     """What has ended keeps its claim, and is settled when that is allowed again; meanwhile its
     process goes on with something else.
     """
     project, admin = narrow(), redis_server.client()
-    start_worker("one", project=project, concurrency=1)
+    project.start_worker("one", concurrency=1)
     first = project.send("gate", "gate")
     effects.run_of(first.id)
 
@@ -86,10 +84,10 @@ def test_a_right_that_is_taken_away_loses_nothing(
 
 
 def test_a_worker_that_lacks_a_right_can_be_stopped(
-    narrow: Callable[..., Project], start_worker: Start, effects: Effects, redis_server: RedisServer
+    narrow: Callable[..., Project], effects: Effects, redis_server: RedisServer
 ) -> None:
     project, admin = narrow(), redis_server.client()
-    one = start_worker("one", project=project)
+    one = project.start_worker("one")
     result = project.send("gate", "gate")
     effects.run_of(result.id)
 
@@ -100,7 +98,7 @@ def test_a_worker_that_lacks_a_right_can_be_stopped(
     assert admin.exists(record(result))
 
     admin.execute_command("ACL", "SETUSER", "app", "+del")
-    start_worker("two", project=project)
+    project.start_worker("two")
     wait_for(lambda: not admin.exists(record(result)), 30, "it is settled")
     assert result.get(timeout=5) == "gate"
 

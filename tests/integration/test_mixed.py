@@ -14,10 +14,8 @@ from celery_reliable.recovery.dead_workers import DeadWorkers
 from celery_reliable.recovery.losses import Losses
 from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.conftest import APP, SOON, Project
 from tests.integration.figures import RECORD
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -34,61 +32,48 @@ def release(project: Project, folder: Path) -> Ran:
 
 
 def test_both_kinds_share_the_queues_and_leave_each_other_alone(
-    project: Project,
-    stock_project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, stock_project: Project
 ) -> None:
     ours = project.with_settings(reliable=SOON)
-    start_worker("stock", project=stock_project)
-    reliable = start_worker("reliable", project=ours)
+    stock_project.start_worker("stock")
+    reliable = ours.start_worker("reliable")
     results = [p.send("work", 0.02) for _ in range(20) for p in (ours, stock_project)]
     for result in results:
         assert result.get(timeout=20) == "worked"
-    by_worker = {run.worker.split("@")[0] for run in effects.runs()}
+    by_worker = {run.worker.split("@")[0] for run in project.effects.runs()}
     assert by_worker == {"stock", "reliable"}
     reliable.kill_group()
     more = [ours.send("work", 0.02) for _ in range(10)]
     for result in more:
         assert result.get(timeout=20) == "worked"
     # What the stock worker ran, nobody settled; it is looked at, found done, and not run again.
-    start_worker("again", project=ours)
-    client = redis_server.client()
+    ours.start_worker("again")
+    client = project.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 40, "every record ended")
-    assert all(len(effects.runs(r.id)) == 1 for r in results + more)
+    assert all(len(project.effects.runs(r.id)) == 1 for r in results + more)
 
 
 def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_member(
-    project: Project,
-    stock_project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, stock_project: Project
 ) -> None:
     # The first is theirs alone; what they publish behind it is ours.
     ours = project.with_settings(
         reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8},
         celery={"task_routes": {"project.add": {"queue": "elsewhere"}}},
     )
-    start_worker("stock", project=stock_project, options=("-Q", "elsewhere"))
-    start_worker("reliable", project=ours, options=("-Q", "celery"))
+    stock_project.start_worker("stock", options=("-Q", "elsewhere"))
+    ours.start_worker("reliable", options=("-Q", "celery"))
     for _ in range(3):
         result = ours.send("replaced", [1, 2, 3])
         assert result.get(timeout=15) == 6
-        host, last = effects.runs(result.id)
+        host, last = project.effects.runs(result.id)
         assert (host.attempt, last.attempt) == (1, 2)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
 
 
 def test_release_strands_nothing_when_the_package_goes(
-    project: Project,
-    stock_project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    tmp_path: Path,
+    project: Project, stock_project: Project, tmp_path: Path
 ) -> None:
     ours = project.with_settings(
         reliable={
@@ -98,12 +83,12 @@ def test_release_strands_nothing_when_the_package_goes(
             "ETA_HORIZON_SECONDS": 2,
         }
     )
-    worker = start_worker("one", project=ours)
+    worker = ours.start_worker("one")
     running = [ours.send("gate", "gate") for _ in range(2)]
     for result in running:
-        effects.run_of(result.id)
+        project.effects.run_of(result.id)
     fetched = [ours.send(name, 0.01) for name in ("work", "plain_work", "work")]
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "the others are fetched")
     parked = ours.send("work", 0.01, countdown=15)
     refused = release(ours, tmp_path)
@@ -113,22 +98,17 @@ def test_release_strands_nothing_when_the_package_goes(
     wait_for(lambda: release(ours, tmp_path).code == 0, 20, "the lease has run out")
     assert not client.keys("unacked:*")
     assert not client.keys("{reliable:0}:worker:*")
-    effects.open_gate("gate")
-    start_worker("stock", project=stock_project)
+    project.effects.open_gate("gate")
+    stock_project.start_worker("stock")
     for result in running + fetched + [parked]:
-        wait_for(lambda r=result: effects.finished(r.id), 30, "it ran at a stock worker")
-    assert len(effects.finished(parked.id)) == 1
+        wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
+    assert len(project.effects.finished(parked.id)) == 1
 
 
 def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
-    project: Project,
-    stock_project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    tmp_path: Path,
+    project: Project, stock_project: Project, tmp_path: Path
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     lost = project.send("work", 0.01)
     client.delete("celery")
     waiting = project.send("plain_work", 0.01)
@@ -137,16 +117,16 @@ def test_release_sends_what_was_lost_with_its_message_behind_what_waits(
     claim = claimed(ledger, lost.id)
     ledger.lose(claim, Cause.NO_OUTCOME, max_losses=1, due_in_ms=60_000, is_unsent=True)
     assert release(project, tmp_path).json["sent"] == 1
-    start_worker("stock", project=stock_project)
+    stock_project.start_worker("stock")
     for result in (lost, waiting):
-        wait_for(lambda r=result: effects.finished(r.id), 20, "it ran at a stock worker")
+        wait_for(lambda r=result: project.effects.finished(r.id), 20, "it ran at a stock worker")
 
 
 @pytest.mark.parametrize("how", ["released", "recovered"])
 def test_no_message_is_returned_that_its_task_is_done_with(
-    project: Project, redis_server: RedisServer, tmp_path: Path, how: str
+    project: Project, tmp_path: Path, how: str
 ) -> None:
-    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    client, ledger = project.redis.client(), reliable_of(project.app).ledger
     client.sadd("celery-reliable.rooms:reliable", "unacked:gone")
     register(ledger, "gone", lease_ms=1, room="unacked:gone")
     claims, records = [], []

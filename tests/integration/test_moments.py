@@ -33,41 +33,45 @@ def first_pid(effects: Effects, task_id: str) -> int:
 
 
 def test_a_process_that_is_forked_beside_a_pass_hangs_in_none_of_its_locks(
-    project: Project, start: Start, effects: Effects
+    project: Project, start: Start
 ) -> None:
     project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
     start(project=project, concurrency=1)
     before = project.send("work", 0.0)
     assert before.get(timeout=15) == "worked"
-    pid = first_pid(effects, before.id)
-    effects.client.set(KILL_WHILE_LOCKED, pid)
-    wait_for(lambda: not effects.client.exists(KILL_WHILE_LOCKED), 15, "a pass to kill from")
+    pid = first_pid(project.effects, before.id)
+    project.effects.client.set(KILL_WHILE_LOCKED, pid)
+    wait_for(
+        lambda: not project.effects.client.exists(KILL_WHILE_LOCKED), 15, "a pass to kill from"
+    )
 
     # What a task returns is stored with its settlement; a failure goes through Celery's backend.
     after = project.send("failing")
 
     with pytest.raises(Broken):
         after.get(timeout=15)
-    assert first_pid(effects, after.id) != pid
+    assert first_pid(project.effects, after.id) != pid
 
 
 def test_a_task_that_began_is_lost_with_its_process_while_another_death_is_cleared_up(
-    project: Project, start: Start, effects: Effects
+    project: Project, start: Start
 ) -> None:
     start(environ={"KILLS_BOTH": "yes"})
     one = project.send("gate", "open")
-    effects.client.set(KILL_BOTH, first_pid(effects, one.id))
+    project.effects.client.set(KILL_BOTH, first_pid(project.effects, one.id))
 
     other = project.send("gate", "open")
     for result in (one, other):
-        wait_for(lambda i=result.id: len(effects.runs(i)) == 2, 20, "the run after the kill")
-    effects.open_gate("open")
+        wait_for(
+            lambda i=result.id: len(project.effects.runs(i)) == 2, 20, "the run after the kill"
+        )
+    project.effects.open_gate("open")
 
     for result in (one, other):
         assert result.get(timeout=20) == "open"
         # Each death is counted: what kills its process must not come back unnoticed.
-        assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
-    assert not effects.overlaps()
+        assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
+    assert not project.effects.overlaps()
 
 
 def left_behind(redis_server: RedisServer) -> list[bytes]:
@@ -77,33 +81,33 @@ def left_behind(redis_server: RedisServer) -> list[bytes]:
 
 
 def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     one = start(pool="threads", concurrency=1)
     running = project.send("work", 0.5)
-    first_pid(effects, running.id)
-    effects.client.set(QUIT, 1)
+    first_pid(project.effects, running.id)
+    project.effects.client.set(QUIT, 1)
     waiting = project.send("work", 0.0)
     one.wait_until_ended()
 
-    assert not left_behind(redis_server)
+    assert not left_behind(project.redis)
     assert running.get(timeout=1) == "worked"
     start("two")
     assert waiting.get(timeout=5) == "worked"
-    assert len(effects.runs()) == 2
+    assert len(project.effects.runs()) == 2
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+    project: Project, start: Start, pool: str
 ) -> None:
     one = start(pool=pool)
     assert project.send("work", 0.0).get(timeout=15) == "worked"
-    effects.client.set(INTERRUPT, 1)
+    project.effects.client.set(INTERRUPT, 1)
     sent = project.send("work", 0.0)
     one.wait_until_ended()
 
-    assert not left_behind(redis_server)
+    assert not left_behind(project.redis)
     start("two")
     assert sent.get(timeout=5) == "worked"
-    assert len(effects.runs(sent.id)) == 1
+    assert len(project.effects.runs(sent.id)) == 1

@@ -8,25 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 NO_HEARTBEAT = ("--without-heartbeat",)
 
 
 @pytest.fixture
-def on_files(project: Project, redis_server: RedisServer, tmp_path: Path) -> Project:
+def on_files(project: Project, tmp_path: Path) -> Project:
     """The project on kombu's file system broker, with the ledger on Redis."""
     folders = {name: str(tmp_path / name) for name in ("queue", "processed", "control")}
     for folder in folders.values():
         Path(folder).mkdir()
     return project.with_settings(
         broker_url="filesystem://",
-        reliable={"REDIS_URL": redis_server.url()},
+        reliable={"REDIS_URL": project.redis.url()},
         celery={
             "broker_transport_options": {
                 "data_folder_in": folders["queue"],
@@ -40,33 +38,27 @@ def on_files(project: Project, redis_server: RedisServer, tmp_path: Path) -> Pro
 
 
 @promise("other-brokers")
-def test_a_worker_starts_runs_recovers_and_leaves_nothing(
-    on_files: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    worker = start_worker("one", project=on_files, options=NO_HEARTBEAT)
+def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> None:
+    worker = on_files.start_worker("one", options=NO_HEARTBEAT)
     assert on_files.send("work", 0.01).get(timeout=10) == "worked"
     result = on_files.send("gate", "gate")
-    os.kill(effects.run_of(result.id).pid, signal.SIGKILL)
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 10, "the second run")
+    os.kill(on_files.effects.run_of(result.id).pid, signal.SIGKILL)
+    wait_for(lambda: len(on_files.effects.runs(result.id)) == 2, 10, "the second run")
     # The worker dies with what it held: no unacked hash gives that back, so it is sent from the
     # record.
     worker.kill_group()
-    start_worker("two", project=on_files, options=NO_HEARTBEAT)
-    wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")
-    effects.open_gate("gate")
+    on_files.start_worker("two", options=NO_HEARTBEAT)
+    wait_for(lambda: len(on_files.effects.runs(result.id)) == 3, 15, "the third run")
+    on_files.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
-    client = redis_server.client()
+    assert [run.attempt for run in on_files.effects.runs(result.id)] == [1, 2, 3]
+    client = on_files.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "settled")
 
 
-def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(
-    on_files: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_a_process_is_replaced_by_the_one_thread_that_sees_to_it(on_files: Project) -> None:
     app, slowly = "tests.integration.project.slow", {"FORK_SECONDS": "1.5"}
-    start_worker(
-        "one", project=on_files, options=NO_HEARTBEAT, concurrency=1, app=app, environ=slowly
-    )
+    on_files.start_worker("one", options=NO_HEARTBEAT, concurrency=1, app=app, environ=slowly)
     result = on_files.send("poison_times", 2)
     assert result.get(timeout=30) == "run 3"
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
+    assert [run.attempt for run in on_files.effects.runs(result.id)] == [1, 2, 3]

@@ -12,7 +12,6 @@ import pytest
 from tests.integration.conftest import Project, Start
 from tests.integration.figures import wait_until_settled
 from tests.integration.project.awkward import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -33,72 +32,70 @@ def brief(project: Project) -> Iterator[Project]:
 
 
 @pytest.fixture
-def start(start_worker: Start) -> Start:
+def start() -> Start:
     """Start a worker that runs one task at a time and fetches some more."""
 
     def start(name: str, project: Project) -> Worker:
-        return start_worker(name, app=AWKWARD, project=project, concurrency=1)
+        return project.start_worker(name, app=AWKWARD, concurrency=1)
 
     return start
 
 
-def fetched(project: Project, effects: Effects, redis_server: RedisServer, name: str) -> list[str]:
+def fetched(project: Project, name: str) -> list[str]:
     """Let the only worker run a task to a gate, and fetch two more; return their ids."""
     gate = project.send("plain_gate", "busy")
-    effects.run_of(gate.id)
+    project.effects.run_of(gate.id)
     argument: object = 0.01 if name == "plain_work" else "open"
     ids = [project.send(name, argument).id for _ in range(2)]
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(
         lambda: [client.hlen(unacked) for unacked in client.keys("unacked:*")] == [2], 10, "fetched"
     )
     return ids
 
 
-def wait_until_it_goes_on(project: Project, effects: Effects, worker: str) -> None:
+def wait_until_it_goes_on(project: Project, worker: str) -> None:
     """Wait until a worker runs what was sent just now: it is through with what it had fetched."""
 
     def runs_one() -> bool:
         result = project.send("plain_work", 0.05)
-        wait_for(lambda: effects.finished(result.id), 20, "a task of now")
-        return effects.runs(result.id)[0].worker.startswith(f"{worker}@")
+        wait_for(lambda: project.effects.finished(result.id), 20, "a task of now")
+        return project.effects.runs(result.id)[0].worker.startswith(f"{worker}@")
 
     wait_for(runs_one, 30, f"{worker} goes on")
 
 
 @pytest.mark.parametrize("name", ["plain_work", "plain_late"])
 def test_what_was_given_to_others_while_its_worker_was_frozen(
-    brief: Project, start: Start, effects: Effects, redis_server: RedisServer, name: str
+    brief: Project, start: Start, name: str
 ) -> None:
     # What acknowledges late may run, as far as others can see, and keeps to this.
     options = {"broker_transport_options": {"visibility_timeout": 2}}
     brief = brief.with_settings(celery=options)
     add_tasks(brief.app)
-    effects.open_gate("open")
+    brief.effects.open_gate("open")
     one = start("one", brief)
-    ids = fetched(brief, effects, redis_server, name)
+    ids = fetched(brief, name)
     one.freeze()
     start("two", brief)
     for task_id in ids:
-        wait_for(lambda i=task_id: effects.finished(i), 20, "it runs elsewhere")
+        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
     one.thaw()
-    effects.open_gate("busy")
-    wait_until_it_goes_on(brief, effects, "one")
-    runs = [run for task_id in ids for run in effects.runs(task_id)]
+    brief.effects.open_gate("busy")
+    wait_until_it_goes_on(brief, "one")
+    runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
     assert [run.worker.split("@")[0] for run in runs] == ["two", "two"]
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(brief.redis, 15)
 
 
-def test_what_a_solo_worker_had_taken_beside_what_it_ran(
-    brief: Project, start: Start, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_what_a_solo_worker_had_taken_beside_what_it_ran(brief: Project, start: Start) -> None:
     gate = brief.send("plain_gate", "busy")
     # So many that a worker takes what it may hold in one step.
     for _ in range(250):
         brief.send("plain_work", 0, ignore_result=True)
-    one = start_worker("one", app=AWKWARD, project=brief, pool="solo")
-    effects.run_of(gate.id)
-    client = redis_server.client()
+    one = brief.start_worker("one", app=AWKWARD, pool="solo")
+    brief.effects.run_of(gate.id)
+    client = brief.redis.client()
     (unacked,) = client.keys("unacked:*")
     waiting = [
         json.loads(one.partition(b"\n")[2])["headers"]["id"] for one in client.hvals(unacked)
@@ -107,78 +104,72 @@ def test_what_a_solo_worker_had_taken_beside_what_it_ran(
     one.freeze()
     start("two", brief)
     for task_id in waiting:
-        wait_for(lambda i=task_id: effects.finished(i), 20, "it runs elsewhere")
+        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
     one.thaw()
-    effects.open_gate("busy")
-    wait_until_it_goes_on(brief, effects, "one")
-    assert {len(effects.runs(task_id)) for task_id in [gate.id, *waiting]} == {1}
+    brief.effects.open_gate("busy")
+    wait_until_it_goes_on(brief, "one")
+    assert {len(brief.effects.runs(task_id)) for task_id in [gate.id, *waiting]} == {1}
 
 
 def test_what_begins_when_it_is_acknowledged_does_not_wait_for_a_visibility_timeout(
-    brief: Project, start: Start, effects: Effects, redis_server: RedisServer
+    brief: Project, start: Start
 ) -> None:
     one = start("one", brief)
-    ids = fetched(brief, effects, redis_server, "plain_work")
+    ids = fetched(brief, "plain_work")
     # As when its node is lost: its connections stay open.
     one.freeze()
-    frozen_at = effects.now()
+    frozen_at = brief.effects.now()
     start("two", brief)
     for task_id in ids:
-        wait_for(lambda i=task_id: effects.finished(i), 20, "it runs elsewhere")
-    assert max(effects.starts(ids[1])) - frozen_at <= LEASE_SECONDS + 6
+        wait_for(lambda i=task_id: brief.effects.finished(i), 20, "it runs elsewhere")
+    assert max(brief.effects.starts(ids[1])) - frozen_at <= LEASE_SECONDS + 6
 
 
 @pytest.mark.parametrize("name", ["plain_work", "plain_late"])
 def test_what_nobody_took_meanwhile(
-    brief: Project,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    ledger_server: RedisServer,
-    name: str,
+    brief: Project, start: Start, ledger_server: RedisServer, name: str
 ) -> None:
     apart = brief.with_settings(reliable={**RELIABLE, "REDIS_URL": ledger_server.url()})
     add_tasks(apart.app)
-    effects.open_gate("open")
+    brief.effects.open_gate("open")
     one = start("one", apart)
-    ids = fetched(apart, effects, redis_server, name)
+    ids = fetched(apart, name)
     # Nobody can say whether the worker was declared dead.
     ledger_server.stop()
-    stopped_at = effects.now()
-    wait_for(lambda: effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed")
-    effects.open_gate("busy")
+    stopped_at = brief.effects.now()
+    wait_for(
+        lambda: brief.effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed"
+    )
+    brief.effects.open_gate("busy")
     for task_id in ids:
-        wait_for(lambda i=task_id: effects.finished(i), 10, "it runs")
-    wait_until_it_goes_on(apart, effects, "one")
-    runs = [run for task_id in ids for run in effects.runs(task_id)]
+        wait_for(lambda i=task_id: brief.effects.finished(i), 10, "it runs")
+    wait_until_it_goes_on(apart, "one")
+    runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
     assert [run.redelivered for run in runs] == [False, False]
-    client = redis_server.client()
+    client = brief.redis.client()
     wait_for(lambda: not client.keys("unacked:*"), 10, "all are acknowledged")
     ledger_server.start()
     assert one.stop() == 0
 
 
 def test_what_cannot_be_looked_for_is_given_back(
-    brief: Project,
-    start: Start,
-    proxy: RedisProxy,
-    effects: Effects,
-    redis_server: RedisServer,
-    ledger_server: RedisServer,
+    brief: Project, start: Start, proxy: RedisProxy, ledger_server: RedisServer
 ) -> None:
     apart = brief.with_settings(
         broker_url=proxy.url(), reliable={**RELIABLE, "REDIS_URL": ledger_server.url()}
     )
     start("one", apart)
-    ids = fetched(apart, effects, redis_server, "plain_work")
+    ids = fetched(apart, "plain_work")
     ledger_server.stop()
-    stopped_at = effects.now()
-    wait_for(lambda: effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed")
+    stopped_at = brief.effects.now()
+    wait_for(
+        lambda: brief.effects.now() - stopped_at > LEASE_SECONDS + 1, 20, "the lease has lapsed"
+    )
     rule = proxy.drop_request("HEXISTS", times=2)
-    effects.open_gate("busy")
+    brief.effects.open_gate("busy")
     rule.wait(2)
     for task_id in ids:
-        wait_for(lambda i=task_id: effects.finished(i), 30, "it runs")
-    wait_until_it_goes_on(apart, effects, "one")
-    runs = [run for task_id in ids for run in effects.runs(task_id)]
+        wait_for(lambda i=task_id: brief.effects.finished(i), 30, "it runs")
+    wait_until_it_goes_on(apart, "one")
+    runs = [run for task_id in ids for run in brief.effects.runs(task_id)]
     assert [run.redelivered for run in runs] == [True, True]

@@ -12,10 +12,8 @@ from tests.integration.conftest import Project, Start
 from tests.integration.figures import DEAD, LOCKS, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 4
@@ -37,12 +35,12 @@ def project_settings(project_settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def start(project: Project, start_worker: Start) -> Start:
+def start(project: Project) -> Start:
     """Start a worker of this name in this pool."""
     add_tasks(project.app)
 
     def one(name: str, pool: str, *options: str, wait: bool = True) -> Worker:
-        return start_worker(
+        return project.start_worker(
             name,
             app="tests.integration.project.pooled",
             pool=pool,
@@ -58,47 +56,48 @@ def start(project: Project, start_worker: Start) -> Start:
 @pools
 @pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
 def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
-    project: Project,
-    start: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
-    survivor: str,
+    project: Project, start: Start, pool: str, survivor: str
 ) -> None:
     dying, living = (pool, "prefork") if survivor == "prefork survives" else ("prefork", pool)
-    client = redis_server.client()
+    client = project.redis.client()
     one = start("one", dying, "--prefetch-multiplier", "4")
     done = project.send("work", 0.01)
     assert done.get(timeout=10) == "worked"
     running = project.send("gate", "gate")
-    effects.run_of(running.id)
+    project.effects.run_of(running.id)
     lost = [running]
     if dying != "solo":
         lost.append(project.send("gate", "gate"))
-        effects.run_of(lost[1].id)
+        project.effects.run_of(lost[1].id)
     fetched = [project.send("work", 0.01) for _ in range(3)]
     unfetched = UNFETCHED.get(dying, 0)
     wait_for(lambda: client.llen("celery") == unfetched, 10, "what it fetches")
     two = start("two", living)
     one.kill_group()
-    killed_at = effects.now()
+    killed_at = project.effects.now()
     # Of several that ran in a dead worker, one at a time runs again.
-    wait_for(lambda: any(len(effects.runs(r.id)) == 2 for r in lost), 20, "one of them runs again")
-    took = max(run.started_at for r in lost for run in effects.runs(r.id)) - killed_at
+    wait_for(
+        lambda: any(len(project.effects.runs(r.id)) == 2 for r in lost),
+        20,
+        "one of them runs again",
+    )
+    took = max(run.started_at for r in lost for run in project.effects.runs(r.id)) - killed_at
     # Else a solo survivor would have no turn for the others.
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     for result in fetched:
         result.get(timeout=15)
-    again = effects.run_of(running.id, 2)
-    took_fetched = max(effects.starts(r.id)[0] for r in fetched) - killed_at
+    again = project.effects.run_of(running.id, 2)
+    took_fetched = max(project.effects.starts(r.id)[0] for r in fetched) - killed_at
     print(f"{dying} -> {living}: {took:.2f} s, fetched {took_fetched:.2f} s")
     assert max(took, took_fetched) <= 8
     assert again.attempt == 2
     assert again.worker.startswith("two@")
     assert running.get(timeout=15) == "gate"
-    assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * len(fetched)
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 10)
+    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * len(
+        fetched
+    )
+    assert not project.effects.overlaps()
+    wait_until_settled(project.redis, 10)
     assert two.stop() == 0
     assert not client.keys("unacked*")
     assert client.zcard(WORKERS) == 0
@@ -106,7 +105,7 @@ def test_a_killed_workers_tasks_run_on_a_survivor_of_another_pool(
 
 @pytest.mark.parametrize("pool", ["solo", "gevent"])
 def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+    project: Project, start: Start, pool: str
 ) -> None:
     start("one", pool)
     start("two", "prefork")
@@ -114,56 +113,54 @@ def test_a_task_that_leaves_the_main_loop_no_turn_keeps_its_lease(
     results = [project.send("computing", 1.5 * LEASE_SECONDS) for _ in range(3)]
     for result in results:
         result.get(timeout=40)
-        assert [run.attempt for run in effects.runs(result.id)] == [1]
-    assert any(run.worker.startswith("one@") for run in effects.runs())
-    assert redis_server.client().zcard(WORKERS) == 2
-    wait_until_settled(redis_server, 10)
+        assert [run.attempt for run in project.effects.runs(result.id)] == [1]
+    assert any(run.worker.startswith("one@") for run in project.effects.runs())
+    assert project.redis.client().zcard(WORKERS) == 2
+    wait_until_settled(project.redis, 10)
 
 
 @promise("one-object")
 @pools
-def test_an_object_is_locked_across_pools(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
-) -> None:
+def test_an_object_is_locked_across_pools(project: Project, start: Start, pool: str) -> None:
     for worker in [start("one", pool, wait=False), start("two", "prefork", wait=False)]:
         worker.wait_until_ready()
     results = [project.send("locked_retry", "object", 0.2) for _ in range(4)]
     for result in results:
         result.get(timeout=30)
-    assert len(effects.finished("object")) == 4
-    assert not effects.overlaps("object")
-    wait_until_settled(redis_server, 10)
-    assert not redis_server.client().keys(LOCKS)
+    assert len(project.effects.finished("object")) == 4
+    assert not project.effects.overlaps("object")
+    wait_until_settled(project.redis, 10)
+    assert not project.redis.client().keys(LOCKS)
 
 
 @promise("never-two", "late-changes-nothing")
 @pools
 def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, pool: str
+    project: Project, start: Start, pool: str
 ) -> None:
     start("one", pool)
     result = project.send("overlong", 6.0)
-    first = effects.run_of(result.id)
+    first = project.effects.run_of(result.id)
     assert result.get(timeout=30) == "run 2"
-    runs = effects.runs(result.id)
+    runs = project.effects.runs(result.id)
     assert [run.attempt for run in runs] == [1, 2]
     # Nothing but prefork can stop it: its successor waits for its end, and its own outcome is none.
-    assert not effects.overlaps()
+    assert not project.effects.overlaps()
     assert runs[0].ended_at is not None
     assert runs[1].started_at - first.started_at >= 6
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @promise("never-two")
 def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     # Nobody consumes yet: the message can be seen in its queue.
     result = project.send("overlong", 10.0)
     [copy] = client.lrange("celery", 0, -1)
     start("one", "threads")
-    first = effects.run_of(result.id)
+    first = project.effects.run_of(result.id)
     wait_for(lambda: client.hget(RECORD + result.id, "state") == b"queued", 20, "taken")
 
     # Where only another worker finds it.
@@ -172,31 +169,22 @@ def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
 
     wait_for(lambda: not client.llen("elsewhere"), 20, "the copy fetched")
     assert result.get(timeout=30) == "run 2"
-    assert not effects.overlaps()
-    assert effects.runs(result.id)[1].started_at - first.started_at >= 10
-    wait_until_settled(redis_server, 10)
+    assert not project.effects.overlaps()
+    assert project.effects.runs(result.id)[1].started_at - first.started_at >= 10
+    wait_until_settled(project.redis, 10)
 
 
-def test_greenlets_that_have_ended_are_followed_at_once(
-    project: Project, start: Start, effects: Effects
-) -> None:
+def test_greenlets_that_have_ended_are_followed_at_once(project: Project, start: Start) -> None:
     start("one", "gevent", "-c", "10", "--prefetch-multiplier", "1")
     for _ in range(150):
         project.send("work", 0, ignore_result=True)
     # A consumer that is told late of free greenlets would take two seconds for every ten tasks.
-    wait_for(lambda: len(effects.finished()) == 150, 20, "all of them ran")
+    wait_for(lambda: len(project.effects.finished()) == 150, 20, "all of them ran")
 
 
 @pytest.mark.parametrize("backend", ["one for each", "one for all"])
 @greenlet_pools
-def test_greenlets_publish_while_passes_do(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
-    backend: str,
-) -> None:
+def test_greenlets_publish_while_passes_do(project: Project, pool: str, backend: str) -> None:
     busy = project.with_settings(
         reliable={**project.settings.reliable, "SWEEP_SECONDS": 0.1, "ETA_HORIZON_SECONDS": 0.1},
         celery={
@@ -206,15 +194,15 @@ def test_greenlets_publish_while_passes_do(
     )
     add_tasks(busy.app)
     app = "tests.integration.project.pooled"
-    start_worker("one", project=busy, app=app, pool=pool, concurrency=20)
+    busy.start_worker("one", app=app, pool=pool, concurrency=20)
     # Passes send each of them as it falls due, and call back for what they bury.
     parked = [busy.send("work", 0, countdown=2 + number / 10) for number in range(60)]
     lost = [busy.send("stuck", link_error=busy.task("spin").si(0)) for _ in range(3)]
     for _ in range(8):
         busy.send("spin", 60)
     n_runs = {"project.work": 60, "project.spin": 8 * 61 + len(lost)}
-    wait_for(lambda: len(effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
-    assert Counter(run.task for run in effects.finished()) == n_runs
-    assert all(len(effects.runs(one.id)) == 1 for one in parked)
-    letters = redis_server.client().zrange(DEAD, 0, -1)
+    wait_for(lambda: len(project.effects.finished()) >= sum(n_runs.values()), 90, "all of them ran")
+    assert Counter(run.task for run in project.effects.finished()) == n_runs
+    assert all(len(project.effects.runs(one.id)) == 1 for one in parked)
+    letters = project.redis.client().zrange(DEAD, 0, -1)
     assert {letter.decode() for letter in letters} == {one.id for one in lost}

@@ -7,8 +7,7 @@ from celery import chord
 
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.views import full_view
-from tests.integration.conftest import Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import Project
 from tests.support.waiting import wait_for
 
 
@@ -18,10 +17,8 @@ def first(project: Project) -> Project:
     return project.with_settings(celery={"task_protocol": 1}, reliable={"MAX_LOSSES": 0})
 
 
-def test_a_burial_is_told_to_errbacks_and_chords(
-    first: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one", project=first)
+def test_a_burial_is_told_to_errbacks_and_chords(first: Project) -> None:
+    first.start_worker("one")
     listed = first.task("listed")
     alone = first.send("poison", link_error=listed.s())
     members = [first.task("poison").si(), first.task("add").si(1, 1)]
@@ -31,18 +28,18 @@ def test_a_burial_is_told_to_errbacks_and_chords(
         alone.get(timeout=20)
     with pytest.raises(Exception, match="lost 1 times"):
         body.get(timeout=20)
-    wait_for(lambda: any(run.task == "project.listed" for run in effects.runs()), 10, "the errback")
+    wait_for(
+        lambda: any(run.task == "project.listed" for run in first.effects.runs()), 10, "the errback"
+    )
 
 
-def test_its_dead_letter_is_shown_and_replayed(
-    first: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one", project=first)
+def test_its_dead_letter_is_shown_and_replayed(first: Project) -> None:
+    first.start_worker("one")
     sent = first.send("poison_times", 1)
     with DeadLetters(first.app) as letters:
         wait_for(lambda: letters.count() == 1, 20, "it is buried")
         view = full_view(letters.get(sent.id), with_arguments=True)
         assert (view["name"], view["args"]) == ("project.poison_times", [1])
         assert letters.replay(sent.id).is_sent
-    wait_for(lambda: effects.finished(sent.id), 20, "its second run")
-    assert [run.attempt for run in effects.runs(sent.id)] == [1, 2]
+    wait_for(lambda: first.effects.finished(sent.id), 20, "its second run")
+    assert [run.attempt for run in first.effects.runs(sent.id)] == [1, 2]

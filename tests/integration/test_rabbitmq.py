@@ -8,12 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 NO_HEARTBEAT = ("--without-heartbeat",)
@@ -31,13 +29,13 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 
 
 @pytest.fixture
-def on_rabbit(project: Project, redis_server: RedisServer, rabbit: RabbitServer) -> Project:
+def on_rabbit(project: Project, rabbit: RabbitServer) -> Project:
     """The project on a RabbitMQ that waits six seconds, with the ledger on Redis."""
     return project.with_settings(
         broker_url=rabbit.url(),
         celery={"task_default_queue": f"celery-{uuid4().hex}"},
         reliable={
-            "REDIS_URL": redis_server.url(),
+            "REDIS_URL": project.redis.url(),
             "ACKNOWLEDGE_SECONDS": 2,
             "LEASE_SECONDS": 4,
             "SWEEP_SECONDS": 1,
@@ -48,39 +46,39 @@ def on_rabbit(project: Project, redis_server: RedisServer, rabbit: RabbitServer)
 @promise("other-brokers")
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_it(
-    on_rabbit: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, pool: str
+    on_rabbit: Project, pool: str
 ) -> None:
-    worker = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, pool=pool, concurrency=1)
+    worker = on_rabbit.start_worker("one", options=NO_HEARTBEAT, pool=pool, concurrency=1)
     running = on_rabbit.send("gate", "gate")
-    effects.run_of(running.id)
+    on_rabbit.effects.run_of(running.id)
     behind = [on_rabbit.send("work", 0.01) for _ in range(3)]
-    began_at = effects.now()
-    wait_for(lambda: effects.now() - began_at > 2 * TIMEOUT_SECONDS, 30, "longer than it waits")
-    effects.open_gate("gate")
+    began_at = on_rabbit.effects.now()
+    wait_for(
+        lambda: on_rabbit.effects.now() - began_at > 2 * TIMEOUT_SECONDS, 30, "longer than it waits"
+    )
+    on_rabbit.effects.open_gate("gate")
     assert running.get(timeout=20) == "gate"
     for result in behind:
         assert result.get(timeout=20) == "worked"
     assert worker.is_running
-    assert [len(effects.runs(one.id)) for one in (running, *behind)] == [1] * 4
+    assert [len(on_rabbit.effects.runs(one.id)) for one in (running, *behind)] == [1] * 4
     # The worker may hold as many as ever.
     later = [on_rabbit.send("work", 0.01) for _ in range(8)]
     for result in later:
         assert result.get(timeout=20) == "worked"
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(on_rabbit.redis, 15)
 
 
 @promise("other-brokers")
 @pytest.mark.parametrize("how", ["worker", "child", "cold shutdown"])
-def test_what_was_acknowledged_early_comes_back_once(
-    on_rabbit: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, how: str
-) -> None:
-    dying = start_worker("one", project=on_rabbit, options=NO_HEARTBEAT, concurrency=1)
+def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: str) -> None:
+    dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
-    effects.run_of(running.id)
+    on_rabbit.effects.run_of(running.id)
     wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 15, "it is acknowledged")
     # Nobody takes what waits here: that a queue is not empty proves nothing of it.
     if how == "child":
-        dying.kill_child(effects.runs(running.id)[0].pid)
+        dying.kill_child(on_rabbit.effects.runs(running.id)[0].pid)
     else:
         for _ in range(3):
             on_rabbit.send("gate", "elsewhere")
@@ -89,11 +87,11 @@ def test_what_was_acknowledged_early_comes_back_once(
         else:
             dying.signal_main(signal.SIGQUIT)
             dying.wait_until_ended()
-        start_worker("two", project=on_rabbit, options=NO_HEARTBEAT, concurrency=4)
-    wait_for(lambda: len(effects.runs(running.id)) == 2, 15, "it runs again")
+        on_rabbit.start_worker("two", options=NO_HEARTBEAT, concurrency=4)
+    wait_for(lambda: len(on_rabbit.effects.runs(running.id)) == 2, 15, "it runs again")
     for gate in ("gate", "elsewhere"):
-        effects.open_gate(gate)
+        on_rabbit.effects.open_gate(gate)
     assert running.get(timeout=20) == "gate"
-    assert [run.attempt for run in effects.runs(running.id)] == [1, 2]
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 15)
+    assert [run.attempt for run in on_rabbit.effects.runs(running.id)] == [1, 2]
+    assert not on_rabbit.effects.overlaps()
+    wait_until_settled(on_rabbit.redis, 15)

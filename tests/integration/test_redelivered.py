@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.project.defined import add_tasks
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -22,22 +21,18 @@ def _tasks(project: Project) -> None:
 
 @promise("requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_a_task_that_rejects_itself_once_ends(
-    pool: str, project: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one", app=MODULE, pool=pool)
+def test_a_task_that_rejects_itself_once_ends(pool: str, project: Project) -> None:
+    project.start_worker("one", app=MODULE, pool=pool)
 
     result = project.send("rejecting")
 
     assert result.get(timeout=20) == "redelivered"
-    assert [run.redelivered for run in effects.runs(result.id)] == [False, True]
+    assert [run.redelivered for run in project.effects.runs(result.id)] == [False, True]
 
 
 @promise("requeue-is-a-loss")
-def test_every_way_back_says_so_and_no_retry_does(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one", app=MODULE)
+def test_every_way_back_says_so_and_no_retry_does(project: Project) -> None:
+    project.start_worker("one", app=MODULE)
     killed = project.send("follow", ["kill", "kill", "finish"])
     retried = project.send("follow", ["retry", "retry", "finish"])
     both = project.send("follow", ["reject", "retry", "kill", "finish"])
@@ -48,7 +43,7 @@ def test_every_way_back_says_so_and_no_retry_does(
         result.get(timeout=40)
 
     def said(task_id: str) -> list[bool]:
-        return [run.redelivered for run in effects.runs(task_id)]
+        return [run.redelivered for run in project.effects.runs(task_id)]
 
     assert said(killed.id) == [False, True, True]
     assert said(retried.id) == [False, False, False]
@@ -57,17 +52,15 @@ def test_every_way_back_says_so_and_no_retry_does(
     assert said(again.id) == [False]
 
 
-def test_what_a_killed_worker_ran_says_so(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
-    first = start_worker("one", app=MODULE)
+def test_what_a_killed_worker_ran_says_so(project: Project) -> None:
+    first = project.start_worker("one", app=MODULE)
     result = project.send("gate", "gate")
-    effects.run_of(result.id)
-    start_worker("two", app=MODULE)
+    project.effects.run_of(result.id)
+    project.start_worker("two", app=MODULE)
 
     first.kill_group()
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 15, "it runs again")
+    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 15, "it runs again")
 
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
-    assert [run.redelivered for run in effects.runs(result.id)] == [False, True]
+    assert [run.redelivered for run in project.effects.runs(result.id)] == [False, True]

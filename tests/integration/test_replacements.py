@@ -8,11 +8,9 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Record, State
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, wait_until_settled
 from tests.integration.project.replacing import SHAPES, add_tasks
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 REPLACING = "tests.integration.project.replacing"
@@ -24,16 +22,11 @@ HOST = "row-7"
     [*(("become", shape) for shape in SHAPES), ("become_by_its_own_handler", "chain")],
 )
 def test_a_periodic_publication_of_the_same_id_changes_nothing(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    name: str,
-    shape: str,
+    project: Project, name: str, shape: str
 ) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
-    start_worker("one", project=project, app=REPLACING)
+    project.start_worker("one", app=REPLACING)
     ledger = reliable_of(project.app).ledger
 
     def publish() -> None:
@@ -46,7 +39,7 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
 
     publish()
     has_first = "first" in SHAPES[shape]
-    while has_first and not [r for r in effects.runs() if r.object_id == "first"]:
+    while has_first and not [r for r in project.effects.runs() if r.object_id == "first"]:
         publish()
     if has_first:
         waiting = wait_for(waits, 10, "its host has ended")
@@ -54,14 +47,14 @@ def test_a_periodic_publication_of_the_same_id_changes_nothing(
             publish()
         assert waits() == waiting
         # By these it is told whether the canvas still lives.
-        begun = {run.task_id for run in effects.runs()} - {HOST}
+        begun = {run.task_id for run in project.effects.runs()} - {HOST}
         assert begun <= set(waiting.members)
         assert HOST not in waiting.members
-    effects.open_gate("first")
+    project.effects.open_gate("first")
 
-    wait_until_settled(redis_server, 20)
-    counts = Counter(run.object_id for run in effects.runs())
+    wait_until_settled(project.redis, 20)
+    counts = Counter(run.object_id for run in project.effects.runs())
     assert counts == Counter(["again", *SHAPES[shape]])
     # Its attempts were counted on: the host's first.
-    assert max(run.attempt for run in effects.runs(HOST)) == len(effects.runs(HOST))
-    assert not redis_server.client().keys(RECORD + "*")
+    assert max(run.attempt for run in project.effects.runs(HOST)) == len(project.effects.runs(HOST))
+    assert not project.redis.client().keys(RECORD + "*")

@@ -9,7 +9,7 @@ import pytest
 from celery.result import AsyncResult
 
 from tests.conftest import StartRedis
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -61,22 +61,15 @@ class Place:
 
 
 @pytest.fixture(params=["one server", "ledger elsewhere"])
-def place(
-    request: pytest.FixtureRequest,
-    project: Project,
-    redis_server: RedisServer,
-    start_redis: StartRedis,
-) -> Place:
+def place(request: pytest.FixtureRequest, project: Project, start_redis: StartRedis) -> Place:
     """Both on one server, or each on its own."""
-    ledger = redis_server if request.param == "one server" else start_redis(ALWAYS)
-    return Place(project, redis_server, ledger)
+    ledger = project.redis if request.param == "one server" else start_redis(ALWAYS)
+    return Place(project, project.redis, ledger)
 
 
 @promise("as-durable-as-redis", "revocations")
-def test_what_was_revoked_as_it_waited_does_not_come_back(
-    place: Place, start_worker: Start, effects: Effects
-) -> None:
-    one = start_worker("one", project=place.project, concurrency=1)
+def test_what_was_revoked_as_it_waited_does_not_come_back(place: Place, effects: Effects) -> None:
+    one = place.project.start_worker("one", concurrency=1)
     blocking = place.send("gate", "gate")
     effects.run_of(blocking.id)
     revoked = [place.send("work", 0.01).id for _ in range(5)]
@@ -84,7 +77,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
     place.wait_until_ended(revoked)
     place.cut_power(one)
     effects.open_gate("gate")
-    start_worker("two", project=place.project)
+    place.project.start_worker("two")
 
     place.wait_until_recovered()
     assert blocking.get(timeout=30) == "gate"
@@ -92,13 +85,11 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(
 
 
 @promise("as-durable-as-redis")
-def test_what_was_settled_at_a_power_cut_does_not_run_again(
-    place: Place, start_worker: Start, effects: Effects
-) -> None:
+def test_what_was_settled_at_a_power_cut_does_not_run_again(place: Place, effects: Effects) -> None:
     """Redis and the workers are gone at once, with messages in an unacked hash whose tasks have
     ended.
     """
-    one = start_worker("one", project=place.project, concurrency=4)
+    one = place.project.start_worker("one", concurrency=4)
     ended = []
     with place.broker.client() as broker:
         # What is acknowledged is removed with what is taken next, or within a second.
@@ -111,7 +102,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
         one.kill_group()
         assert broker.hlen(unacked)
     place.cut_power(one)
-    start_worker("two", project=place.project)
+    place.project.start_worker("two")
 
     place.wait_until_recovered()
     assert place.send("work", 0.01).get(timeout=30) == "worked"
@@ -119,20 +110,18 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(
 
 
 @promise("as-durable-as-redis", "late-changes-nothing")
-def test_numbers_of_attempts_do_not_fall(
-    place: Place, start_worker: Start, effects: Effects
-) -> None:
-    one = start_worker("one", project=place.project, concurrency=4)
+def test_numbers_of_attempts_do_not_fall(place: Place, effects: Effects) -> None:
+    one = place.project.start_worker("one", concurrency=4)
     lost = place.send("gate", "gate").id
     effects.run_of(lost)
     place.cut_power(one)
-    two = start_worker("two", project=place.project, concurrency=4)
+    two = place.project.start_worker("two", concurrency=4)
     effects.run_of(lost, 2, timeout_seconds=30)
     retried = place.send("follow", ["retry:gate", "finish"]).id
     effects.open_gate("gate")
     place.wait_until_ended([lost, retried], 30)
     place.cut_power(two)
-    start_worker("three", project=place.project, concurrency=4)
+    place.project.start_worker("three", concurrency=4)
 
     place.wait_until_recovered()
     attempts = [[run.attempt for run in effects.runs(i)] for i in (lost, retried)]

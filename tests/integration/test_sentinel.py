@@ -12,9 +12,8 @@ from kombu.exceptions import OperationalError
 
 from celery_reliable.exceptions import ReliableError
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import WORKERS
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
@@ -44,13 +43,7 @@ def is_master(client: redis.Redis) -> bool:
 
 @promise("one-server")
 def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
-    project: Project,
-    replica: RedisServer,
-    redis_server: RedisServer,
-    sentinel: Sentinel,
-    start_worker: Start,
-    effects: Effects,
-    start_redis: StartRedis,
+    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
 ) -> None:
     results = start_redis()
     behind = project.with_settings(
@@ -58,21 +51,21 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
         result_url=results.url(),
         celery={"broker_transport_options": sentinel.options},
     )
-    worker = start_worker("one", project=behind)
+    worker = behind.start_worker("one")
     running = behind.send("gate", "gate")
-    effects.run_of(running.id)
+    project.effects.run_of(running.id)
     fetched = [behind.send("work", 0.01) for _ in range(3)]
-    wait_for(lambda: all(effects.finished(r.id) for r in fetched), 15, "the others ended")
-    redis_server.kill()
+    wait_for(lambda: all(project.effects.finished(r.id) for r in fetched), 15, "the others ended")
+    project.redis.kill()
     new = replica.client()
     wait_for(lambda: is_master(new), 30, "the replica is promoted")
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert running.get(timeout=40) == "gate"
     wait_for(lambda: not new.keys("{reliable:0}:task:*"), 30, "settled at the new master")
     later = behind.send("work", 0.01)
     assert later.get(timeout=40) == "worked"
     assert worker.is_running
-    assert [len(effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
+    assert [len(project.effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
     # An outage is nobody's death.
     assert new.zcard(WORKERS) == 1
 
@@ -101,17 +94,12 @@ def refuse_writes(server: RedisServer, _: StartRedis) -> Callable[[], None]:
 
 @pytest.mark.parametrize("refuse", [demote, refuse_writes])
 def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
-    project: Project,
-    redis_server: RedisServer,
-    start_worker: Start,
-    start_redis: StartRedis,
-    effects: Effects,
-    refuse: Callable[..., Callable[[], None]],
+    project: Project, start_redis: StartRedis, refuse: Callable[..., Callable[[], None]]
 ) -> None:
-    worker = start_worker("one", project=project)
+    worker = project.start_worker("one")
     assert project.send("work", 0.01).get(timeout=15) == "worked"
-    client = redis_server.client()
-    accept = refuse(redis_server, start_redis)
+    client = project.redis.client()
+    accept = refuse(project.redis, start_redis)
     # What waited for a message hears of it now, and whatever it does is refused.
     wait_for(lambda: not _has_blocked_client(client), 10, "nobody waits for a message")
     accept()
@@ -120,7 +108,7 @@ def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
     assert worker.is_running
     later = project.send("work", 0.01)
     assert later.get(timeout=20) == "worked"
-    assert len(effects.runs(later.id)) == 1
+    assert len(project.effects.runs(later.id)) == 1
 
 
 def _has_blocked_client(client: redis.Redis) -> bool:
@@ -132,16 +120,10 @@ def _has_blocked_client(client: redis.Redis) -> bool:
 
 @promise("failover-loses")
 def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
-    project: Project,
-    replica: RedisServer,
-    redis_server: RedisServer,
-    sentinel: Sentinel,
-    start_worker: Start,
-    effects: Effects,
-    start_redis: StartRedis,
+    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
 ) -> None:
     # With another replica the old master would go on with the one that is not promoted.
-    for server in (redis_server, replica):
+    for server in (project.redis, replica):
         client = server.client()
         client.config_set("min-replicas-to-write", 1)
         client.config_set("min-replicas-max-lag", 2)
@@ -150,9 +132,9 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
         result_url=start_redis().url(),
         celery={"broker_transport_options": sentinel.options},
     )
-    workers = [start_worker(name, project=behind) for name in ("one", "two")]
+    workers = [behind.start_worker(name) for name in ("one", "two")]
     running = behind.send("gate", "gate")
-    effects.run_of(running.id)
+    project.effects.run_of(running.id)
 
     acknowledged = []
     port, until = sentinel.master_port(), time.monotonic() + 60
@@ -164,10 +146,14 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
         except (OperationalError, ReliableError):
             continue
         n_after += sentinel.master_port() != port
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
 
-    wait_for(lambda: {run.task_id for run in effects.finished()} >= {*acknowledged}, 90, "all ran")
+    wait_for(
+        lambda: {run.task_id for run in project.effects.finished()} >= {*acknowledged},
+        90,
+        "all ran",
+    )
     assert running.get(timeout=60) == "gate"
     assert n_after == 50
     assert all(worker.is_running for worker in workers)
-    assert len(effects.runs(running.id)) == 1
+    assert len(project.effects.runs(running.id)) == 1

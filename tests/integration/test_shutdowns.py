@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -51,142 +50,128 @@ def remote(project: Project, *command: Any, **arguments: Any) -> None:
     assert "ok" in reply
 
 
-def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one", options=("--prefetch-multiplier", "4"))
+def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Project) -> None:
+    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "warm") for _ in range(2)]
     for result in running:
-        effects.run_of(result.id)
+        project.effects.run_of(result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    start_worker("two")
-    assert left_behind(redis_server, "one")
+    project.start_worker("two")
+    assert left_behind(project.redis, "one")
     one.signal_main(signal.SIGTERM)
-    asked_at = effects.now()
+    asked_at = project.effects.now()
     # Longer than the lease: it is kept while the last task runs.
-    wait_for(lambda: effects.now() - asked_at > 12, 20, "more than a lease")
+    wait_for(lambda: project.effects.now() - asked_at > 12, 20, "more than a lease")
     assert one.is_running
-    assert [len(effects.runs(result.id)) for result in running] == [1, 1]
-    effects.open_gate("warm")
+    assert [len(project.effects.runs(result.id)) for result in running] == [1, 1]
+    project.effects.open_gate("warm")
     assert one.wait_until_ended() == 0
-    assert not left_behind(redis_server, "one")
+    assert not left_behind(project.redis, "one")
     for result in running + fetched:
         result.get(timeout=10)
-        assert [run.attempt for run in effects.runs(result.id)] == [1]
-    wait_until_settled(redis_server, 10)
+        assert [run.attempt for run in project.effects.runs(result.id)] == [1]
+    wait_until_settled(project.redis, 10)
 
 
-def test_a_cold_stop_hands_over_at_once(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = start_worker("one", project=project, options=("--prefetch-multiplier", "4"))
+    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
-        effects.run_of(result.id)
+        project.effects.run_of(result.id)
     fetched = [project.send("work", 0.01) for _ in range(4)]
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-    start_worker("two", project=project)
+    project.start_worker("two")
     one.signal_main(signal.SIGQUIT)
-    asked_at = effects.now()
-    again = [effects.run_of(result.id, 2) for result in running]
+    asked_at = project.effects.now()
+    again = [project.effects.run_of(result.id, 2) for result in running]
     took = max(run.started_at for run in again) - asked_at
     print("seconds from the cold stop to the re-run:", round(took, 2))
     assert took <= SOON_SECONDS
     assert [run.attempt for run in again] == [2, 2]
     assert all(run.worker.startswith("two@") for run in again)
-    assert [losses(redis_server, result.id) for result in running] == [0, 0]
+    assert [losses(project.redis, result.id) for result in running] == [0, 0]
     one.wait_until_ended()
-    assert not left_behind(redis_server, "one")
-    effects.open_gate("cold")
+    assert not left_behind(project.redis, "one")
+    project.effects.open_gate("cold")
     for result in running + fetched:
         result.get(timeout=10)
-        assert len(effects.finished(result.id)) == 1
-    assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * 4
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 10)
+        assert len(project.effects.finished(result.id)) == 1
+    assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 4
+    assert not project.effects.overlaps()
+    wait_until_settled(project.redis, 10)
 
 
 @pytest.mark.parametrize("is_quick", [True, False], ids=["ends in time", "does not"])
-def test_a_soft_stop_waits_and_then_hands_over(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    is_quick: bool,
-) -> None:
+def test_a_soft_stop_waits_and_then_hands_over(project: Project, is_quick: bool) -> None:
     project = project.with_settings(celery={"worker_soft_shutdown_timeout": 4})
-    one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
+    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
-    effects.run_of(result.id)
-    start_worker("two", project=project, options=ONE_EACH)
+    project.effects.run_of(result.id)
+    project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
-    asked_at = effects.now()
+    asked_at = project.effects.now()
     if is_quick:
-        wait_for(lambda: effects.now() - asked_at > 1, 5, "the stop to be under way")
-        effects.open_gate("soft")
+        wait_for(lambda: project.effects.now() - asked_at > 1, 5, "the stop to be under way")
+        project.effects.open_gate("soft")
         # It is settled while the main process sleeps in its signal handler.
-        wait_for(lambda: not redis_server.client().keys(RECORD + "*"), 2, "settled")
+        wait_for(lambda: not project.redis.client().keys(RECORD + "*"), 2, "settled")
     else:
-        again = effects.run_of(result.id, 2)
+        again = project.effects.run_of(result.id, 2)
         took = again.started_at - asked_at
         print("seconds from the soft stop (4 s) to the re-run:", round(took, 2))
         assert 4 <= took <= 4 + SOON_SECONDS
         assert again.attempt == 2
-        assert losses(redis_server, result.id) == 0
-        effects.open_gate("soft")
+        assert losses(project.redis, result.id) == 0
+        project.effects.open_gate("soft")
     assert result.get(timeout=10) == "soft"
     one.wait_until_ended()
-    assert not left_behind(redis_server, "one")
-    assert len(effects.runs(result.id)) == (1 if is_quick else 2)
-    assert not effects.overlaps()
+    assert not left_behind(project.redis, "one")
+    assert len(project.effects.runs(result.id)) == (1 if is_quick else 2)
+    assert not project.effects.overlaps()
     project.close()
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
-def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(project: Project) -> None:
     reliable = {"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}
     project = project.with_settings(celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable)
-    one = start_worker("one", project=project, options=ONE_EACH, environ=REMAPPED)
+    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
-    effects.run_of(result.id)
-    start_worker("two", project=project, options=ONE_EACH)
+    project.effects.run_of(result.id)
+    project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
-    asked_at = effects.now()
-    wait_for(lambda: effects.now() - asked_at > 8, 15, "more than a stall and a lease")
-    effects.open_gate("soft")
+    asked_at = project.effects.now()
+    wait_for(lambda: project.effects.now() - asked_at > 8, 15, "more than a stall and a lease")
+    project.effects.open_gate("soft")
     assert result.get(timeout=10) == "soft"
     one.wait_until_ended()
-    assert len(effects.runs(result.id)) == 1
-    assert not left_behind(redis_server, "one")
+    assert len(project.effects.runs(result.id)) == 1
+    assert not left_behind(project.redis, "one")
     project.close()
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
-def test_sigterm_remapped_to_a_cold_stop(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker("one", options=ONE_EACH, environ=REMAPPED)
+def test_sigterm_remapped_to_a_cold_stop(project: Project) -> None:
+    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "remapped")
-    effects.run_of(result.id)
-    start_worker("two", options=ONE_EACH)
+    project.effects.run_of(result.id)
+    project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
-    asked_at = effects.now()
-    again = effects.run_of(result.id, 2)
+    asked_at = project.effects.now()
+    again = project.effects.run_of(result.id, 2)
     assert again.started_at - asked_at <= SOON_SECONDS
-    assert (again.attempt, losses(redis_server, result.id)) == (2, 0)
+    assert (again.attempt, losses(project.redis, result.id)) == (2, 0)
     one.wait_until_ended()
-    assert not left_behind(redis_server, "one")
-    effects.open_gate("remapped")
+    assert not left_behind(project.redis, "one")
+    project.effects.open_gate("remapped")
     assert result.get(timeout=10) == "remapped"
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @pytest.mark.parametrize(
@@ -195,27 +180,21 @@ def test_sigterm_remapped_to_a_cold_stop(
     ids=["max-tasks", "max-memory"],
 )
 def test_processes_that_are_replaced_lose_nothing(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    options: tuple[str, ...],
+    project: Project, options: tuple[str, ...]
 ) -> None:
-    one = start_worker("one", options=options)
+    one = project.start_worker("one", options=options)
     results = [project.send("work", 0.02) for _ in range(12)]
     for result in results:
         result.get(timeout=30)
-    assert [[run.attempt for run in effects.runs(r.id)] for r in results] == [[1]] * 12
-    assert len({run.pid for run in effects.runs()}) >= 4
-    wait_until_settled(redis_server, 10)
+    assert [[run.attempt for run in project.effects.runs(r.id)] for r in results] == [[1]] * 12
+    assert len({run.pid for run in project.effects.runs()}) >= 4
+    wait_until_settled(project.redis, 10)
     assert one.stop() == 0
-    assert not left_behind(redis_server, "one")
+    assert not left_behind(project.redis, "one")
 
 
-def test_a_pool_that_grows_and_shrinks_loses_nothing(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    one = start_worker(
+def test_a_pool_that_grows_and_shrinks_loses_nothing(project: Project) -> None:
+    one = project.start_worker(
         "one",
         options=("--autoscale", "4,1"),
         environ={"AUTOSCALE_KEEPALIVE": "1"},
@@ -224,24 +203,22 @@ def test_a_pool_that_grows_and_shrinks_loses_nothing(
     results = [project.send("work", 0.2) for _ in range(20)]
     for result in results:
         result.get(timeout=30)
-    assert len({run.pid for run in effects.runs()}) >= 2
+    assert len({run.pid for run in project.effects.runs()}) >= 2
     wait_for(lambda: len(one.children()) <= 2, 20, "the pool shrank")
-    effects.open_gate("scaled")
+    project.effects.open_gate("scaled")
     assert held.get(timeout=10) == "scaled"
-    assert {run.attempt for run in effects.runs()} == {1}
-    assert len(effects.runs()) == 21
+    assert {run.attempt for run in project.effects.runs()} == {1}
+    assert len(project.effects.runs()) == 21
     assert one.stop() == 0
-    assert not left_behind(redis_server, "one")
-    wait_until_settled(redis_server, 10)
+    assert not left_behind(project.redis, "one")
+    wait_until_settled(project.redis, 10)
 
 
-def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(project: Project) -> None:
     project = project.with_settings(celery={"worker_pool_restarts": True})
-    one = start_worker("one", project=project, options=ONE_EACH)
+    one = project.start_worker("one", options=ONE_EACH)
     held = project.send("gate", "held")
-    effects.run_of(held.id)
+    project.effects.run_of(held.id)
     remote(project, "pool_grow", arguments={"n": 1})
     wait_for(lambda: len(one.children()) == 3, 10, "a third process")
     remote(project, "pool_shrink", arguments={"n": 1})
@@ -249,84 +226,73 @@ def test_remote_grow_shrink_and_restart_of_the_pool_lose_nothing(
     before = set(one.children())
     project.app.control.broadcast("pool_restart", arguments={"reload": False})
     results = [project.send("work", 0.05) for _ in range(10)]
-    effects.open_gate("held")
+    project.effects.open_gate("held")
     assert held.get(timeout=30) == "held"
     for result in results:
         result.get(timeout=30)
     wait_for(lambda: set(one.children()).isdisjoint(before), 15, "new processes")
-    assert len(effects.finished()) == 11
-    assert not effects.overlaps()
+    assert len(project.effects.finished()) == 11
+    assert not project.effects.overlaps()
     assert one.stop() == 0
-    assert not left_behind(redis_server, "one")
+    assert not left_behind(project.redis, "one")
     project.close()
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @promise("nothing-lost")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
-def test_a_rolling_restart_under_load(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    how: signal.Signals,
-) -> None:
-    workers = start_all(start_worker, "one", "two")
+def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> None:
+    workers = project.start_workers("one", "two")
     gated = [project.send("gate", f"gate-{n}") for n in range(2)]
     for result in gated:
-        effects.run_of(result.id)
+        project.effects.run_of(result.id)
     short = [project.send("work", 0.1) for _ in range(60)]
     for n, name in enumerate(workers):
         workers[name].signal_main(how)
         if how == signal.SIGTERM:
             # What runs is waited for: the worker ends when its gated task has.
-            effects.open_gate(f"gate-{n}")
-            effects.open_gate(f"gate-{1 - n}")
+            project.effects.open_gate(f"gate-{n}")
+            project.effects.open_gate(f"gate-{1 - n}")
         workers[name].wait_until_ended()
-        assert not left_behind(redis_server, name)
-        workers[name] = start_worker(name)
+        assert not left_behind(project.redis, name)
+        workers[name] = project.start_worker(name)
         short += [project.send("work", 0.1) for _ in range(10)]
     for result in gated:
-        assert losses(redis_server, result.id) == 0
+        assert losses(project.redis, result.id) == 0
     for n in range(2):
-        effects.open_gate(f"gate-{n}")
+        project.effects.open_gate(f"gate-{n}")
     for result in gated + short:
         result.get(timeout=30)
-        assert len(effects.finished(result.id)) == 1
+        assert len(project.effects.finished(result.id)) == 1
     if how == signal.SIGTERM:
-        assert {run.attempt for run in effects.runs()} == {1}
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 10)
+        assert {run.attempt for run in project.effects.runs()} == {1}
+    assert not project.effects.overlaps()
+    wait_until_settled(project.redis, 10)
     for name, worker in workers.items():
         worker.stop()
-        assert not left_behind(redis_server, name)
-    assert not redis_server.client().keys("unacked*")
+        assert not left_behind(project.redis, name)
+    assert not project.redis.client().keys("unacked*")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGQUIT], ids=["warm", "cold"])
 @pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
 def test_a_stop_of_another_pool_charges_nothing(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
-    how: signal.Signals,
+    project: Project, pool: str, how: signal.Signals
 ) -> None:
-    one = start_worker("one", pool=pool, concurrency=1)
+    one = project.start_worker("one", pool=pool, concurrency=1)
     # It runs until the other worker is up.
     running = project.send("work", 6.0)
-    effects.run_of(running.id)
-    start_worker("two")
+    project.effects.run_of(running.id)
+    project.start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
     one.signal_main(how)
     one.wait_until_ended()
-    assert not left_behind(redis_server, "one")
+    assert not left_behind(project.redis, "one")
     for result in [running, *waiting]:
         assert result.get(timeout=15) == "worked"
-        assert len(effects.finished(result.id)) == 1
+        assert len(project.effects.finished(result.id)) == 1
     # A greenlet can be stopped; a thread and the main process itself run their task to its end.
     is_stopped = pool == "gevent" and how == signal.SIGQUIT
-    assert len(effects.runs(running.id)) == (2 if is_stopped else 1)
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 10)
+    assert len(project.effects.runs(running.id)) == (2 if is_stopped else 1)
+    assert not project.effects.overlaps()
+    wait_until_settled(project.redis, 10)

@@ -44,10 +44,8 @@ def test_wrong_settings(
 
 
 @promise("as-durable-as-redis")
-def test_a_redis_that_evicts(
-    project: Project, start_worker: Start, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_a_redis_that_evicts(project: Project, start_worker: Start) -> None:
+    client = project.redis.client()
     client.config_set("maxmemory", "100mb")
     client.config_set("maxmemory-policy", "allkeys-lru")
     said = refusal(start_worker, project)
@@ -56,15 +54,15 @@ def test_a_redis_that_evicts(
 
 
 def test_a_redis_that_is_not_there_and_is_not_waited_for(
-    project: Project, start_worker: Start, redis_server: RedisServer
+    project: Project, start_worker: Start
 ) -> None:
-    url = f"redis://:secret@127.0.0.1:{redis_server.port}/0"
-    redis_server.stop()
+    url = f"redis://:secret@127.0.0.1:{project.redis.port}/0"
+    project.redis.stop()
     impatient = project.with_settings(
         reliable={"REDIS_URL": url}, celery={"broker_connection_retry_on_startup": False}
     )
     said = refusal(start_worker, impatient)
-    assert str(redis_server.port) in said
+    assert str(project.redis.port) in said
     assert "REDIS_URL" in said
     assert "secret" not in said
 
@@ -91,13 +89,10 @@ def paused(server: RedisServer) -> Callable[[], None]:
 @promise("ledger-away")
 @pytest.mark.parametrize("be", [away, silent, paused])
 def test_a_redis_that_comes_later_is_waited_for(
-    project: Project,
-    start_worker: Start,
-    redis_server: RedisServer,
-    be: Callable[[RedisServer], Callable[[], None]],
+    project: Project, be: Callable[[RedisServer], Callable[[], None]]
 ) -> None:
-    come = be(redis_server)
-    worker = start_worker("one", project=project, wait=False)
+    come = be(project.redis)
+    worker = project.start_worker("one", wait=False)
     # Then one that does not wait has ended.
     told = ("ledger_awaited", "worker_not_registered")
     wait_for(
@@ -111,14 +106,9 @@ def test_a_redis_that_comes_later_is_waited_for(
     assert project.send("work", 0.01).get(timeout=20) == "worked"
 
 
-def test_a_replica(
-    project: Project,
-    start_worker: Start,
-    redis_server: RedisServer,
-    start_redis: Callable[..., Any],
-) -> None:
+def test_a_replica(project: Project, start_worker: Start, start_redis: Callable[..., Any]) -> None:
     replica = start_redis()
-    replica.client().replicaof("127.0.0.1", redis_server.port)
+    replica.client().replicaof("127.0.0.1", project.redis.port)
     said = refusal(start_worker, project.with_settings(reliable={"REDIS_URL": replica.url()}))
     assert "replica" in said or "master" in said
 
@@ -185,11 +175,9 @@ def test_a_publication_to_a_redis_cluster(
 
 
 @promise("one-server")
-def test_a_list_of_brokers(
-    project: Project, start_worker: Start, redis_server: RedisServer, start_redis: StartRedis
-) -> None:
+def test_a_list_of_brokers(project: Project, start_worker: Start, start_redis: StartRedis) -> None:
     other = start_redis()
-    urls = f"redis://:secret@127.0.0.1:{redis_server.port}/0;{other.url()}"
+    urls = f"redis://:secret@127.0.0.1:{project.redis.port}/0;{other.url()}"
     listed = project.with_settings(broker_url=urls)
     said = refusal(start_worker, listed)
     assert "Sentinel" in said
@@ -200,15 +188,15 @@ def test_a_list_of_brokers(
 
 
 def test_a_list_of_brokers_with_a_ledger_elsewhere(
-    project: Project, start_worker: Start, redis_server: RedisServer, start_redis: StartRedis
+    project: Project, start_redis: StartRedis
 ) -> None:
     first, second = start_redis(), start_redis()
     listed = project.with_settings(
         broker_url=f"{first.url()};{second.url()}",
-        reliable={"REDIS_URL": redis_server.url(), "ETA_HORIZON_SECONDS": 2},
+        reliable={"REDIS_URL": project.redis.url(), "ETA_HORIZON_SECONDS": 2},
     )
     first.stop()
-    worker = start_worker("one", project=listed)
+    worker = listed.start_worker("one")
     assert listed.send("work", 0.01).get(timeout=20) == "worked"
     # What a pass sends goes to the one that is there, too.
     parked = listed.send("work", 0.01, countdown=3)

@@ -17,7 +17,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -49,13 +49,7 @@ def counts(rules: dict[str, Any]) -> dict[str, int]:
     ],
 )
 def test_steps_are_one_where_they_can_be(
-    apart: str,
-    published: dict[str, int],
-    run: dict[str, int],
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    redis_server: RedisServer,
+    apart: str, published: dict[str, int], run: dict[str, int], project: Project, proxy: RedisProxy
 ) -> None:
     url = proxy.url()
     chosen = project.with_settings(
@@ -69,10 +63,10 @@ def test_steps_are_one_where_they_can_be(
     results += [chosen.send("work", 0) for _ in range(TASKS)]
     assert counts(sending) == published
 
-    start_worker("one", project=chosen, concurrency=1)
+    chosen.start_worker("one", concurrency=1)
     for result in results:
         assert result.get(timeout=20) == "worked"
-    keys = redis_server.client(3 if apart == "queue" else 0)
+    keys = project.redis.client(3 if apart == "queue" else 0)
     wait_for(lambda: not keys.keys("*task:*"), 20, "the first are settled")
     running, removals = watched(proxy), proxy.watch("HDEL")
     for _ in range(TASKS):
@@ -114,19 +108,19 @@ def test_an_app_that_was_made_before_the_package_was_imported_sends_in_one_step(
 
 
 def test_a_producer_of_another_app_sends_to_its_own_broker(
-    project: Project, start_redis: StartRedis, redis_server: RedisServer
+    project: Project, start_redis: StartRedis
 ) -> None:
     elsewhere = start_redis()
     other = project.with_settings(broker_url=elsewhere.url())
     with other.app.producer_pool.acquire(block=True) as producer:
         result = project.send("work", 0, producer=producer)
-    here, there = redis_server.client(), elsewhere.client()
+    here, there = project.redis.client(), elsewhere.client()
     assert here.exists(RECORD + result.id)
     assert (here.llen("celery"), there.llen("celery")) == (0, 1)
 
 
 def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
-    project: Project, proxy: RedisProxy, redis_server: RedisServer
+    project: Project, proxy: RedisProxy
 ) -> None:
     # A channel begins with it; the ledger does without.
     proxy.drop_request("PING", times=1000)
@@ -136,28 +130,24 @@ def test_with_an_outbox_it_is_recorded_though_the_brokers_connection_fails(
         celery={"task_publish_retry": False},
     )
     result = chosen.send("work", 0)
-    client = redis_server.client()
+    client = project.redis.client()
     assert client.exists(RECORD + result.id)
     assert client.llen("celery") == 0
 
 
-def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(
-    project: Project, start_worker: Start, redis_server: RedisServer
-) -> None:
-    start_worker("one", concurrency=1)
+def test_a_progress_that_reads_like_a_success_is_replaced_by_the_result(project: Project) -> None:
+    project.start_worker("one", concurrency=1)
     result = project.send("gate", "open")
     wait_for(lambda: project.effects.runs(), 20, "it runs")
     told = {"status": "PROGRESS", "result": {"status": "SUCCESS"}, "task_id": result.id}
     key = project.app.backend.get_key_for_task(result.id)
-    redis_server.client(1).set(key, json.dumps(told))
+    project.redis.client(1).set(key, json.dumps(told))
     project.effects.open_gate("open")
     assert result.get(timeout=20) == "open"
 
 
-def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(
-    project: Project, redis_server: RedisServer
-) -> None:
-    queue, client = Queue("brief", expires=60.0), redis_server.client()
+def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(project: Project) -> None:
+    queue, client = Queue("brief", expires=60.0), project.redis.client()
     project.app.amqp.queues.add(queue)
     result = project.send("work", 0, queue="brief")
     assert client.llen("brief") == 1
@@ -167,8 +157,8 @@ def test_a_queue_that_expires_hears_of_what_is_recorded_with_its_sending(
 
 @pytest.mark.parametrize(("name", "encoding"), [("work", None), ("plain_work", "base64")])
 def test_what_is_not_recorded_is_sent_as_kombu_sends_it(
-    project: Project, redis_server: RedisServer, name: str, encoding: str | None
+    project: Project, name: str, encoding: str | None
 ) -> None:
     project.send(name, 0)
-    message = json.loads(redis_server.client().lindex("celery", 0))
+    message = json.loads(project.redis.client().lindex("celery", 0))
     assert message["properties"]["body_encoding"] == encoding

@@ -7,12 +7,10 @@ import pytest
 from celery_reliable.app import reliable_of
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import passes_finish
 from tests.integration.project.timed import add_tasks
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 TIMED = "tests.integration.project.timed"
@@ -21,16 +19,14 @@ LEFT = "{reliable:0}:"
 
 @promise("never-two", "one-object")
 @pytest.mark.parametrize("how", ["buried", "discarded", "revoked"])
-def test_neither_its_object_nor_its_id_runs_beside_it(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, how: str
-) -> None:
+def test_neither_its_object_nor_its_id_runs_beside_it(project: Project, how: str) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
-    client, ledger = redis_server.client(), reliable_of(project.app).ledger
-    start_worker("one", project=project, app=TIMED, pool="threads", concurrency=4)
+    client, ledger = project.redis.client(), reliable_of(project.app).ledger
+    project.start_worker("one", app=TIMED, pool="threads", concurrency=4)
     name = "stuck" if how == "revoked" else "stuck_for_good"
     project.send(name, "object", task_id="one")
-    wait_for(lambda: effects.runs("one"), 10, "it runs")
+    wait_for(lambda: project.effects.runs("one"), 10, "it runs")
     state = State.QUEUED if how == "revoked" else State.DEAD
 
     def is_taken() -> bool:
@@ -44,23 +40,25 @@ def test_neither_its_object_nor_its_id_runs_beside_it(
         project.app.control.revoke("one")
         wait_for(lambda: not is_taken(), 10, "it is called off")
     again = name if how != "revoked" else "stuck_for_good"
-    effects.open_gate("two")
+    project.effects.open_gate("two")
     other = project.send(name, "object", task_id="two")
     anew = "one"
     if how == "discarded":
         project.send(again, "object", task_id=anew)
-    passes_finish(redis_server, 6, 20)
+    passes_finish(project.redis, 6, 20)
 
-    assert not effects.runs("two")
-    assert len(effects.runs("one")) == 1
-    effects.open_gate("one")
+    assert not project.effects.runs("two")
+    assert len(project.effects.runs("one")) == 1
+    project.effects.open_gate("one")
 
     assert other.get(timeout=30) == 1
     if how == "discarded":
-        wait_for(lambda: len(effects.runs("one")) == 2, 30, "its id runs")
-        assert effects.runs("one")[1].attempt == 2
-        assert effects.runs("one")[1].started_at > effects.runs("one")[0].last_seen_at
-    assert effects.runs("two")[0].started_at > effects.runs("one")[0].last_seen_at
+        wait_for(lambda: len(project.effects.runs("one")) == 2, 30, "its id runs")
+        assert project.effects.runs("one")[1].attempt == 2
+        assert (
+            project.effects.runs("one")[1].started_at > project.effects.runs("one")[0].last_seen_at
+        )
+    assert project.effects.runs("two")[0].started_at > project.effects.runs("one")[0].last_seen_at
     if how == "buried":
         DeadLetters(project.app).discard("one")
     # Nothing stays for ever of what has been stopped.

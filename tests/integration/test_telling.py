@@ -15,13 +15,12 @@ from celery.events.state import State
 from celery_reliable import events, signals
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.foreign import element
 from tests.integration.project.explosive import BOMB
 from tests.integration.project.watching import TOLD, add_tasks, note
 from tests.support.effects import Effects
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
 from tests.support.telling import tellers_of
 from tests.support.waiting import wait_for
 
@@ -115,14 +114,7 @@ def told(effects: Effects) -> Told:
     return told
 
 
-def test_every_burial_is_told(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    monitor: Monitor,
-    told: Told,
-) -> None:
+def test_every_burial_is_told(project: Project, monitor: Monitor, told: Told) -> None:
     project = project.with_settings(
         reliable={"MAX_LOSSES": 0}, celery={"task_acks_late": True, "task_track_started": True}
     )
@@ -130,10 +122,10 @@ def test_every_burial_is_told(
 
     # Two workers die: one with a task of ours, and before it one with a task of another base.
     for name, task in (("zero", "plain_gate"), ("one", "gate")):
-        worker = start_worker(name, project=project, app=APP, options=WATCHED)
+        worker = project.start_worker(name, app=APP, options=WATCHED)
         held = project.send(task, "gate")
         reasons[held.id] = "lost"
-        wait_for(lambda held=held: effects.runs(held.id), 20, "it runs")
+        wait_for(lambda held=held: project.effects.runs(held.id), 20, "it runs")
         others = reasons.keys() - {held.id}
         wait_for(
             lambda others=others: all("task-buried" in monitor.kinds(one) for one in others),
@@ -142,7 +134,7 @@ def test_every_burial_is_told(
         )
         worker.kill_group()
 
-    start_worker("two", project=project, app=APP, options=WATCHED)
+    project.start_worker("two", app=APP, options=WATCHED)
     reasons[project.send("poison").id] = "lost"
     reasons[project.send("failing").id] = "failed"
     limited = project.send("gate", "gate", time_limit=1)
@@ -155,11 +147,11 @@ def test_every_burial_is_told(
         ("unknown", {"task": "project.nowhere", "id": "unknown"}),
         ("invalid", {"id": "invalid", "eta": "when it suits"}),
     ):
-        redis_server.client().lpush("celery", element(headers=headers))
+        project.redis.client().lpush("celery", element(headers=headers))
         reasons[what] = "unprocessable"
-    redis_server.client().lpush("celery", element(b"\x00{", headers={"id": "undecodable"}))
+    project.redis.client().lpush("celery", element(b"\x00{", headers={"id": "undecodable"}))
     reasons["undecodable"] = "unprocessable"
-    redis_server.client().lpush("celery", b"no message of kombu's")
+    project.redis.client().lpush("celery", b"no message of kombu's")
 
     wait_for(
         lambda: not reasons.keys() - told(events.task_buried).by_task.keys(),
@@ -202,15 +194,13 @@ def wait_until_dead(worker: Worker) -> None:
     worker.end()
 
 
-def test_every_loss_is_told(
-    project: Project, start_worker: Start, effects: Effects, told: Told
-) -> None:
+def test_every_loss_is_told(project: Project, told: Told) -> None:
     """Of a child, of a worker, of an attempt without an outcome, of a message that is opened."""
     project = project.with_settings(reliable=SOON | {"MAX_LOSSES": 1})
     add_tasks(project.app)
 
     def start(name: str) -> Worker:
-        return start_worker(name, project=project, app=APP, concurrency=1, wait=False)
+        return project.start_worker(name, app=APP, concurrency=1, wait=False)
 
     first = start("one")
     causes = {"child_lost": project.send("poison_times", 1)}
@@ -218,10 +208,10 @@ def test_every_loss_is_told(
     causes["no_outcome"] = project.send("send_back", True)
     wait_for(lambda: causes["no_outcome"].id in told(events.task_buried).by_task, 30, "it is over")
     causes["worker_lost"] = project.send("gate", "gate")
-    wait_for(lambda: effects.runs(causes["worker_lost"].id), 20, "it runs")
+    wait_for(lambda: project.effects.runs(causes["worker_lost"].id), 20, "it runs")
     causes["opening"] = project.send("unforgiving", 0, serializer=BOMB)
     wait_until_dead(first)
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     wait_until_dead(start("two"))
     start("three")
     wait_for(
@@ -238,18 +228,12 @@ def test_every_loss_is_told(
     assert causes["worker_lost"].get(timeout=30) == "gate"
 
 
-def test_every_refusal_is_told(
-    project: Project,
-    start_worker: Start,
-    redis_server: RedisServer,
-    told: Told,
-    monitor: Monitor,
-) -> None:
+def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -> None:
     """Before the body, after it, with its result, while its result waits, and when it settles."""
     # One server, so that a result is stored and settled in one step.
-    project = project.with_settings(reliable={"REDIS_URL": redis_server.url()})
+    project = project.with_settings(reliable={"REDIS_URL": project.redis.url()})
     add_tasks(project.app)
-    start_worker("one", project=project, app=APP, options=WATCHED)
+    project.start_worker("one", app=APP, options=WATCHED)
     names = ("taken", "taken_silently", "taken_in_time", "taken_while_away", "taken_before")
     ids = {project.send(name, 0).id for name in names}
     wait_for(lambda: told(events.task_fenced).by_task.keys() == ids, 30, "all are told")
@@ -260,22 +244,20 @@ def test_every_refusal_is_told(
         wait_for(lambda i=task_id: "task-fenced" in monitor.kinds(i), 10, "by an event too")
 
 
-def test_all_else_that_has_a_signal_is_told(
-    project: Project, start_worker: Start, effects: Effects, told: Told, monitor: Monitor
-) -> None:
+def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monitor: Monitor) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
     others = {events.task_buried, events.task_lost, events.task_fenced}
     wanted = {one for one in events.DECLARED.values() if one.in_signal is not None} - others
-    worker = start_worker("one", project=project, app=APP, options=WATCHED)
+    worker = project.start_worker("one", app=APP, options=WATCHED)
     held = project.send("locked_gate", "object", "gate")
-    wait_for(lambda: effects.runs(held.id), 20, "it runs")
+    wait_for(lambda: project.effects.runs(held.id), 20, "it runs")
     skipped = project.send("locked_gate", "object", "gate")
     wait_for(lambda: skipped.id in told(events.task_skipped).by_task, 20, "it is skipped")
     late = project.send("running_out", "late")
     wait_for(lambda: late.id in told(events.task_running_out).by_task, 20, "its time is up soon")
     for gate in ("gate", "late"):
-        effects.open_gate(gate)
+        project.effects.open_gate(gate)
     failing, unknown = project.send("failing"), project.app.send_task("project.nobody_knows")
     # That is told where the operator is.
     signals.dead_letter_replayed.connect(note)
@@ -285,13 +267,13 @@ def test_all_else_that_has_a_signal_is_told(
             desk.replay(dead.id)
     signals.dead_letter_replayed.disconnect(note)
     cut = project.send("gate", "cut")
-    wait_for(lambda: effects.runs(cut.id), 20, "it runs")
+    wait_for(lambda: project.effects.runs(cut.id), 20, "it runs")
     worker.kill_group()
-    heir = start_worker("two", project=project, app=APP, options=WATCHED)
+    heir = project.start_worker("two", app=APP, options=WATCHED)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
     wait_for(lambda: told(events.pass_finished).rows, 30, "passes are told")
     wait_for(lambda: cut.id in told(events.task_recovered).by_task, 30, "the cut one runs again")
-    effects.open_gate("cut")
+    project.effects.open_gate("cut")
     for event in wanted:
         assert not told(event).lack(), event.name
 
@@ -313,21 +295,19 @@ def test_all_else_that_has_a_signal_is_told(
     }
 
 
-def test_a_recovery_is_told_on_its_way(
-    project: Project, start_worker: Start, effects: Effects, monitor: Monitor
-) -> None:
+def test_a_recovery_is_told_on_its_way(project: Project, monitor: Monitor) -> None:
     """By the worker that lost its process, and by the sweeper where a whole worker is gone."""
-    one = start_worker("one", project=project, app=APP, options=WATCHED)
+    one = project.start_worker("one", app=APP, options=WATCHED)
     killed = project.send("poison_times", 1)
     assert killed.get(timeout=30) == "run 2"
     held = project.send("gate", "gate")
-    effects.run_of(held.id)
+    project.effects.run_of(held.id)
     one.kill_group()
-    start_worker("two", project=project, app=APP, options=WATCHED)
-    wait_for(lambda: len(effects.runs(held.id)) == 2, 30, "it runs again")
+    project.start_worker("two", app=APP, options=WATCHED)
+    wait_for(lambda: len(project.effects.runs(held.id)) == 2, 30, "it runs again")
     wait_for(lambda: "task-recovered" in monitor.kinds(held.id), 10, "that is told")
     assert monitor.state.tasks[held.id].state == "RECOVERED"
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert held.get(timeout=20) == "gate"
 
     for result, cause in ((killed, "child_lost"), (held, "worker_lost")):
@@ -345,14 +325,10 @@ def test_a_recovery_is_told_on_its_way(
 
 @pytest.mark.parametrize("is_on", [False, True])
 def test_a_monitor_switches_events_on_and_off(
-    project: Project,
-    start_worker: Start,
-    monitor: Monitor,
-    told: Told,
-    is_on: bool,
+    project: Project, monitor: Monitor, told: Told, is_on: bool
 ) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 0})
-    start_worker("one", project=project, app=APP)
+    project.start_worker("one", app=APP)
     control = project.app.control
     assert control.enable_events(reply=True, timeout=10)
     if not is_on:

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery.exceptions import TaskRevokedError
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import RECORD, wait_until_gone
 from tests.integration.project.awkward import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -36,11 +35,11 @@ def hasty(project: Project) -> Project:
 
 
 @pytest.fixture
-def start(hasty: Project, start_worker: Start) -> Callable[[str], Worker]:
+def start(hasty: Project) -> Callable[[str], Worker]:
     """Start a worker of the hasty project."""
 
     def one(name: str) -> Worker:
-        return start_worker(name, app="tests.integration.project.awkward", project=hasty)
+        return hasty.start_worker(name, app="tests.integration.project.awkward")
 
     return one
 
@@ -52,34 +51,34 @@ def state(redis_server: RedisServer, task_id: str) -> bytes | None:
 
 @promise("waiting-is-safe")
 def test_a_far_eta_is_parked_survives_all_workers_and_fires_once_on_time(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     first = start("one")
     eta = datetime.now(timezone.utc) + timedelta(seconds=9)
-    sent_at = effects.now()
+    sent_at = hasty.effects.now()
     result = hasty.send("work", 0.01, eta=eta)
-    client = redis_server.client()
-    assert state(redis_server, result.id) == b"parked"
+    client = hasty.redis.client()
+    assert state(hasty.redis, result.id) == b"parked"
     # It costs no worker memory and no place in a queue.
     assert client.llen("celery") == 0
     assert not client.keys("unacked:*")
     first.kill_group()
     start("two")
     assert result.get(timeout=20) == "worked"
-    assert [run.attempt for run in effects.runs(result.id)] == [1]
-    late = effects.starts(result.id)[0] - sent_at - 9
+    assert [run.attempt for run in hasty.effects.runs(result.id)] == [1]
+    late = hasty.effects.starts(result.id)[0] - sent_at - 9
     print("seconds after its ETA:", round(late, 2))
     assert -0.2 <= late <= 2
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(hasty.redis, result.id)
 
 
 def test_revoking_a_parked_task_leaves_nothing(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     first = start("one")
     result = hasty.send("work", 0.01, countdown=8)
     result.revoke()
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(hasty.redis, result.id)
     # The workers that heard of it are gone before its time.
     first.kill_group()
     start("two")
@@ -87,64 +86,64 @@ def test_revoking_a_parked_task_leaves_nothing(
         result.get(timeout=5)
     later = hasty.send("work", 0.01, countdown=8)
     later.get(timeout=20)
-    assert not effects.runs(result.id)
+    assert not hasty.effects.runs(result.id)
 
 
 def test_a_parked_task_that_expires_is_revoked(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     start("one")
     result = hasty.send("work", 0.01, countdown=3600, expires=2)
     with pytest.raises(TaskRevokedError):
         result.get(timeout=15)
-    wait_until_gone(redis_server, result.id)
-    assert not effects.runs(result.id)
+    wait_until_gone(hasty.redis, result.id)
+    assert not hasty.effects.runs(result.id)
 
 
 @promise("waiting-is-safe")
 def test_long_and_waiting_tasks_run_once_whatever_the_visibility_timeout(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     start("one")
     start("two")
     results = [hasty.send("gate", "gate"), hasty.send("plain_gate", "gate")]
     waiting = [hasty.send("work", 0.01, countdown=2.9), hasty.send("plain_work", 0.01, countdown=8)]
-    started_at = effects.now()
-    wait_for(lambda: effects.now() - started_at > 9, 15, "several visibility timeouts")
-    effects.open_gate("gate")
+    started_at = hasty.effects.now()
+    wait_for(lambda: hasty.effects.now() - started_at > 9, 15, "several visibility timeouts")
+    hasty.effects.open_gate("gate")
     for result in results + waiting:
         result.get(timeout=10)
-        assert len(effects.runs(result.id)) == 1
-    wait_until_gone(redis_server, results[0].id)
+        assert len(hasty.effects.runs(result.id)) == 1
+    wait_until_gone(hasty.redis, results[0].id)
 
 
 def test_a_stuck_attempt_is_taken_from_its_worker(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     start("one")
     result = hasty.send("stuck_once")
     assert result.get(timeout=20) == "run 2"
-    first, second = effects.runs(result.id)
+    first, second = hasty.effects.runs(result.id)
     assert second.started_at - first.started_at >= 2
     # A pass takes it, the worker stops it and says so, a pass sends it again.
     assert second.started_at - first.started_at <= 2 + 10
-    assert not effects.overlaps()
+    assert not hasty.effects.overlaps()
     wait_for(lambda: not _is_alive(first.pid), 10, "the stuck process is gone")
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(hasty.redis, result.id)
 
 
 def test_touching_keeps_an_attempt_and_the_warning_comes_in_time(
-    hasty: Project, start: Callable[[str], Worker], effects: Effects, redis_server: RedisServer
+    hasty: Project, start: Callable[[str], Worker]
 ) -> None:
     start("one")
     result = hasty.send("touching", 6.0)
     assert result.get(timeout=20) == "touched"
-    assert len(effects.runs(result.id)) == 1
+    assert len(hasty.effects.runs(result.id)) == 1
     # Touched by the warning's receiver alone, each time with some time left.
-    left = [float(text) for text in effects.client.lrange("warned", 0, -1)]
+    left = [float(text) for text in hasty.effects.client.lrange("warned", 0, -1)]
     assert len(left) >= 2
     assert all(0 < seconds <= 0.6 for seconds in left)
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(hasty.redis, result.id)
 
 
 def _is_alive(pid: int) -> bool:

@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from celery_reliable.message.envelope import Envelope
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS
 from tests.integration.project.awkward import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -37,19 +36,14 @@ def dead_letters(server: RedisServer) -> dict[str, dict[bytes, bytes]]:
 
 @pytest.mark.parametrize("element", [b"no json at all", UNROUTABLE], ids=["no json", "no key"])
 def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
-    apart: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    ledger_server: RedisServer,
-    element: bytes,
+    apart: Project, ledger_server: RedisServer, element: bytes
 ) -> None:
-    worker = start_worker("one", project=apart)
+    worker = apart.start_worker("one")
     ledger_server.stop()
-    client = redis_server.client()
+    client = apart.redis.client()
     client.lpush("celery", element)
     plain = apart.send("plain_work", 0.01)
-    wait_for(lambda: effects.finished(plain.id), 15, "the message behind it")
+    wait_for(lambda: apart.effects.finished(plain.id), 15, "the message behind it")
     ledger_server.start()
     wait_for(lambda: dead_letters(ledger_server), 30, "it is among the dead letters")
     (letter,) = dead_letters(ledger_server).values()
@@ -62,13 +56,11 @@ def test_what_is_no_message_waits_for_the_ledger_and_stops_nobody(
     assert worker.is_running
 
 
-def test_a_message_goes_back_to_the_queue_it_came_from(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    workers = [start_worker("one")]
+def test_a_message_goes_back_to_the_queue_it_came_from(project: Project) -> None:
+    workers = [project.start_worker("one")]
     result = project.send("gate", "gate")
-    effects.run_of(result.id)
-    client = redis_server.client()
+    project.effects.run_of(result.id)
+    client = project.redis.client()
     (unacked,) = client.keys("unacked:*")
     # As after a change of the routing: the exchange that it was sent to leads nowhere.
     ((tag, value),) = client.hgetall(unacked).items()
@@ -76,23 +68,21 @@ def test_a_message_goes_back_to_the_queue_it_came_from(
     assert nowhere != value
     client.hset(unacked, tag, nowhere)
     workers[0].kill_group()
-    workers.append(start_worker("two"))
-    effects.run_of(result.id, 2)
-    effects.open_gate("gate")
+    workers.append(project.start_worker("two"))
+    project.effects.run_of(result.id, 2)
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
     wait_for(lambda: not client.keys("unacked:*"), 10, "nothing is left")
     wait_for(lambda: client.zcard(WORKERS) == 1, 10, "the dead is forgotten")
 
 
-def test_an_unacked_hash_that_no_lease_names_is_emptied(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_an_unacked_hash_that_no_lease_names_is_emptied(project: Project) -> None:
     project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = start_worker("one", project=project, concurrency=1)
+    one = project.start_worker("one", concurrency=1)
     running = project.send("plain_gate", "gate")
-    effects.run_of(running.id)
+    project.effects.run_of(running.id)
     fetched = project.send("work", 0.01)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
     one.kill_group()
     # As if it had been forgotten while it thawed, and had died before it registered again.
@@ -100,33 +90,29 @@ def test_an_unacked_hash_that_no_lease_names_is_emptied(
     client.zrem("{reliable:0}:workers", lease)
     client.delete(b"{reliable:0}:worker:" + lease)
     assert client.smembers(UNACKED_LIST)
-    two = start_worker("two", project=project)
+    two = project.start_worker("two")
     assert fetched.get(timeout=20) == "worked"
     assert two.stop() == 0
     wait_for(lambda: not client.exists(UNACKED_LIST), 10, "the unacked hash is struck off")
 
 
 def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
-    apart: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    ledger_server: RedisServer,
+    apart: Project, ledger_server: RedisServer
 ) -> None:
     add_tasks(apart.app)
-    one = start_worker("one", app=AWKWARD, project=apart)
+    one = apart.start_worker("one", app=AWKWARD)
     results = [apart.send("plain_late", gate) for gate in ("a", "b")]
     for result in results:
-        effects.run_of(result.id)
-    client = redis_server.client()
+        apart.effects.run_of(result.id)
+    client = apart.redis.client()
     client.execute_command("ACL", "SETUSER", "default", "-hdel")
-    effects.open_gate("a")
+    apart.effects.open_gate("a")
     results[0].get(timeout=10)
     # While it works on: what ends during the stop is acknowledged at its very end.
     wait_for(lambda: client.execute_command("ACL", "LOG"), 10, "an acknowledgement is refused")
     one.signal_main(signal.SIGTERM)
     client.execute_command("ACL", "SETUSER", "default", "+hdel")
-    effects.open_gate("b")
+    apart.effects.open_gate("b")
     assert one.wait_until_ended() == 0
     assert not client.keys("unacked:*")
     assert not client.exists(UNACKED_LIST)
@@ -135,55 +121,49 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
 
 
 @promise("plain-tasks-charged")
-def test_a_plain_task_that_takes_its_workers_along_is_stopped(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_plain_task_that_takes_its_workers_along_is_stopped(project: Project) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 1})
     add_tasks(project.app)
 
     def start(name: str) -> Worker:
-        return start_worker(name, app=AWKWARD, project=project, concurrency=1)
+        return project.start_worker(name, app=AWKWARD, concurrency=1)
 
     first = start("one")
     result = project.send("plain_late", "gate")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
     # Acknowledged before it runs: what is in the unacked hash has not been begun.
     waiting = project.send("plain_work", 0.01)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")
     for number, name in ((1, "two"), (2, "three")):
-        effects.run_of(result.id, number)
+        project.effects.run_of(result.id, number)
         first.kill_group()
         first = start(name)
-    wait_for(lambda: dead_letters(redis_server), 20, "it is a dead letter")
+    wait_for(lambda: dead_letters(project.redis), 20, "it is a dead letter")
     assert waiting.get(timeout=15) == "worked"
-    letter = dead_letters(redis_server)[result.id]
+    letter = dead_letters(project.redis)[result.id]
     assert (letter[b"reason"], letter[b"name"]) == (b"lost", b"project.plain_late")
-    assert len(effects.runs(result.id)) == 2
+    assert len(project.effects.runs(result.id)) == 2
     assert project.app.conf.task_acks_late is False
     wait_for(lambda: not client.keys("unacked:*"), 10, "no unacked hash is left")
 
 
-def test_a_worker_that_shall_not_prefetch_does_not(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_worker_that_shall_not_prefetch_does_not(project: Project) -> None:
     project = project.with_settings(celery={"worker_disable_prefetch": True})
     gated = [project.send("gate", "gate") for _ in range(2)]
     waiting = [project.send("work", 0) for _ in range(6)]
-    start_worker("one", project=project)
+    project.start_worker("one")
     for result in gated:
-        effects.run_of(result.id)
-    client = redis_server.client()
+        project.effects.run_of(result.id)
+    client = project.redis.client()
     (unacked,) = client.keys("unacked:*")
     assert (client.hlen(unacked), client.llen("celery")) == (2, 6)
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     for result in [*gated, *waiting]:
         result.get(timeout=10)
 
 
-def test_several_queues_and_priorities_are_drained_in_order(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_several_queues_and_priorities_are_drained_in_order(project: Project) -> None:
     urgent, later = 0, 9
     sent = [
         project.send("work", 0, queue=queue, priority=priority)
@@ -191,10 +171,10 @@ def test_several_queues_and_priorities_are_drained_in_order(
         for _ in range(10)
         for queue in ("a", "b")
     ]
-    worker = start_worker("one", project=project, concurrency=1, options=("-Q", "a,b"))
+    worker = project.start_worker("one", concurrency=1, options=("-Q", "a,b"))
     for result in sent:
         result.get(timeout=20)
-    order = [run.task_id for run in effects.runs()]
+    order = [run.task_id for run in project.effects.runs()]
     # All that is urgent first, though it was sent last; and the queues take turns.
     assert set(order[:20]) == {result.id for result in sent[20:]}
     of_a = {result.id for result in sent[::2]}
@@ -209,31 +189,27 @@ def test_several_queues_and_priorities_are_drained_in_order(
     assert worker.stop() == 0
 
 
-def test_a_prefix_of_all_keys_may_begin_like_a_queue(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_prefix_of_all_keys_may_begin_like_a_queue(project: Project) -> None:
     options = {"global_keyprefix": "shop"}
     project = project.with_settings(celery={"broker_transport_options": options})
-    start_worker("one", project=project, options=("-Q", "shop_mail"))
+    project.start_worker("one", options=("-Q", "shop_mail"))
     results = [project.send("work", 0, queue="shop_mail") for _ in range(8)]
     for result in results:
         assert result.get(timeout=10) == "worked"
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys("shopunacked:*"), 10, "the unacked hash is empty")
 
 
-def test_what_nobody_acknowledges_is_in_no_unacked_hash(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    worker = start_worker("one", app="tests.integration.project.unacknowledged")
-    client = redis_server.client()
+def test_what_nobody_acknowledges_is_in_no_unacked_hash(project: Project) -> None:
+    worker = project.start_worker("one", app="tests.integration.project.unacknowledged")
+    client = project.redis.client()
     # Longer than an unacked hash is looked at twice.
     waiting = [project.send(name, 0, countdown=14) for name in ("work", "plain_work")]
     wait_for(lambda: client.llen("celery") == 0, 10, "fetched")
     wait_for(lambda: not client.keys("unacked:*"), 5, "no unacked hash")
     for result in waiting:
         result.get(timeout=25)
-        assert len(effects.runs(result.id)) == 1
+        assert len(project.effects.runs(result.id)) == 1
     assert worker.stop() == 0
 
 
@@ -243,11 +219,9 @@ def consumed(project: Project) -> set[str]:
     return {queue["name"] for queues in answers.values() for queue in queues}
 
 
-def test_workers_come_and_go_and_leave_no_connections(
-    project: Project, start_worker: Start, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
-    stays = start_worker("stays")
+def test_workers_come_and_go_and_leave_no_connections(project: Project) -> None:
+    client = project.redis.client()
+    stays = project.start_worker("stays")
 
     def of_who_stays() -> int:
         addresses = {f":{c.laddr.port}" for c in psutil.Process(stays.pid).net_connections("tcp")}
@@ -255,7 +229,7 @@ def test_workers_come_and_go_and_leave_no_connections(
 
     counts = []
     for number in range(3):
-        worker = start_worker(f"goes-{number}")
+        worker = project.start_worker(f"goes-{number}")
         # What is queued makes the sweeper look into all unacked hashes.
         later = project.send("work", 0.01, countdown=2)
         client.zadd("{reliable:0}:due", {later.id: 1})
@@ -271,31 +245,27 @@ def test_workers_come_and_go_and_leave_no_connections(
 
 @pytest.mark.parametrize("options", [{"countdown": 50}, {"expires": 0.001}], ids=["eta", "expired"])
 def test_what_needs_no_process_is_fetched_without_a_pause(
-    project: Project, start_worker: Start, redis_server: RedisServer, options: dict[str, float]
+    project: Project, options: dict[str, float]
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     for _ in range(600):
         project.send("work", 0, ignore_result=True, **options)
-    start_worker("one", concurrency=1)
+    project.start_worker("one", concurrency=1)
     # A pause for every four would make it half a minute.
     wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
 
 
-def test_the_loop_turns_while_plenty_is_fetched(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_the_loop_turns_while_plenty_is_fetched(project: Project) -> None:
     chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
     for _ in range(4000):
         chosen.send("plain_work", 0, ignore_result=True)
-    start_worker("one", project=chosen, concurrency=1, wait=False)
+    chosen.start_worker("one", concurrency=1, wait=False)
     queue = chosen.app.connection_for_read().default_channel.client
-    wait_for(lambda: effects.client.exists("rows"), 20, "the first has begun")
+    wait_for(lambda: project.effects.client.exists("rows"), 20, "the first has begun")
     assert queue.llen("celery") > 0
 
 
-def test_queues_are_emptied_in_their_order_where_they_have_one(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_queues_are_emptied_in_their_order_where_they_have_one(project: Project) -> None:
     chosen = project.with_settings(
         celery={
             "broker_transport_options": {"queue_order_strategy": "priority"},
@@ -304,9 +274,9 @@ def test_queues_are_emptied_in_their_order_where_they_have_one(
     )
     last = [chosen.send("gate", "last", queue="a_last").id for _ in range(6)]
     first = {chosen.send("gate", "first", queue="b_first").id for _ in range(5)}
-    start_worker("one", project=chosen, options=("-Q", "b_first,a_last"), concurrency=4)
-    wait_for(lambda: len(effects.runs()) == 4, 20, "four have begun")
-    assert {run.task_id for run in effects.runs()} < first
-    effects.open_gate("first")
-    effects.open_gate("last")
-    wait_for(lambda: len(effects.runs()) == len([*first, *last]), 20, "all have begun")
+    chosen.start_worker("one", options=("-Q", "b_first,a_last"), concurrency=4)
+    wait_for(lambda: len(project.effects.runs()) == 4, 20, "four have begun")
+    assert {run.task_id for run in project.effects.runs()} < first
+    project.effects.open_gate("first")
+    project.effects.open_gate("last")
+    wait_for(lambda: len(project.effects.runs()) == len([*first, *last]), 20, "all have begun")

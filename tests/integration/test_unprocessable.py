@@ -11,12 +11,10 @@ from celery_reliable.model import State, TaskRef
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import StartRedis
 from tests.integration.claiming import claimed, register
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, wait_until_settled
 from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
@@ -39,14 +37,10 @@ BAD = {
 
 
 def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
-    project: Project,
-    letters: DeadLetters,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, letters: DeadLetters
 ) -> None:
-    client = redis_server.client()
-    worker = start_worker("one")
+    client = project.redis.client()
+    worker = project.start_worker("one")
     found: dict[str, Any] = {}
     for number, (what, bad) in enumerate(BAD.items(), start=1):
         client.lpush("celery", bad)
@@ -63,10 +57,10 @@ def test_what_cannot_be_run_is_kept_and_holds_up_nobody(
 
 
 def test_wrong_arguments_are_a_failure_like_any_other(
-    project: Project, letters: DeadLetters, start_worker: Start, redis_server: RedisServer
+    project: Project, letters: DeadLetters
 ) -> None:
-    start_worker("one")
-    redis_server.client().lpush("celery", element(b"[[], {}, {}]"))
+    project.start_worker("one")
+    project.redis.client().lpush("celery", element(b"[[], {}, {}]"))
     wait_for(letters.count, 15, "a dead letter")
     (letter,) = letters.list()
     assert (letter.reason.value, letter.attempts) == ("failed", 1)
@@ -75,55 +69,43 @@ def test_wrong_arguments_are_a_failure_like_any_other(
 
 @pytest.mark.parametrize(("name", "arguments"), [("silent", [0]), ("plain_late", ["gate"])])
 def test_it_runs_when_the_code_is_there(
-    project: Project,
-    letters: DeadLetters,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    name: str,
-    arguments: list[Any],
+    project: Project, letters: DeadLetters, name: str, arguments: list[Any]
 ) -> None:
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     add_tasks(project.app)
-    old = start_worker("old")
+    old = project.start_worker("old")
     result = project.send(name, *arguments)
     wait_for(letters.count, 15, "a dead letter")
     assert letters.get(result.id).reason.value == "unprocessable"
     assert old.stop() == 0
-    start_worker("new", app=AWKWARD, environ={"C_FORCE_ROOT": "yes"})
+    project.start_worker("new", app=AWKWARD, environ={"C_FORCE_ROOT": "yes"})
     letters.replay(result.id)
-    wait_for(lambda: effects.finished(result.id), 15, "it ran")
-    wait_until_settled(redis_server, 15)
-    assert len(effects.runs(result.id)) == 1
+    wait_for(lambda: project.effects.finished(result.id), 15, "it ran")
+    wait_until_settled(project.redis, 15)
+    assert len(project.effects.runs(result.id)) == 1
 
 
-def test_it_waits_for_the_ledger(
-    project: Project,
-    start_redis: StartRedis,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-) -> None:
+def test_it_waits_for_the_ledger(project: Project, start_redis: StartRedis) -> None:
     ledger = start_redis()
     apart = project.with_settings(reliable={"REDIS_URL": ledger.url()})
-    worker = start_worker("one", project=apart)
+    worker = apart.start_worker("one")
     ledger.stop()
-    redis_server.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
+    project.redis.client().lpush("celery", BAD["unknown task"], BAD["undecodable body"])
     plain = apart.send("plain_work", 0)
-    wait_for(lambda: effects.finished(plain.id), 15, "the message behind them")
+    wait_for(lambda: project.effects.finished(plain.id), 15, "the message behind them")
     ledger.start()
     wait_for(lambda: ledger.client().zcard(DEAD) == 2, 25, "both are dead letters")
-    wait_for(lambda: not redis_server.client().keys("unacked*"), 10, "no unacked hash is left")
+    wait_for(lambda: not project.redis.client().keys("unacked*"), 10, "no unacked hash is left")
     assert worker.is_running
 
 
 @pytest.mark.parametrize("how", ["is retried", "has ended"])
 def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
-    project: Project, letters: DeadLetters, start_worker: Start, redis_server: RedisServer, how: str
+    project: Project, letters: DeadLetters, how: str
 ) -> None:
     """Celery would tell everybody that the task has failed."""
     add_tasks(project.app)
-    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    client, ledger = project.redis.client(), reliable_of(project.app).ledger
     result = project.send("silent", 0)
     (copy,) = client.lrange("celery", 0, -1)
     client.delete("celery")
@@ -143,7 +125,7 @@ def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
     else:
         ledger.settle(claim)
     left = ledger.find(result.id)
-    start_worker("old")
+    project.start_worker("old")
 
     client.lpush("celery", copy)
     wait_for(lambda: client.llen("celery") == 0, 10, "it is fetched")

@@ -12,12 +12,11 @@ import pytest
 
 from celery_reliable.ledger.scripts import script
 from celery_reliable.recovery import Sweeper
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import wait_until_gone
 from tests.support import architecture
 from tests.support.architecture import PACKAGE, Step, Way
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 from tests.support.walking import Entry, entries, following
 
@@ -86,29 +85,27 @@ def modules(walked: Sequence[Entry]) -> set[str]:
 
 
 def test_from_apply_async_to_the_settlement(
-    watched: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, path: Path
+    watched: Project, proxy: RedisProxy, path: Path
 ) -> None:
-    start_worker(project=watched, app=APP, concurrency=1, environ={"WAY": str(path)})
+    watched.start_worker(app=APP, concurrency=1, environ={"WAY": str(path)})
     # The first brings up the child, makes the connections and loads the scripts.
     with following(path):
         first = watched.send("add", 1, 2)
-    wait_until_gone(redis_server, first.id)
+    wait_until_gone(watched.redis, first.id)
     path.write_text("")
     n_runs = runs(proxy, HAPPY)
 
     with following(path):
         sent = watched.send("add", 1, 2)
 
-    wait_until_gone(redis_server, sent.id)
+    wait_until_gone(watched.redis, sent.id)
     walked = walk_of(HAPPY.steps, entries(path))
     assert HAPPY.modules <= modules(walked) <= HAPPY.modules | HAPPY.at_times
     assert set(n_runs().values()) == {1}
 
 
-def test_of_a_killed_one_to_its_second_run(
-    watched: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, path: Path
-) -> None:
-    dead = start_worker("dead", project=watched, concurrency=1)
+def test_of_a_killed_one_to_its_second_run(watched: Project, proxy: RedisProxy, path: Path) -> None:
+    dead = watched.start_worker("dead", concurrency=1)
     sent = watched.send("gate", "open")
     watched.effects.run_of(sent.id)
     sweeper = Sweeper(watched.app)
@@ -117,13 +114,13 @@ def test_of_a_killed_one_to_its_second_run(
     # Other tests of this process may have loaded them.
     script.cache_clear()
 
-    with redis_server.client() as client, following(path):
+    with watched.redis.client() as client, following(path):
         wait_for(lambda: sweeper.run_if_due() and client.llen("celery"), 20, "it is queued again")
     sweeper.close()
     watched.effects.open_gate("open")
-    start_worker("second", project=watched, app=APP, concurrency=1, environ={"WAY": str(path)})
+    watched.start_worker("second", app=APP, concurrency=1, environ={"WAY": str(path)})
 
-    wait_until_gone(redis_server, sent.id)
+    wait_until_gone(watched.redis, sent.id)
     assert [run.attempt for run in watched.effects.runs(sent.id)] == [1, 2]
     walked = walk_of(KILLED.steps, entries(path))
     assert KILLED.modules <= modules(walked) <= KILLED.modules | HAPPY.modules | HAPPY.at_times

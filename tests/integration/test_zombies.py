@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.conftest import ONE_EACH, Project, Start, start_all
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import LOCKS, RECORD, WORKERS, is_alive
 from tests.support.effects import Effects, Run
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def workers(start_worker: Start) -> dict[str, Worker]:
+def workers(project: Project) -> dict[str, Worker]:
     """Two prefork workers that fetch no more than they run."""
-    return start_all(start_worker, "one", "two", options=ONE_EACH)
+    return project.start_workers("one", "two", options=ONE_EACH)
 
 
 def taken_over(workers: dict[str, Worker], effects: Effects, task_id: str) -> tuple[Worker, Worker]:
@@ -38,27 +37,27 @@ def is_over(run: Run) -> bool:
 
 @promise("late-changes-nothing")
 def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
-    zombie, _ = taken_over(workers, effects, result.id)
+    zombie, _ = taken_over(workers, project.effects, result.id)
     record = client.hgetall(RECORD + result.id)
     # Its body ends at the moment it wakes up.
-    effects.open_gate("a")
+    project.effects.open_gate("a")
     zombie.thaw()
     fresh = [project.send("work", 0.01) for _ in range(4)]
     for one in fresh:
         one.get(timeout=15)
-    wait_for(lambda: is_over(effects.runs(result.id)[0]), 10, "the zombie's body is over")
+    wait_for(lambda: is_over(project.effects.runs(result.id)[0]), 10, "the zombie's body is over")
     assert not result.ready()
     assert client.hgetall(RECORD + result.id) == record
-    assert not effects.runs("the-callback")
-    effects.open_gate("b")
+    assert not project.effects.runs("the-callback")
+    project.effects.open_gate("b")
     assert result.get(timeout=10) == "run 2"
-    wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
-    assert len(effects.runs("the-callback")) == 1
+    wait_for(lambda: project.effects.finished("the-callback"), 10, "the callback")
+    assert len(project.effects.runs("the-callback")) == 1
     # It registered anew and takes part again.
     wait_for(lambda: client.zcard(WORKERS) == 2, 15, "two leases")
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "everything settled")
@@ -66,64 +65,60 @@ def test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing(
 
 @promise("late-changes-nothing")
 def test_a_zombies_success_is_not_its_successors(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     result = project.send("follow", ["gate:a", "gate:b", "finish"])
-    zombie, other = taken_over(workers, effects, result.id)
-    effects.open_gate("a")
+    zombie, other = taken_over(workers, project.effects, result.id)
+    project.effects.open_gate("a")
     zombie.thaw()
-    wait_for(lambda: is_over(effects.runs(result.id)[0]), 10, "the zombie's body is over")
+    wait_for(lambda: is_over(project.effects.runs(result.id)[0]), 10, "the zombie's body is over")
     other.kill_group()
-    wait_for(lambda: len(effects.runs(result.id)) == 3, 20, "the third run")
+    wait_for(lambda: len(project.effects.runs(result.id)) == 3, 20, "the third run")
     assert result.get(timeout=10) == "run 3"
-    wait_for(lambda: not redis_server.client().keys(RECORD + "*"), 10, "settled")
+    wait_for(lambda: not project.redis.client().keys(RECORD + "*"), 10, "settled")
 
 
 @promise("late-changes-nothing")
 def test_a_zombie_does_not_free_its_successors_lock(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     result = project.send("locked_gate", "object", "gate")
-    zombie, _ = taken_over(workers, effects, result.id)
+    zombie, _ = taken_over(workers, project.effects, result.id)
     zombie.thaw()
-    first = effects.runs(result.id)[0]
+    first = project.effects.runs(result.id)[0]
     wait_for(lambda: first.pid not in zombie.children(), 15, "the taken process is stopped")
     (lock,) = client.keys(LOCKS)
     assert client.get(lock) == f"2:{result.id}".encode()
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "object"
-    assert [run.outcome for run in effects.runs(result.id)] == [None, "finished"]
+    assert [run.outcome for run in project.effects.runs(result.id)] == [None, "finished"]
     wait_for(lambda: not client.keys(LOCKS), 10, "the lock is free")
 
 
 @promise("late-changes-nothing")
 def test_a_worker_that_is_cut_off_has_no_lease_to_store_a_result_under(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, proxy: RedisProxy
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     # Results go another way: it could store one.
     behind = project.with_settings(broker_url=proxy.url())
-    start_worker("one", project=behind, concurrency=1)
+    behind.start_worker("one", concurrency=1)
     after = project.task("work").si(0.01).set(task_id="the-callback")
     result = project.send("follow", ["gate:a", "gate:b"], link=after)
-    effects.run_of(result.id)
-    start_worker("two")
+    project.effects.run_of(result.id)
+    project.start_worker("two")
     proxy.sever()
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
-    effects.open_gate("a")
-    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
+    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 20, "the second run")
+    project.effects.open_gate("a")
+    wait_for(lambda: project.effects.runs(result.id)[0].ended_at, 10, "the zombie's body ended")
     proxy.mend()
     # Back in the world, with all that it had to say behind it.
     wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
     assert not result.ready()
-    assert not effects.runs("the-callback")
-    effects.open_gate("b")
+    assert not project.effects.runs("the-callback")
+    project.effects.open_gate("b")
     assert result.get(timeout=10) == "run 2"
-    wait_for(lambda: effects.finished("the-callback"), 10, "the callback")
-    assert len(effects.runs("the-callback")) == 1
+    wait_for(lambda: project.effects.finished("the-callback"), 10, "the callback")
+    assert len(project.effects.runs("the-callback")) == 1
     wait_for(lambda: not client.keys(RECORD + "*"), 15, "everything settled")

@@ -12,9 +12,8 @@ from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.operations import Desk, check
 from celery_reliable.operations.checks import Limits
 from celery_reliable_probe import problems
-from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.desk.faults import SEEN_SECONDS, found, wait_for_finding
-from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -31,12 +30,10 @@ def desk(hasty: Project) -> Iterator[Desk]:
         yield found
 
 
-def test_nothing_is_wrong_with_a_system_that_works(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
+def test_nothing_is_wrong_with_a_system_that_works(hasty: Project, desk: Desk) -> None:
     assert found(desk) == set()
-    start_worker("one", project=hasty)
-    start_worker("two", project=hasty).stop()
+    hasty.start_worker("one")
+    hasty.start_worker("two").stop()
     hasty.send("gate", "door")
     hasty.send("work", 0, countdown=3600)
     hasty.send("failing")
@@ -59,16 +56,16 @@ def test_nothing_is_wrong_with_a_system_that_works(
 
 
 def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
+    hasty: Project, desk: Desk
 ) -> None:
-    leaving = start_worker("leaving", project=hasty)
-    effects.run_of(hasty.send("gate", "door").id)
-    start_worker("solo", project=hasty, pool="solo", options=("-Q", "alone"))
+    leaving = hasty.start_worker("leaving")
+    hasty.effects.run_of(hasty.send("gate", "door").id)
+    hasty.start_worker("solo", pool="solo", options=("-Q", "alone"))
     leaving.signal_main(signal.SIGTERM)
     wait_for(
         lambda: [one.is_leaving for one in desk.workers.all()] == [True, False], 20, "one leaves"
     )
-    effects.run_of(hasty.send("plain_gate", "door", queue="alone").id)
+    hasty.effects.run_of(hasty.send("plain_gate", "door", queue="alone").id)
     # Half of its slots are free, and it takes nothing any more (but what it had asked for).
     for _ in range(3):
         hasty.send("work", 0)
@@ -82,15 +79,13 @@ def test_who_leaves_and_who_runs_alone_in_its_main_loop_do_not_stand(
     )
     # That nobody consumes it may well be said.
     assert seen <= {"queue_without_consumer"}
-    effects.open_gate("door")
+    hasty.effects.open_gate("door")
 
 
-def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
-    worker = start_worker("one", project=hasty)
+def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(hasty: Project, desk: Desk) -> None:
+    worker = hasty.start_worker("one")
     result = hasty.send("gate", "door")
-    effects.run_of(result.id)
+    hasty.effects.run_of(result.id)
     hasty.send("work", 0)
     worker.signal_main(signal.SIGSTOP)
 
@@ -101,15 +96,13 @@ def test_a_sweeper_that_is_dead_and_a_worker_that_is_frozen(
     assert result.id in lapsed.message
     assert f"pid {worker.pid}" in lapsed.message
     worker.signal_main(signal.SIGCONT)
-    effects.open_gate("door")
+    hasty.effects.open_gate("door")
     wait_for(lambda: not found(desk) - {"worker_died"}, 30, "all is well again")
 
 
-def test_a_death_is_told_when_all_of_it_is_mended(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
-    start_worker("survivor", project=hasty)
-    victim = start_worker("victim", project=hasty)
+def test_a_death_is_told_when_all_of_it_is_mended(hasty: Project, desk: Desk) -> None:
+    hasty.start_worker("survivor")
+    victim = hasty.start_worker("victim")
     victim.kill_group()
 
     wait_for_finding(desk, "worker_died")
@@ -126,10 +119,8 @@ def test_nobody_is_there(hasty: Project, desk: Desk) -> None:
     assert "no_worker" in found(desk)
 
 
-def test_a_queue_that_nobody_consumes_and_one_that_is_old(
-    hasty: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
-    start_worker("one", project=hasty, options=ONE_EACH)
+def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: Desk) -> None:
+    hasty.start_worker("one", options=ONE_EACH)
     for _ in range(2):
         hasty.send("gate", "door")
     for _ in range(4):
@@ -143,15 +134,13 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(
     assert "'forgotten'" in messages["celery_reliable.queue_without_consumer"]
     # Its slots are taken: that is no fault of the worker's.
     assert "worker_takes_nothing" not in found(desk)
-    effects.open_gate("door")
+    hasty.effects.open_gate("door")
 
 
-def test_a_worker_that_turns_and_takes_nothing(
-    hasty: Project, start_worker: Start, desk: Desk, tmp_path: Path
-) -> None:
+def test_a_worker_that_turns_and_takes_nothing(hasty: Project, desk: Desk, tmp_path: Path) -> None:
     """Nothing tells of it but that work waits."""
     probed = hasty.with_settings(reliable={**SOON, "PROBE_DIRECTORY": str(tmp_path)})
-    worker = start_worker("deaf", project=probed, app="tests.integration.project.deaf")
+    worker = probed.start_worker("deaf", app="tests.integration.project.deaf")
     wait_for(lambda: not problems("readyz", str(tmp_path)), 20, "it looks as if it was ready")
     # It has taken what it had asked for before that.
     wait_for(lambda: hasty.send("work", 0) and desk.queues.all()[0].depth, 10, "it is deaf")
@@ -167,9 +156,9 @@ def test_a_worker_that_turns_and_takes_nothing(
     assert problems("livez", str(tmp_path)) == []
 
 
-def test_a_poison(hasty: Project, start_worker: Start, desk: Desk) -> None:
+def test_a_poison(hasty: Project, desk: Desk) -> None:
     poisoned = hasty.with_settings(reliable={**SOON, "MAX_LOSSES": 0})
-    start_worker("one", project=poisoned)
+    poisoned.start_worker("one")
     result = poisoned.send("poison")
 
     wait_for_finding(desk, "poison")
@@ -186,8 +175,8 @@ def test_a_poison(hasty: Project, start_worker: Start, desk: Desk) -> None:
     assert found(desk) == {"poison", "unprocessable"}
 
 
-def test_a_redis_that_is_full(hasty: Project, redis_server: RedisServer, desk: Desk) -> None:
-    client = redis_server.client()
+def test_a_redis_that_is_full(hasty: Project, desk: Desk) -> None:
+    client = hasty.redis.client()
     client.config_set("maxmemory-policy", "noeviction")
     used = int(client.info("memory")["used_memory"])
     client.config_set("maxmemory", used + used // 50)
@@ -199,27 +188,25 @@ def test_a_redis_that_is_full(hasty: Project, redis_server: RedisServer, desk: D
     assert finding.level == "error"
 
 
-def test_a_redis_that_evicts(hasty: Project, redis_server: RedisServer, desk: Desk) -> None:
-    client = redis_server.client()
+def test_a_redis_that_evicts(hasty: Project, desk: Desk) -> None:
+    client = hasty.redis.client()
     client.config_set("maxmemory", 2**30)
     client.config_set("maxmemory-policy", "allkeys-lru")
 
     assert found(desk) == {"redis_evicts"}
 
 
-def test_a_broker_that_is_away(
-    project: Project, redis_server: RedisServer, ledger_server: RedisServer
-) -> None:
+def test_a_broker_that_is_away(project: Project, ledger_server: RedisServer) -> None:
     apart = project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
     with Desk(apart.app) as desk:
-        redis_server.stop()
+        project.redis.stop()
 
         assert found(desk) == {"broker_away"}
 
 
-def test_a_ledger_that_is_away(project: Project, redis_server: RedisServer) -> None:
+def test_a_ledger_that_is_away(project: Project) -> None:
     with Desk(project.app, patience_seconds=0.2) as desk:
-        redis_server.stop()
+        project.redis.stop()
 
         with pytest.raises(LedgerUnavailable):
             desk.status()

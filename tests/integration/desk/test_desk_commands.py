@@ -13,11 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, ONE_EACH, Project, Start
+from tests.integration.conftest import APP, ONE_EACH, Project
 from tests.integration.letters import put
-from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 PROGRAM = (sys.executable, "-m", "celery", "-A", APP, "reliable")
@@ -27,12 +25,10 @@ def fits(out: str) -> bool:
     return max(map(len, out.splitlines())) <= 80
 
 
-def test_from_status_to_the_cause(
-    project: Project, start_worker: Start, effects: Effects, run: Run
-) -> None:
-    start_worker("one", options=ONE_EACH)
+def test_from_status_to_the_cause(project: Project, run: Run) -> None:
+    project.start_worker("one", options=ONE_EACH)
     holder = project.send("locked_retry_gate", "contract 7", "door")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     letter = project.send("failing", "no such customer")
     parked = project.send("work", 0, countdown=3600)
     wait_for(lambda: run("show", letter.id, "--json").json["state"] == "dead", 30, "it is dead")
@@ -93,11 +89,11 @@ def test_from_status_to_the_cause(
     queues = run("queues", "--json").json
     assert [one["workers"][0].partition("@")[0] for one in queues] == ["one"]
     assert fits(run("queues").out)
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     holder.get(timeout=20)
 
 
-def test_exit_codes_for_probes(project: Project, redis_server: RedisServer, run: Run) -> None:
+def test_exit_codes_for_probes(project: Project, run: Run) -> None:
     well = run("status", "--check")
     assert (well.code, well.out, well.err) == (0, "Nothing is wrong.\n", "")
     project.send("work", 0)
@@ -110,7 +106,7 @@ def test_exit_codes_for_probes(project: Project, redis_server: RedisServer, run:
     assert {one["id"] for one in told.json["findings"]} >= {"celery_reliable.no_worker"}
     assert all(one.keys() == {"id", "severity", "message", "hint"} for one in told.json["findings"])
     assert run("status", "--check", "--watch").code == 2
-    redis_server.stop()
+    project.redis.stop()
     away = run("status", "--check", "--json")
     assert (away.code, away.out) == (3, "")
     assert len(away.err.splitlines()) == 1

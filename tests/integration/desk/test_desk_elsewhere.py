@@ -6,29 +6,23 @@ import json
 from collections.abc import Callable
 
 from celery_reliable.operations import Desk, Wait, check
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import LEDGER, WORKERS
 from tests.support.acl import granted
-from tests.support.effects import Effects
 from tests.support.rabbit_server import RabbitServer
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 def test_a_rabbit_is_asked_by_passive_declaration(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    start_rabbit: Callable[..., RabbitServer],
+    project: Project, start_rabbit: Callable[..., RabbitServer]
 ) -> None:
     on_rabbit = project.with_settings(
-        broker_url=start_rabbit().url(), reliable={"REDIS_URL": redis_server.url()}
+        broker_url=start_rabbit().url(), reliable={"REDIS_URL": project.redis.url()}
     )
-    start_worker("one", project=on_rabbit, options=ONE_EACH)
+    on_rabbit.start_worker("one", options=ONE_EACH)
     running = [on_rabbit.send("gate", "door") for _ in range(2)]
     for one in running:
-        effects.run_of(one.id)
+        project.effects.run_of(one.id)
     behind = [on_rabbit.send("work", 0) for _ in range(6)]
     forgotten = on_rabbit.send("work", 0, queue="forgotten")
     with Desk(on_rabbit.app) as desk:
@@ -48,19 +42,17 @@ def test_a_rabbit_is_asked_by_passive_declaration(
         assert found.keys() == {"celery_reliable.queue_without_consumer"}
         assert "'forgotten'" in found["celery_reliable.queue_without_consumer"]
         assert desk.tasks.get(forgotten.id).why.queue == "forgotten"
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     for one in [*running, *behind]:
         one.get(timeout=20)
 
 
-def test_the_readmes_user_of_redis_can_look(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    url = granted(redis_server.client())
+def test_the_readmes_user_of_redis_can_look(project: Project) -> None:
+    url = granted(project.redis.client())
     narrow = project.with_settings(broker_url=url, result_url=url)
-    start_worker("one", project=narrow)
+    narrow.start_worker("one")
     holder = narrow.send("locked_gate", "contract 7", "door")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     waits = narrow.send("unique", "contract 8", countdown=3600)
     queued = narrow.send("work", 0, queue="celery-slow")
     with Desk(narrow.app) as desk:
@@ -74,16 +66,14 @@ def test_the_readmes_user_of_redis_can_look(
         assert {one.holder for one in desk.objects.page().items} == {holder.id, waits.id}
         assert [one.unacked for one in desk.workers.all()] == [1]
         assert len(desk.tasks.page().items) == 3
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     holder.get(timeout=20)
 
 
-def test_a_worker_of_before_tells_less_and_is_no_finding(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_a_worker_of_before_tells_less_and_is_no_finding(project: Project) -> None:
     """As workers of the last release register and renew: nothing says what they do."""
     project.send("work", 0, queue="slow")
-    client = redis_server.client()
+    client = project.redis.client()
     now_ms = int(client.time()[0]) * 1000
     client.hset(
         f"{LEDGER}worker:old@host/1.0",

@@ -6,8 +6,7 @@ import os
 import signal
 
 from celery_reliable.operations import Desk, Hour
-from tests.integration.conftest import SOON, Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
 
 
@@ -25,10 +24,10 @@ def in_all(hours: tuple[Hour, ...]) -> dict[str, int]:
 
 
 def test_each_is_noted_once_and_what_goes_well_is_only_counted(
-    project: Project, start_worker: Start, effects: Effects, desk: Desk
+    project: Project, desk: Desk
 ) -> None:
     project = project.with_settings(reliable={**SOON, "MAX_LOSSES": 1})
-    worker = start_worker("one", project=project)
+    worker = project.start_worker("one")
     for _ in range(5):
         project.send("work", 0).get(timeout=20)
     project.send("flaky", 2, 0).get(timeout=30)
@@ -36,10 +35,10 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
 
     # Its process dies, and it runs again; another task fails; another worker dies.
     killed = project.send("gate", "door")
-    os.kill(effects.run_of(killed.id).pid, signal.SIGKILL)
-    start_worker("two", project=project).kill_group()
-    effects.run_of(killed.id, 2)
-    effects.open_gate("door")
+    os.kill(project.effects.run_of(killed.id).pid, signal.SIGKILL)
+    project.start_worker("two").kill_group()
+    project.effects.run_of(killed.id, 2)
+    project.effects.open_gate("door")
     killed.get(timeout=20)
     failed = project.send("failing", "argument-7")
     wait_for(lambda: desk.ledger.dead_letter(failed.id), 20, "a dead letter")

@@ -15,12 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from celery_reliable.operations import registry_of
 from tests.integration.commands import Run, entry_point_path
-from tests.integration.conftest import APP, SOON, Project, Start
+from tests.integration.conftest import APP, SOON, Project
 from tests.integration.desk.monitored import expressions, names
-from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
 from tests.support.promql import labels_in, result_labels
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 COUNTED = "tests.integration.project.counted"
@@ -82,23 +80,19 @@ def serve(tmp_path: Path) -> Callable[..., object]:
 
 
 def test_a_real_worker_is_scraped(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    tmp_path: Path,
-    serve: Callable[..., object],
+    project: Project, tmp_path: Path, serve: Callable[..., object]
 ) -> None:
     counts = tmp_path / "counts"
     counts.mkdir()
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(counts)}
     hasty = project.with_settings(reliable=SOON)
-    worker = start_worker("one", project=hasty, app=COUNTED, environ=shared)
+    worker = hasty.start_worker("one", app=COUNTED, environ=shared)
     # What a worker publishes is counted there; this process does not count.
     published = hasty.send("call", "work", [0])
     lost = hasty.send("poison_times", 1)
     buried = hasty.send("failing")
     holder = hasty.send("locked_gate", "contract 7", "door")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     skipped = hasty.send("locked_gate", "contract 7", "door")
     for one in (published, lost, skipped):
         one.get(timeout=30)
@@ -164,23 +158,21 @@ def test_a_real_worker_is_scraped(
         for expression in expressions():
             result_labels(expression, known | RARE)
         worker.thaw()
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     holder.get(timeout=30)
 
 
-def test_a_ledger_that_is_away_is_not_up(
-    project: Project, redis_server: RedisServer, serve: Callable[..., object]
-) -> None:
+def test_a_ledger_that_is_away_is_not_up(project: Project, serve: Callable[..., object]) -> None:
     with serve(project) as exporter:  # type: ignore[attr-defined]
         assert exporter.scrape()["reliable_up"] == 1
-        redis_server.stop()
+        project.redis.stop()
 
         found = exporter.scrape()
 
         assert {name: v for name, v in found.items() if name.startswith("reliable_")} == {
             "reliable_up": 0
         }
-        redis_server.start()
+        project.redis.start()
         assert exporter.scrape()["reliable_up"] == 1
 
 

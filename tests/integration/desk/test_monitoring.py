@@ -25,7 +25,6 @@ from tests.integration.desk.monitored import BOARD, RULES
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 from tests.support.promql import labels_in, result_labels
-from tests.support.redis_server import RedisServer
 
 DOCS = REPOSITORY / "docs"
 PAGES = ("monitoring.rst",)
@@ -33,9 +32,9 @@ PAGE = (DOCS / "monitoring.rst").read_text("utf-8")
 
 
 @pytest.fixture
-def known(project: Project, redis_server: RedisServer) -> dict[str, set[str]]:
+def known(project: Project) -> dict[str, set[str]]:
     """The metrics of a scrape in which there is something of everything, and their labels."""
-    redis_server.client().config_set("maxmemory", 2**30)
+    project.redis.client().config_set("maxmemory", 2**30)
     project.send("work", 0)
     put(project, "one")
     with Desk(project.app) as desk:

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from celery_reliable.operations import Wait, checks, metrics, registry_of
 from celery_reliable.operations.cli import reliable
-from tests.integration.conftest import Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
 
 PAGES = ("operations.rst", "operations-status.rst")
@@ -45,9 +44,9 @@ def rows(section: str) -> set[str]:
     return set(re.findall(r"^``(\w+)``(?: and its like)? {2,}", text, re.MULTILINE))
 
 
-def test_every_command_runs(project: Project, start_worker: Start, effects: Effects) -> None:
-    start_worker("one")
-    effects.run_of(project.send("gate", "door").id)
+def test_every_command_runs(project: Project) -> None:
+    project.start_worker("one")
+    project.effects.run_of(project.send("gate", "door").id)
     project.send("work", 0, countdown=3600)
     assert set(commands()) > ENDLESS
 
@@ -62,7 +61,7 @@ def test_every_command_runs(project: Project, start_worker: Start, effects: Effe
         ran = CliRunner().invoke(reliable, arguments, obj=calling)
         assert ran.exit_code == 0, (command, ran.output, ran.exception)
         assert ran.output.strip(), command
-    effects.open_gate("door")
+    project.effects.open_gate("door")
 
 
 def test_every_block_runs(

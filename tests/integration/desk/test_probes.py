@@ -7,25 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from celery_reliable_probe import problems
-from tests.integration.conftest import SOON, Project, Start, start_all
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
+from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
 
 #: What a worker said longer ago counts no more.  It says it once a second.
 STALE_SECONDS = 6.0
 
 
-def test_who_lives_and_who_takes_work(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    tmp_path: Path,
-) -> None:
+def test_who_lives_and_who_takes_work(project: Project, tmp_path: Path) -> None:
     folder = tmp_path / "probes"
     probed = project.with_settings(reliable={**SOON, "PROBE_DIRECTORY": str(folder)})
-    workers = start_all(start_worker, "one", "two", project=probed)
+    workers = probed.start_workers("one", "two")
     names = {path.name.partition("@")[0]: path.name.partition(".")[0] for path in folder.iterdir()}
 
     def why(kind: str, *workers: str) -> list[str]:
@@ -52,10 +44,10 @@ def test_who_lives_and_who_takes_work(
     assert why("livez") == []
 
     # The server is away for a moment.
-    redis_server.stop()
+    project.redis.stop()
     soon(lambda: bool(why("readyz")), "it is not ready")
     assert why("livez") == []
-    redis_server.start()
+    project.redis.start()
     soon(lambda: not why("readyz"), "it is ready again")
 
     # An operator lets it consume nothing.
@@ -70,11 +62,11 @@ def test_who_lives_and_who_takes_work(
 
     # It ends, and finishes what it runs.
     held = probed.send("gate", "door")
-    effects.run_of(held.id)
+    project.effects.run_of(held.id)
     workers["one"].signal_main(signal.SIGTERM)
     soon(lambda: bool(why("readyz")), "it takes nothing any more")
     assert why("livez") == []
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     assert workers["one"].wait_until_ended() == 0
     assert "no process" in why("livez")[0]
     # What the killed one left.

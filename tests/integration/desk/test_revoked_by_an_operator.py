@@ -10,10 +10,8 @@ from click.testing import CliRunner, Result
 from celery_reliable.operations import Desk, IfRunning
 from celery_reliable.operations.cli import reliable
 from tests.integration.commands import Run
-from tests.integration.conftest import ONE_EACH, Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import ONE_EACH, Project
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 #: Short, so that what is parked would be sent within the test.
@@ -28,14 +26,14 @@ def command(project: Project, *arguments: str) -> Result:
 
 @promise("revocations")
 def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
-    project: Project, start_worker: Start, effects: Effects
+    project: Project,
 ) -> None:
     hasty = project.with_settings(reliable=TIMES)
-    start_worker("one", project=hasty, options=ONE_EACH)
+    hasty.start_worker("one", options=ONE_EACH)
     stopped = hasty.send("locked_gate", "contract 7", "shut")
     killed = hasty.send("gate", "shut")
     for one in (stopped, killed):
-        effects.run_of(one.id)
+        project.effects.run_of(one.id)
     queued = hasty.send("work", 0)
     parked = hasty.send("work", 0, countdown=PARKED_SECONDS)
     after = hasty.send("work", 0, countdown=PARKED_SECONDS + 0.5)
@@ -55,7 +53,7 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
 
         # The worker has both slots again, and no object is left.
         hasty.send("locked_gate", "contract 7", "open")
-        effects.open_gate("open")
+        project.effects.open_gate("open")
         after.get(timeout=30)
         everybody = [*ids, killed.id]
         wait_for(
@@ -67,31 +65,29 @@ def test_what_an_operator_revokes_never_runs_or_stops_and_never_comes_back(
         assert (again.exit_code, again.output.splitlines()[0]) == (1, "0 tasks revoked")
     for result in (stopped, killed, queued, parked):
         assert result.state == "REVOKED"
-    assert [len(effects.runs(one)) for one in everybody] == [1, 0, 0, 1]
-    assert not any(effects.finished(one) for one in everybody)
+    assert [len(project.effects.runs(one)) for one in everybody] == [1, 0, 0, 1]
+    assert not any(project.effects.finished(one) for one in everybody)
 
 
-def test_what_may_finish_is_not_stopped(
-    project: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
-    start_worker("one", options=ONE_EACH)
+def test_what_may_finish_is_not_stopped(project: Project, desk: Desk) -> None:
+    project.start_worker("one", options=ONE_EACH)
     result = project.send("gate", "door")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
 
     found = desk.revocations.revoke([result.id], by="me", if_running=IfRunning.FINISH)
 
     assert found.running == (result.id,)
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     result.get(timeout=20)
-    assert effects.finished(result.id)
+    assert project.effects.finished(result.id)
 
 
 def test_who_cannot_tell_the_workers_says_so_and_the_ledger_knows(
-    project: Project, redis_server: RedisServer, run: Run
+    project: Project, run: Run
 ) -> None:
     waiting = project.send("work", 0)
     dead_port = project.with_settings(
-        broker_url="amqp://u:s3cret@127.0.0.1:1//", reliable={"REDIS_URL": redis_server.url()}
+        broker_url="amqp://u:s3cret@127.0.0.1:1//", reliable={"REDIS_URL": project.redis.url()}
     )
 
     told = run("revoke", waiting.id, "--yes", project=dead_port)

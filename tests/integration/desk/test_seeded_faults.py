@@ -9,10 +9,9 @@ import pytest
 
 from celery_reliable.operations import Desk, check
 from celery_reliable.recovery import Sweeper
-from tests.integration.conftest import ONE_EACH, SOON, Project, Start
+from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.desk.faults import SEEN_SECONDS, found, wait_for_finding
 from tests.integration.figures import DUE
-from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -70,13 +69,11 @@ def test_a_dead_worker_that_cannot_be_recovered(
     assert found(desk) == {"worker_died"}
 
 
-def test_passes_that_have_more_to_do_than_they_can(
-    quick: Project, redis_server: RedisServer, desk: Desk
-) -> None:
+def test_passes_that_have_more_to_do_than_they_can(quick: Project, desk: Desk) -> None:
     """Each looks at one task, and they begin with what should have been looked at long ago."""
     ids = [quick.send("work", 0).id for _ in range(25)]
     two_minutes_ago = desk.ledger.workers.time_ms() - 120_000
-    redis_server.client().zadd(DUE, dict.fromkeys(ids, two_minutes_ago))
+    quick.redis.client().zadd(DUE, dict.fromkeys(ids, two_minutes_ago))
     sweeper = Sweeper(quick.with_settings(reliable={**LEAST, "SWEEP_BATCH": 1}).app)
     try:
         sweeper.run_if_due()
@@ -91,11 +88,9 @@ def test_passes_that_have_more_to_do_than_they_can(
         sweeper.close()
 
 
-def test_a_queue_that_grows_and_a_worker_that_stands(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_a_queue_that_grows_and_a_worker_that_stands(project: Project) -> None:
     hasty = project.with_settings(reliable=SOON)
-    worker = start_worker("one", project=hasty, options=ONE_EACH, app=STANDING)
+    worker = hasty.start_worker("one", options=ONE_EACH, app=STANDING)
     for _ in range(2):
         hasty.send("gate", "door")
     with Desk(hasty.app) as desk:
@@ -125,5 +120,5 @@ def test_a_queue_that_grows_and_a_worker_that_stands(
         assert "'celery'" in findings["queue_growing"].message
         assert f"pid {worker.pid}" in findings["worker_stands"].message
         # Nothing is published any more, and it is worked off.
-        effects.open_gate("door")
+        project.effects.open_gate("door")
         wait_for(lambda: not found(desk), SEEN_SECONDS, "all is well again")

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.exceptions import ConfigurationError
-from tests.integration.conftest import SOON, Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import SOON, Project
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 
@@ -23,9 +22,7 @@ TRACED = "tests.integration.project.traced"
 Span = dict[str, Any]
 
 
-def test_the_next_attempt_is_linked_to_what_was_lost(
-    project: Project, start_worker: Start, effects: Effects, tmp_path: Path
-) -> None:
+def test_the_next_attempt_is_linked_to_what_was_lost(project: Project, tmp_path: Path) -> None:
     path = tmp_path / "spans"
     path.touch()
     hasty = project.with_settings(reliable={**SOON, "MAX_LOSSES": 1})
@@ -35,7 +32,7 @@ def test_the_next_attempt_is_linked_to_what_was_lost(
         return [row for row in rows if row["name"] == name]
 
     def start(name: str) -> Any:
-        return start_worker(name, project=hasty, app=TRACED, environ={"SPANS": str(path)})
+        return hasty.start_worker(name, app=TRACED, environ={"SPANS": str(path)})
 
     worker = start("one")
     # Published by who has no spans, and by who has.
@@ -55,11 +52,11 @@ def test_the_next_attempt_is_linked_to_what_was_lost(
     wait_for(lambda: spans("buried/project.failing"), 20, "so is what fails")
     # Of a whole worker's death too, whose publisher has no span.
     held = hasty.send("gate", "door")
-    effects.run_of(held.id)
+    project.effects.run_of(held.id)
     worker.kill_group()
     start("two")
-    wait_for(lambda: len(effects.runs(held.id)) == 2, 30, "it runs again")
-    effects.open_gate("door")
+    wait_for(lambda: len(project.effects.runs(held.id)) == 2, 30, "it runs again")
+    project.effects.open_gate("door")
     wait_for(lambda: spans("run/project.gate"), 20, "it ends")
 
     for name, cause in (("poison_times", "SIGKILL"), ("gate", "worker_lost")):

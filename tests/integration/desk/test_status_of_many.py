@@ -23,14 +23,12 @@ def _put(redis_server: RedisServer, state: str, count: int, key: str, at_ms: int
         pipe.execute()
 
 
-def test_what_waits_is_estimated_and_what_is_dead_is_grouped(
-    project: Project, redis_server: RedisServer, desk: Desk
-) -> None:
+def test_what_waits_is_estimated_and_what_is_dead_is_grouped(project: Project, desk: Desk) -> None:
     now_ms = reliable_of(project.app).ledger.workers.time_ms()
     # Parked ones are due last.
-    _put(redis_server, "queued", 3_000, DUE, now_ms)
-    _put(redis_server, "parked", 1_000, DUE, now_ms + 3_600_000)
-    _put(redis_server, "dead", 3_000, DEAD, now_ms - 3_600_000)
+    _put(project.redis, "queued", 3_000, DUE, now_ms)
+    _put(project.redis, "parked", 1_000, DUE, now_ms + 3_600_000)
+    _put(project.redis, "dead", 3_000, DEAD, now_ms - 3_600_000)
 
     status = desk.status()
 
@@ -44,19 +42,17 @@ def test_what_waits_is_estimated_and_what_is_dead_is_grouped(
     assert desk.status().dead_by_reason == {"failed": 1_000, "lost": 2_000}
 
 
-def test_status_reads_so_much_at_the_most(
-    project: Project, redis_server: RedisServer, desk: Desk
-) -> None:
+def test_status_reads_so_much_at_the_most(project: Project, desk: Desk) -> None:
     now_ms = reliable_of(project.app).ledger.workers.time_ms()
 
     def commands() -> int:
-        with redis_server.client() as client:
+        with project.redis.client() as client:
             before = int(client.info("stats")["total_commands_processed"])
             desk.status()
             return int(client.info("stats")["total_commands_processed"]) - before
 
-    _put(redis_server, "queued", 1_000, DUE, now_ms)
+    _put(project.redis, "queued", 1_000, DUE, now_ms)
     few = commands()
-    _put(redis_server, "queued", 10_000, DUE, now_ms)
+    _put(project.redis, "queued", 10_000, DUE, now_ms)
 
     assert commands() <= few + 50

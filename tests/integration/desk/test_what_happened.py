@@ -10,21 +10,20 @@ from click.testing import CliRunner
 
 from celery_reliable.operations import Desk, Wait
 from celery_reliable.operations.cli import reliable
-from tests.integration.conftest import ONE_EACH, Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import ONE_EACH, Project
 from tests.support.waiting import wait_for
 
 
 def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
-    project: Project, start_worker: Start, effects: Effects, desk: Desk
+    project: Project, desk: Desk
 ) -> None:
-    worker = start_worker("one", options=ONE_EACH)
+    worker = project.start_worker("one", options=ONE_EACH)
     result = project.send("gate", "door")
-    killed = effects.run_of(result.id).pid
+    killed = project.effects.run_of(result.id).pid
     assert killed in worker.children()
     os.kill(killed, signal.SIGKILL)
-    second = effects.run_of(result.id, 2).pid
-    effects.open_gate("door")
+    second = project.effects.run_of(result.id, 2).pid
+    project.effects.open_gate("door")
     result.get(timeout=20)
 
     view = wait_for(
@@ -51,10 +50,8 @@ def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
     assert view.published_ms <= entry.claimed_ms <= entry.at_ms <= view.why.since_ms
 
 
-def test_a_retry_a_burial_and_a_discarded_letter(
-    project: Project, start_worker: Start, desk: Desk
-) -> None:
-    start_worker("one")
+def test_a_retry_a_burial_and_a_discarded_letter(project: Project, desk: Desk) -> None:
+    project.start_worker("one")
     retried = project.send("flaky", 2, 0)
     retried.get(timeout=30)
     failed = project.send("failing", "no such customer")
@@ -73,11 +70,11 @@ def test_a_retry_a_burial_and_a_discarded_letter(
 
 
 def test_what_was_refused_stands_in_it_though_no_record_was_changed(
-    project: Project, start_worker: Start, effects: Effects, desk: Desk
+    project: Project, desk: Desk
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     held = project.send("locked_gate", "object", "door")
-    effects.run_of(held.id)
+    project.effects.run_of(held.id)
     skipped = project.send("locked_gate", "object", "door")
     view = wait_for(lambda: (one := desk.tasks.get(skipped.id)).history and one, 20, "its refusal")
 
@@ -95,14 +92,12 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
         obj=SimpleNamespace(app=project.app, no_color=True),
     )
     assert f"held by {held.id}" in " ".join(shown.output.split())
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     held.get(timeout=20)
 
 
-def test_nothing_is_kept_of_what_nothing_happened_to(
-    project: Project, start_worker: Start, desk: Desk
-) -> None:
-    start_worker("one")
+def test_nothing_is_kept_of_what_nothing_happened_to(project: Project, desk: Desk) -> None:
+    project.start_worker("one")
     results = [project.send("work", 0) for _ in range(20)]
     for result in results:
         result.get(timeout=20)
@@ -112,11 +107,9 @@ def test_nothing_is_kept_of_what_nothing_happened_to(
     assert not desk.ledger.ended_tasks()
 
 
-def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
+def test_as_many_are_kept_as_the_settings_say_and_a_sample_of_the_others(project: Project) -> None:
     project = project.with_settings(reliable={"KEEP_ENDED": 2, "KEEP_ENDED_ONE_IN": 1})
-    start_worker("one", project=project, app="tests.integration.project.awkward")
+    project.start_worker("one", app="tests.integration.project.awkward")
     with Desk(project.app) as desk:
         for name in ("project.work", "project.work", "project.undeadly"):
             result = project.app.send_task(name, (0,) if name == "project.work" else ())

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations import Desk, Filter, Kind, Wait
-from tests.integration.conftest import ONE_EACH, SOON, Project, Start
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
+from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.support.waiting import wait_for
 
 
-def test_the_sentence_of_each_task(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    desk: Desk,
-) -> None:
-    worker = start_worker("one", options=ONE_EACH)
+def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
+    worker = project.start_worker("one", options=ONE_EACH)
     retried = project.send("flaky", 1, 3600)
     letter = project.send("failing", "no such customer")
     wait_for(lambda: desk.tasks.get(letter.id).why.kind is Wait.DEAD, 20, "a dead letter")
     wait_for(lambda: desk.tasks.get(retried.id).why.kind is Wait.RETRY, 20, "a retry")
     holder = project.send("locked_retry_gate", "contract 7", "door")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     waiter = project.send("locked_retry_gate", "contract 7", "door")
     wait_for(lambda: desk.tasks.get(waiter.id).why.kind is Wait.OBJECT, 20, "one that waits")
     other = project.send("gate", "other door")
-    effects.run_of(other.id)
+    project.effects.run_of(other.id)
     parked = project.send("work", 0, countdown=3600)
     behind = [project.send("work", 0) for _ in range(8)]
 
@@ -62,7 +54,7 @@ def test_the_sentence_of_each_task(
     assert len(fetched) + len(queued) == 8
     # In the order of their publication, each with one more before it; the first may be behind the
     # one that tries again.
-    depth = redis_server.client().llen("celery")
+    depth = project.redis.client().llen("celery")
     assert [one.why.before for one in queued] == list(range(depth - len(queued), depth))
     assert {one.why.depth for one in queued} == {depth}
     assert all(one.why.worker.startswith("one@") for one in fetched)
@@ -76,18 +68,16 @@ def test_the_sentence_of_each_task(
     assert (unknown.state, unknown.why.kind, unknown.is_known) == ("absent", Wait.ABSENT, False)
     assert "has ended" in unknown.why.sentence
 
-    effects.open_gate("other door")
-    effects.open_gate("door")
+    project.effects.open_gate("other door")
+    project.effects.open_gate("door")
     waiter.get(timeout=30)
     wait_for(lambda: not desk.tasks.get(waiter.id).is_known, 10, "its end")
 
 
-def test_what_workers_and_objects_tell(
-    project: Project, start_worker: Start, effects: Effects, desk: Desk
-) -> None:
-    start_worker("one", options=ONE_EACH)
+def test_what_workers_and_objects_tell(project: Project, desk: Desk) -> None:
+    project.start_worker("one", options=ONE_EACH)
     holder = project.send("locked_retry_gate", "contract 7", "door")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     for _ in range(5):
         project.send("gate", "door")
     unique = project.send("unique", "contract 8", countdown=3600)
@@ -111,7 +101,7 @@ def test_what_workers_and_objects_tell(
     found = desk.objects.get(key)
     assert (found.holder, found.since_ms) == (holder.id, one.runs[0].since_ms)
     assert desk.objects.get(desk.objects.key_of("project.unique", "contract 9")).is_free
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     holder.get(timeout=20)
     wait_for(lambda: desk.objects.get(key).is_free, 10, "the object is free")
 
@@ -144,11 +134,9 @@ def test_lists_by_filter(project: Project, desk: Desk) -> None:
     assert ids(Filter(object_id=key)) == {about.id}
 
 
-def test_what_lost_its_message_waits_to_be_sent(
-    project: Project, redis_server: RedisServer, desk: Desk
-) -> None:
+def test_what_lost_its_message_waits_to_be_sent(project: Project, desk: Desk) -> None:
     result = project.send("work", 0)
-    redis_server.client().delete("celery")
+    project.redis.client().delete("celery")
 
     found = desk.tasks.get(result.id)
 
@@ -156,13 +144,11 @@ def test_what_lost_its_message_waits_to_be_sent(
     assert "neither in the queue 'celery' nor with a worker" in found.why.sentence
 
 
-def test_who_held_it_and_stopped_living_is_told(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, desk: Desk
-) -> None:
+def test_who_held_it_and_stopped_living_is_told(project: Project, desk: Desk) -> None:
     hasty = project.with_settings(reliable=SOON)
-    worker = start_worker("one", project=hasty)
+    worker = hasty.start_worker("one")
     result = hasty.send("gate", "door")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
     # Nobody else is there to declare it dead.
     worker.freeze()
 
@@ -175,6 +161,8 @@ def test_who_held_it_and_stopped_living_is_told(
     assert found.why.kind is Wait.RUNNING
     assert "a pass of the sweeper takes the attempt" in found.why.sentence
     worker.thaw()
-    effects.open_gate("door")
+    project.effects.open_gate("door")
     result.get(timeout=20)
-    assert reliable_of(project.app).ledger.find(result.id) is None or effects.finished(result.id)
+    assert reliable_of(project.app).ledger.find(result.id) is None or project.effects.finished(
+        result.id
+    )

@@ -63,14 +63,13 @@ def awkward(project: Project) -> Project:
 
 
 @pytest.fixture
-def start_awkward(awkward: Project, start_worker: Start) -> Start:
+def start_awkward(awkward: Project) -> Start:
     """Start a worker that knows the awkward tasks."""
 
     def one(name: str = "one", **options: Any) -> Worker:
-        return start_worker(
+        return awkward.start_worker(
             name,
             app="tests.integration.project.awkward",
-            project=awkward,
             # Celery refuses pickle as root, which tests in containers often run as.
             environ={"C_FORCE_ROOT": "yes"},
             **options,

@@ -20,7 +20,6 @@ from tests.integration.ends.ways import (
 )
 from tests.integration.figures import LEDGER, record_of, wait_until_gone
 from tests.integration.project.ends import add_tasks
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -29,9 +28,7 @@ from tests.support.waiting import wait_for
 
 @promise("nothing-lost", "requeue-is-a-loss")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_each_end_is_the_right_one_and_the_last(
-    ending: Project, start: Start, redis_server: RedisServer, pool: str
-) -> None:
+def test_each_end_is_the_right_one_and_the_last(ending: Project, start: Start, pool: str) -> None:
     worker = start(pool=pool)
     cases = {h: c for h, c in ENDS.items() if pool == "prefork" or not c.needs_process}
     ids = {how: ending.send(case.task, how, **case.options).id for how, case in cases.items()}
@@ -43,13 +40,13 @@ def test_each_end_is_the_right_one_and_the_last(
         h: c.end for h, c in cases.items()
     }
     ends = {ids[how]: case.end for how, case in cases.items()}
-    wait_until_only_ends_are_left(redis_server, sum(end.left != GONE for end in ends.values()))
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    wait_until_only_ends_are_left(ending.redis, sum(end.left != GONE for end in ends.values()))
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_task_without_memory_fails_though_it_may_end_its_worker(
-    ending: Project, start: Start, redis_server: RedisServer, pool: str
+    ending: Project, start: Start, pool: str
 ) -> None:
     worker = start(pool=pool)
     result = ending.send("ending", "memory")
@@ -60,13 +57,13 @@ def test_a_task_without_memory_fails_though_it_may_end_its_worker(
         worker.wait_until_ended()
 
     # Nor does it keep a place in a worker that lives on.
-    wait_until_only_ends_are_left(redis_server, 1)
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    wait_until_only_ends_are_left(ending.redis, 1)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 @promise("results-best-effort")
 def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
-    apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
+    apart: Project, start: Start, results: RedisServer
 ) -> None:
     worker = start(project=apart, concurrency=1)
     stopped = apart.send("locked_gate", "object", "never")
@@ -79,7 +76,7 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
 
     apart.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=5)
 
-    ledger, client = reliable_of(apart.app).ledger, redis_server.client()
+    ledger, client = reliable_of(apart.app).ledger, apart.redis.client()
     later = apart.send("plain_work", 0.01, ignore_result=True)
     wait_for(lambda: apart.effects.finished(later.id), 20, "others run")
     wait_for(lambda: ledger.find(stopped.id) is None, 10, "the terminated one is gone")
@@ -94,40 +91,34 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
     letter = DeadLetters(apart.app).get(rejected.id)
     assert letter.reason is Reason.REJECTED
     ends |= {rejected.id: End("rejected", rejected.state), stopped.id: End(GONE, stopped.state)}
-    assert_none_comes_back(apart, start, worker, redis_server, ends)
+    assert_none_comes_back(apart, start, worker, apart.redis, ends)
 
 
 @promise("poison-stops")
-def test_autoretry_spends_retries_only(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_autoretry_spends_retries_only(awkward: Project, awkward_worker: Worker) -> None:
     result = awkward.send("autoretried", 2)
     assert result.get(timeout=15) == "autoretried"
     failed = awkward.send("autoretried", 9)
-    wait_for(lambda: record_of(redis_server, failed.id).get("state") == "dead", 15, "buried")
-    assert len(effects.runs(failed.id)) == 3
-    assert record_of(redis_server, failed.id)["reason"] == "failed"
-    wait_until_gone(redis_server, result.id)
+    wait_for(lambda: record_of(awkward.redis, failed.id).get("state") == "dead", 15, "buried")
+    assert len(awkward.effects.runs(failed.id)) == 3
+    assert record_of(awkward.redis, failed.id)["reason"] == "failed"
+    wait_until_gone(awkward.redis, result.id)
 
 
-def test_reject_buries_or_runs_again(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_reject_buries_or_runs_again(awkward: Project, awkward_worker: Worker) -> None:
     refused = awkward.send("rejecting", False)
-    wait_for(lambda: record_of(redis_server, refused.id).get("state") == "dead", 10, "buried")
-    assert record_of(redis_server, refused.id)["reason"] == "rejected"
+    wait_for(lambda: record_of(awkward.redis, refused.id).get("state") == "dead", 10, "buried")
+    assert record_of(awkward.redis, refused.id)["reason"] == "rejected"
     again = awkward.send("rejecting", True)
-    wait_for(lambda: len(effects.runs(again.id)) == 2, 10, "the second run")
-    wait_until_gone(redis_server, again.id)
+    wait_for(lambda: len(awkward.effects.runs(again.id)) == 2, 10, "the second run")
+    wait_until_gone(awkward.redis, again.id)
 
 
-def test_a_task_may_do_without_dead_letters(
-    awkward: Project, awkward_worker: Worker, redis_server: RedisServer
-) -> None:
+def test_a_task_may_do_without_dead_letters(awkward: Project, awkward_worker: Worker) -> None:
     result = awkward.send("undeadly")
     with pytest.raises(ValueError, match="no letter"):
         result.get(timeout=10)
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(awkward.redis, result.id)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +129,7 @@ def test_a_task_may_do_without_dead_letters(
     ],
 )
 def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
-    awkward: Project, awkward_worker: Worker, effects: Effects, how: str, said: str
+    awkward: Project, awkward_worker: Worker, how: str, said: str
 ) -> None:
     result = awkward.send("unsayable", how)
     letters = DeadLetters(awkward.app)
@@ -148,13 +139,11 @@ def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
     letter = letters.get(result.id)
     assert (letter.reason, letter.exception) == (Reason.FAILED, said)
     assert "in unsayable" in letter.traceback
-    assert (len(effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
+    assert (len(awkward.effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
     assert result.state == "FAILURE"
 
 
-def test_a_failure_that_takes_long_to_tell_is_no_orphan(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_failure_that_takes_long_to_tell_is_no_orphan(project: Project, start: Start) -> None:
     project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
     add_tasks(project.app)
     for name in ("one", "two"):
@@ -163,7 +152,7 @@ def test_a_failure_that_takes_long_to_tell_is_no_orphan(
     wait_for(lambda: result.state == "FAILURE", 15, "FAILURE")
     # Two receivers' times: Celery tells a hard limit twice, and once before 5.7.
     told = b"2" if celery.VERSION >= (5, 7) else b"1"
-    wait_for(lambda: effects.client.get("failures-told") == told, 30, "all are told")
-    wait_for(lambda: record_of(redis_server, result.id).get("state") == "dead", 10, "buried")
-    assert record_of(redis_server, result.id)["reason"] == "time_limit"
-    assert [run.attempt for run in effects.runs(result.id)] == [1]
+    wait_for(lambda: project.effects.client.get("failures-told") == told, 30, "all are told")
+    wait_for(lambda: record_of(project.redis, result.id).get("state") == "dead", 10, "buried")
+    assert record_of(project.redis, result.id)["reason"] == "time_limit"
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1]

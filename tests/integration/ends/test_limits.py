@@ -12,21 +12,20 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, record_of
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
-    ending: Project, start: Start, redis_server: RedisServer
+    ending: Project, start: Start
 ) -> None:
     worker = start()
     sent_at = ending.effects.now()
     first, called_off = ending.send("rare"), ending.send("rare")
     expired = ending.send("rare", expires=3)
     rated = [ending.send("rated") for _ in range(4)]
-    client = redis_server.client()
+    client = ending.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
     wait_for(lambda: len(client.keys(LEDGER + "task:*")) == 5, 10, "one of each has run")
 
@@ -38,11 +37,11 @@ def test_what_waits_for_its_rate_is_neither_lost_nor_doubled_nor_run_too_late(
     ends |= {result.id: End(GONE, "REVOKED", 0) for result in (called_off, expired)}
     worker = start("two")
     wait_for_ends(ending, ends)
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
-    apart: Project, start: Start, results: RedisServer, redis_server: RedisServer
+    apart: Project, start: Start, results: RedisServer
 ) -> None:
     worker = start(project=apart)
     result = apart.send("locked_gate", "object", "gate", soft_time_limit=4)
@@ -58,38 +57,38 @@ def test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing(
 
     ends = {result.id: End(GONE, "SUCCESS")}
     wait_for_ends(apart, ends)
-    wait_until_only_ends_are_left(redis_server, 0)
-    assert_none_comes_back(apart, start, worker, redis_server, ends)
+    wait_until_only_ends_are_left(apart.redis, 0)
+    assert_none_comes_back(apart, start, worker, apart.redis, ends)
 
 
 @promise("one-object")
 def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     for name in ("one", "two"):
         start(name)
     first = project.send("limited_object", "object")
-    effects.run_of(first.id)
-    wait_for(lambda: record_of(redis_server, first.id).get("state") == "dead", 15, "buried")
+    project.effects.run_of(first.id)
+    wait_for(lambda: record_of(project.redis, first.id).get("state") == "dead", 15, "buried")
     second = project.send("limited_object", "object")
-    effects.run_of(second.id)
-    wait_for(lambda: record_of(redis_server, second.id).get("state") == "dead", 15, "buried")
-    assert not effects.overlaps("object")
-    assert record_of(redis_server, first.id)["reason"] == "time_limit"
+    project.effects.run_of(second.id)
+    wait_for(lambda: record_of(project.redis, second.id).get("state") == "dead", 15, "buried")
+    assert not project.effects.overlaps("object")
+    assert record_of(project.redis, first.id)["reason"] == "time_limit"
     # After its record, by a step of its own.
-    wait_for(lambda: not redis_server.client().keys(LOCKS), 5, "the lock is freed")
+    wait_for(lambda: not project.redis.client().keys(LOCKS), 5, "the lock is freed")
 
 
 def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     start()
     result = project.send("limited_object", "object")
-    run = ticking_run_of(effects, result.id)
+    run = ticking_run_of(project.effects, result.id)
     result.revoke(terminate=True)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 15, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
     assert client.zcard(DEAD) == 0
     # It did not mind the signal: the limit ended it, and only then it was over.
-    assert effects.runs(result.id)[0].alive_at - run.started_at > 1.5
+    assert project.effects.runs(result.id)[0].alive_at - run.started_at > 1.5

@@ -11,47 +11,45 @@ from celery import chord
 from tests.conftest import StartRedis
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.figures import RECORD, record_of, wait_until_settled
-from tests.support.effects import Effects
 from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 def test_a_killed_childs_task_runs_again_within_two_seconds(
-    project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
+    project: Project, worker: Worker
 ) -> None:
     mate = project.send("gate", "mate")
-    effects.run_of(mate.id)
+    project.effects.run_of(mate.id)
     waited = []
     for turn in range(6):
         result = project.send("gate", f"gate-{turn}")
-        os.kill(effects.run_of(result.id).pid, signal.SIGKILL)
-        killed_at = effects.now()
-        wait_for(lambda r=result: len(effects.runs(r.id)) == 2, 10, "the second run")
-        waited.append(effects.starts(result.id)[1] - killed_at)
-        assert record_of(redis_server, result.id)["losses"] == "1"
-        effects.open_gate(f"gate-{turn}")
+        os.kill(project.effects.run_of(result.id).pid, signal.SIGKILL)
+        killed_at = project.effects.now()
+        wait_for(lambda r=result: len(project.effects.runs(r.id)) == 2, 10, "the second run")
+        waited.append(project.effects.starts(result.id)[1] - killed_at)
+        assert record_of(project.redis, result.id)["losses"] == "1"
+        project.effects.open_gate(f"gate-{turn}")
         result.get(timeout=10)
     print("seconds from the child's death to the re-run:", [round(w, 2) for w in waited])
     assert max(waited) <= 2
     # The pool mate went on, and was charged nothing.
-    assert "losses" not in record_of(redis_server, mate.id)
-    effects.open_gate("mate")
+    assert "losses" not in record_of(project.redis, mate.id)
+    project.effects.open_gate("mate")
     mate.get(timeout=10)
-    assert len(effects.runs(mate.id)) == 1
-    wait_until_settled(redis_server, 10)
+    assert len(project.effects.runs(mate.id)) == 1
+    wait_until_settled(project.redis, 10)
 
 
 def test_a_child_that_dies_within_milliseconds_is_noticed_within_two_seconds(
-    project: Project, worker: Worker, effects: Effects
+    project: Project, worker: Worker
 ) -> None:
     waited = []
     for _ in range(6):
         result = project.send("poison_times", 1)
         assert result.get(timeout=15) == "run 2"
-        first, second = effects.starts(result.id)
+        first, second = project.effects.starts(result.id)
         waited.append(second - first)
     print("seconds between the runs:", [round(w, 2) for w in waited])
     assert max(waited) <= 2
@@ -59,35 +57,31 @@ def test_a_child_that_dies_within_milliseconds_is_noticed_within_two_seconds(
 
 @promise("poison-stops")
 def test_poison_stops_after_max_losses_and_one_runs(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     poison = project.send("poison")
     good = [project.send("work", 0.05) for _ in range(20)]
     for result in good:
         assert result.get(timeout=20) == "worked"
-    wait_for(lambda: record_of(redis_server, poison.id).get("state") == "dead", 20, "buried")
-    assert len(effects.runs(poison.id)) == 4
-    assert [run.attempt for run in effects.runs(poison.id)] == [1, 2, 3, 4]
+    wait_for(lambda: record_of(project.redis, poison.id).get("state") == "dead", 20, "buried")
+    assert len(project.effects.runs(poison.id)) == 4
+    assert [run.attempt for run in project.effects.runs(poison.id)] == [1, 2, 3, 4]
     wait_for(lambda: poison.state == "FAILURE", 5, "Celery was told")
-    assert record_of(redis_server, poison.id)["reason"] == "lost"
-    assert not effects.overlaps()
-    assert all(len(effects.runs(r.id)) == 1 for r in good)
+    assert record_of(project.redis, poison.id)["reason"] == "lost"
+    assert not project.effects.overlaps()
+    assert all(len(project.effects.runs(r.id)) == 1 for r in good)
 
 
 @promise("poison-stops")
-def test_losses_and_retries_are_separate_budgets(
-    project: Project, worker: Worker, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_losses_and_retries_are_separate_budgets(project: Project, worker: Worker) -> None:
     steps = ["kill", "retry", "kill", "retry", "finish"]
     result = project.send("follow", steps, max_retries=2)
     assert result.get(timeout=30) == "run 5"
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3, 4, 5]
-    wait_until_settled(redis_server, 10)
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2, 3, 4, 5]
+    wait_until_settled(project.redis, 10)
 
 
-def test_a_chord_survives_a_killed_header(
-    project: Project, worker: Worker, effects: Effects
-) -> None:
+def test_a_chord_survives_a_killed_header(project: Project, worker: Worker) -> None:
     steps = project.task("follow")
     body = project.task("work").si(0.01)
     result = chord([steps.s(["kill", "finish"]), steps.s(["finish"])], body).apply_async()
@@ -95,36 +89,31 @@ def test_a_chord_survives_a_killed_header(
 
 
 def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     project = project.with_settings(reliable={"SWEEP_SECONDS": 1, "QUEUED_SECONDS": 14})
     start(project=project, concurrency=1, options=ONE_EACH)
     result = project.send("gate", "gate")
-    first = effects.run_of(result.id)
-    redis_server.freeze()
+    first = project.effects.run_of(result.id)
+    project.redis.freeze()
     os.kill(first.pid, signal.SIGKILL)
-    killed_at = effects.now()
+    killed_at = project.effects.now()
     # Longer than the main process waits for an answer; less than a lease.
-    wait_for(lambda: effects.now() - killed_at > 7.5, 10, "the outage to last")
-    redis_server.thaw()
-    effects.open_gate("gate")
+    wait_for(lambda: project.effects.now() - killed_at > 7.5, 10, "the outage to last")
+    project.redis.thaw()
+    project.effects.open_gate("gate")
     # The one prefetch slot is free again, so others run too.
     assert project.send("work", 0.01).get(timeout=15) == "worked"
-    assert effects.run_of(result.id, 2, timeout_seconds=25).attempt == 2
+    assert project.effects.run_of(result.id, 2, timeout_seconds=25).attempt == 2
     assert result.get(timeout=10) == "gate"
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys("unacked:*"), 10, "its message acknowledged")
-    wait_for(lambda: not record_of(redis_server, result.id), 5, "its record gone")
+    wait_for(lambda: not record_of(project.redis, result.id), 5, "its record gone")
 
 
 @promise("poison-stops")
 def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it_is_back(
-    project: Project,
-    start: Start,
-    start_redis: StartRedis,
-    effects: Effects,
-    redis_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
+    project: Project, start: Start, start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = start_redis()
     once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
@@ -139,26 +128,26 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
     wait_for(lambda: poison.state == "FAILURE", 40, "FAILURE")
     # The result comes first.
     told = f"task_failure:{poison.id}"
-    assert wait_for(lambda: effects.client.get(told), 5, "the signal") == b"1"
+    assert wait_for(lambda: project.effects.client.get(told), 5, "the signal") == b"1"
     results.kill()
     # Whoever publishes would subscribe to the result first.
     monkeypatch.setattr(type(project.app.backend), "on_task_call", lambda *_: None)
     poison = project.app.send_task("project.poison", ignore_result=False)
-    wait_for(lambda: record_of(redis_server, poison.id).get("state") == "dead", 20, "buried")
+    wait_for(lambda: record_of(project.redis, poison.id).get("state") == "dead", 20, "buried")
     # The one prefetch slot is free again.
     plain = project.send("plain_work", 0.01, ignore_result=True)
-    wait_for(lambda: effects.finished(plain.id), 20, "the next one ran")
-    assert record_of(redis_server, poison.id)["owed"] == "1"
+    wait_for(lambda: project.effects.finished(plain.id), 20, "the next one ran")
+    assert record_of(project.redis, poison.id)["owed"] == "1"
     results.start()
-    wait_for(lambda: "owed" not in record_of(redis_server, poison.id), 40, "announced")
+    wait_for(lambda: "owed" not in record_of(project.redis, poison.id), 40, "announced")
     assert poison.state == "FAILURE"
     # The sweeper tells whom the main process would have told.
-    wait_for(lambda: effects.client.get(f"task_failure:{poison.id}"), 5, "the signal")
-    assert len(effects.runs(poison.id)) == 1
+    wait_for(lambda: project.effects.client.get(f"task_failure:{poison.id}"), 5, "the signal")
+    assert len(project.effects.runs(poison.id)) == 1
 
 
 def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     project = project.with_settings(
         reliable={"MAX_LOSSES": 0},
@@ -166,26 +155,26 @@ def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
     )
     start(project=project)
     result = project.send("gate", "gate")
-    client = redis_server.client()
+    client = project.redis.client()
     for number in (1, 2):
-        effects.run_of(result.id, number, timeout_seconds=30)
+        project.effects.run_of(result.id, number, timeout_seconds=30)
         (waiting,) = [one for one in client.client_list() if one["cmd"] == "brpop"]
         client.client_kill_filter(_id=waiting["id"])
-    again = effects.run_of(result.id, 3, timeout_seconds=30)
+    again = project.effects.run_of(result.id, 3, timeout_seconds=30)
     assert again.attempt == 3
-    assert "losses" not in record_of(redis_server, result.id)
-    effects.open_gate("gate")
+    assert "losses" not in record_of(project.redis, result.id)
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
-    assert not effects.overlaps()
+    assert not project.effects.overlaps()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
 
 
 def test_what_ended_without_an_outcome_does_not_wait_for_an_empty_queue(
-    awkward: Project, awkward_worker: Worker, effects: Effects
+    awkward: Project, awkward_worker: Worker
 ) -> None:
     blocker = [awkward.send("plain_work", 0.2) for _ in range(25)]
     result = awkward.send("rejecting", True)
     # As many come as are worked off: there is always something in the queue.
     with Load(lambda: awkward.send("plain_work", 0.2, ignore_result=True).id, per_second=9):
-        wait_for(lambda: len(effects.runs(result.id)) == 2, 30, "the second run")
+        wait_for(lambda: len(awkward.effects.runs(result.id)) == 2, 30, "the second run")
     assert blocker[0].get(timeout=5) == "worked"

@@ -18,13 +18,11 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import LOCKS, RECORD
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-def waiting(project: Project, redis_server: RedisServer, **options: Any) -> dict[str, Any]:
+def waiting(project: Project, **options: Any) -> dict[str, Any]:
     """Send tasks that wait in every place where one can; `options` are those of all of them.
 
     To a worker of concurrency 1, which the first runs until the gate "busy" is opened.
@@ -44,7 +42,7 @@ def waiting(project: Project, redis_server: RedisServer, **options: Any) -> dict
     found["fetched"] = send("work", 0.01, **options)
     for _ in range(2):
         send("work", 0.01)
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all are fetched")
     found["in the queue"] = send("work", 0.01, **options)
     return found
@@ -59,11 +57,11 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
 @promise("revocations")
 @pytest.mark.parametrize("is_terminated", [False, True])
 def test_what_is_revoked_never_runs_though_nobody_remembers_it(
-    ending: Project, start: Start, redis_server: RedisServer, is_terminated: bool
+    ending: Project, start: Start, is_terminated: bool
 ) -> None:
     worker = start(concurrency=1)
-    results = waiting(ending, redis_server)
-    assert redis_server.client().llen("celery") == 1
+    results = waiting(ending)
+    assert ending.redis.client().llen("celery") == 1
     if not is_terminated:
         del results["running"]
 
@@ -73,15 +71,13 @@ def test_what_is_revoked_never_runs_though_nobody_remembers_it(
     wait_for_ends(ending, ends)
     # Its memory dies with the worker, and what it had fetched goes back to the queue.
     ending.effects.open_gate("busy")
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 @promise("revocations")
-def test_what_is_revoked_by_a_stamp_never_runs(
-    ending: Project, start: Start, redis_server: RedisServer
-) -> None:
+def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) -> None:
     worker = start(concurrency=1)
-    results = waiting(ending, redis_server, stamped_headers=["customer"], customer="one")
+    results = waiting(ending, stamped_headers=["customer"], customer="one")
     # Who wants to know of a stamp has to see the message: what is parked has not been sent.
     for place in ("retried far away", "with an ETA far away"):
         ending.app.control.revoke(results.pop(place).id, terminate=True)
@@ -92,17 +88,15 @@ def test_what_is_revoked_by_a_stamp_never_runs(
 
     ends = revoked(results)
     wait_for_ends(ending, ends)
-    wait_until_only_ends_are_left(redis_server, 0)
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    wait_until_only_ends_are_left(ending.redis, 0)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
-def test_what_has_expired_never_runs_wherever_it_waited(
-    ending: Project, start: Start, redis_server: RedisServer
-) -> None:
+def test_what_has_expired_never_runs_wherever_it_waited(ending: Project, start: Start) -> None:
     worker = start(concurrency=1)
     sent_at = ending.effects.now()
-    results = waiting(ending, redis_server, expires=8)
-    assert redis_server.client().llen("celery") == 1
+    results = waiting(ending, expires=8)
+    assert ending.redis.client().llen("celery") == 1
     wait_for(lambda: ending.effects.now() - sent_at > 9, 15, "their expiry")
 
     # What ran in time is lost, and too late for another run.
@@ -110,8 +104,8 @@ def test_what_has_expired_never_runs_wherever_it_waited(
 
     ends = revoked(results)
     wait_for_ends(ending, ends)
-    wait_until_only_ends_are_left(redis_server, 0)
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    wait_until_only_ends_are_left(ending.redis, 0)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 @promise("revocations")
@@ -124,7 +118,7 @@ def test_what_has_expired_never_runs_wherever_it_waited(
     ],
 )
 def test_what_is_revoked_while_it_runs_does_not_run_again(
-    ending: Project, start: Start, redis_server: RedisServer, pool: str, how: str
+    ending: Project, start: Start, pool: str, how: str
 ) -> None:
     worker = start(concurrency=1, pool=pool, options=ONE_EACH)
     result = ending.send("follow", ["retry:gate", "finish"], 600)
@@ -140,50 +134,48 @@ def test_what_is_revoked_while_it_runs_does_not_run_again(
     ends = {result.id: End(GONE, "REVOKED")}
     wait_for_ends(ending, ends, 15)
     ending.effects.open_gate("later")
-    assert_none_comes_back(ending, start, worker, redis_server, ends)
+    assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
 @promise("one-object")
 @pytest.mark.parametrize("name", ["stubborn_object", "unwinding_object"])
 def test_a_terminated_task_keeps_its_object_until_it_has_really_ended(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, name: str
+    project: Project, start: Start, name: str
 ) -> None:
     start()
     first = project.send(name, "object", 4.0)
-    ticking_run_of(effects, first.id)
+    ticking_run_of(project.effects, first.id)
     first.revoke(terminate=True)
     wait_for(lambda: first.state == "REVOKED", 10, "REVOKED")
     second = project.send(name, "object", 0.01)
     assert second.get(timeout=30) == "object"
-    assert not effects.overlaps("object")
-    assert len(effects.runs(first.id)) == 1
-    client = redis_server.client()
+    assert not project.effects.overlaps("object")
+    assert len(project.effects.runs(first.id)) == 1
+    client = project.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock is freed")
     wait_for(lambda: not client.keys("unacked:*"), 10, "every message acknowledged")
 
 
 def test_a_terminated_task_that_is_killed_frees_its_object_at_once(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     start()
     first = project.send("stubborn_object", "object", 60.0)
-    ticking_run_of(effects, first.id)
+    ticking_run_of(project.effects, first.id)
     first.revoke(terminate=True, signal="SIGKILL")
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.keys(RECORD + "*"), 5, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock freed")
     assert project.send("stubborn_object", "object", 0.01).get(timeout=10) == "object"
-    assert len(effects.runs(first.id)) == 1
+    assert len(project.effects.runs(first.id)) == 1
 
 
-def left_queued(
-    start: Start, project: Project, effects: Effects, client: redis.Redis, **options: object
-) -> str:
+def left_queued(start: Start, project: Project, client: redis.Redis, **options: object) -> str:
     """Send a task that holds an object, and stop its worker coldly; return its id."""
     one = start("one", project=project)
     result = project.send("locked_gate", "object", "gate", **options)
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
     one.signal_main(signal.SIGQUIT)
     one.wait_until_ended()
     assert client.keys(LOCKS)
@@ -191,10 +183,10 @@ def left_queued(
 
 
 def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
-    client = redis_server.client()
-    task_id = left_queued(start, project, effects, client)
+    client = project.redis.client()
+    task_id = left_queued(start, project, client)
     # Held up, so that the worker hears of the revocation while nobody runs the task.
     message = client.rpop("celery")
     assert message is not None
@@ -204,17 +196,17 @@ def test_a_task_that_is_revoked_after_its_release_leaves_no_lock(
     assert "ok" in next(iter(answer.values()))
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(effects.runs(task_id)) == 1
+    assert len(project.effects.runs(task_id)) == 1
 
 
 def test_a_task_that_expires_after_its_release_leaves_no_lock(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
-    client = redis_server.client()
-    task_id = left_queued(start, project, effects, client, expires=6)
-    (began_at,) = effects.starts(task_id)
-    wait_for(lambda: effects.now() - began_at > 6, 10, "its expiry")
+    client = project.redis.client()
+    task_id = left_queued(start, project, client, expires=6)
+    (began_at,) = project.effects.starts(task_id)
+    wait_for(lambda: project.effects.now() - began_at > 6, 10, "its expiry")
     start("two", project=project)
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(effects.runs(task_id)) == 1
+    assert len(project.effects.runs(task_id)) == 1

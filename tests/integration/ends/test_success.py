@@ -11,21 +11,19 @@ from celery import chain, chord, group
 from tests.integration.conftest import ONE_EACH, Project, Start
 from tests.integration.figures import LOCKS, RECORD, record_of, wait_until_gone, wait_until_settled
 from tests.integration.foreign import foreign_message
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
 def test_hooks_without_super_do_not_switch_the_protection_off(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+    awkward: Project, awkward_worker: Worker
 ) -> None:
     result = awkward.send("hooked", 2)
     assert result.get(timeout=15) == "hooked"
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2, 3]
-    wait_until_gone(redis_server, result.id)
-    assert effects.client.lrange("hooks", -4, -1) == [
+    assert [run.attempt for run in awkward.effects.runs(result.id)] == [1, 2, 3]
+    wait_until_gone(awkward.redis, result.id)
+    assert awkward.effects.client.lrange("hooks", -4, -1) == [
         b"before_start 2",
         b"before_start 3",
         b"on_success",
@@ -34,214 +32,196 @@ def test_hooks_without_super_do_not_switch_the_protection_off(
 
 
 def test_without_results_it_is_protected_all_the_same(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+    awkward: Project, awkward_worker: Worker
 ) -> None:
     result = awkward.send("silent", 2)
-    wait_for(lambda: len(effects.runs(result.id)) == 3, 15, "the third run")
-    wait_until_gone(redis_server, result.id)
+    wait_for(lambda: len(awkward.effects.runs(result.id)) == 3, 15, "the third run")
+    wait_until_gone(awkward.redis, result.id)
 
 
 def test_pickled_and_compressed_messages_are_recovered(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+    awkward: Project, awkward_worker: Worker
 ) -> None:
     result = awkward.send("pickled", {1, 2})
     assert result.get(timeout=15) == "{1, 2}"
-    wait_until_gone(redis_server, result.id)
+    wait_until_gone(awkward.redis, result.id)
 
 
 def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
-    awkward: Project, awkward_worker: Worker, effects: Effects, redis_server: RedisServer
+    awkward: Project, awkward_worker: Worker
 ) -> None:
     result = awkward.send("replaced", [1, 2, 3])
     assert result.get(timeout=10) == 6
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
-    wait_until_gone(redis_server, result.id)
-    client = redis_server.client()
+    assert [run.attempt for run in awkward.effects.runs(result.id)] == [1, 2]
+    wait_until_gone(awkward.redis, result.id)
+    client = awkward.redis.client()
     wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
 
 
 @promise("never-two")
-def test_one_id_is_one_task_while_it_lives(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_one_id_is_one_task_while_it_lives(project: Project) -> None:
+    client = project.redis.client()
     first = project.send("gate", "gate", task_id="the-id")
     again = project.send("gate", "gate", task_id="the-id")
     assert first.id == again.id == "the-id"
     assert client.llen("celery") == 1
-    start_worker("one")
-    wait_for(lambda: effects.runs("the-id"), 10, "it runs")
+    project.start_worker("one")
+    wait_for(lambda: project.effects.runs("the-id"), 10, "it runs")
     project.send("gate", "gate", task_id="the-id")
     assert client.llen("celery") == 0
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert again.get(timeout=10) == "gate"
-    wait_until_gone(redis_server, "the-id")
-    assert len(effects.runs("the-id")) == 1
+    wait_until_gone(project.redis, "the-id")
+    assert len(project.effects.runs("the-id")) == 1
 
 
-def test_eager_and_direct_calls_touch_nothing(
-    project: Project, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_eager_and_direct_calls_touch_nothing(project: Project) -> None:
     assert project.task("add")(1, 2) == 3
     assert project.task("add").apply((1, 2)).get() == 3
     project.app.conf.task_always_eager = True
     assert project.send("add", 1, 2).get() == 3
     assert project.send("locked", "object", 0.01).get() == "object"
     assert project.send("flaky", 1).get() == "run 2"
-    assert not redis_server.client().keys("*reliable*")
-    assert {run.attempt for run in effects.runs()} == {1}
+    assert not project.redis.client().keys("*reliable*")
+    assert {run.attempt for run in project.effects.runs()} == {1}
 
 
 def test_a_retry_waits_until_its_body_has_unwound(
-    awkward: Project,
-    awkward_worker: Worker,
-    start_awkward: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    awkward: Project, awkward_worker: Worker, start_awkward: Start
 ) -> None:
     start_awkward("other", chatty=True)
     result = awkward.send("unwinding", 1.5)
     assert result.get(timeout=15) == "run 2"
-    first, second = effects.runs(result.id)
+    first, second = awkward.effects.runs(result.id)
     assert first.ended_at is not None
     assert second.started_at >= first.ended_at
-    assert not effects.overlaps()
-    wait_until_gone(redis_server, result.id)
+    assert not awkward.effects.overlaps()
+    wait_until_gone(awkward.redis, result.id)
 
 
 @promise("never-two")
 def test_retries_at_once_run_in_order_and_never_twice(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     results = [project.send("flaky", 10, 0, 20) for _ in range(5)]
     for result in results:
         assert result.get(timeout=30) == "run 11"
         # In order, none refused and none doubled.  (A retry may begin while the body that asked for
         # it still unwinds: it was closed by asking.)
-        assert [run.attempt for run in effects.runs(result.id)] == list(range(1, 12))
-        assert effects.starts(result.id) == sorted(effects.starts(result.id))
-    wait_until_settled(redis_server, 10)
+        assert [run.attempt for run in project.effects.runs(result.id)] == list(range(1, 12))
+        assert project.effects.starts(result.id) == sorted(project.effects.starts(result.id))
+    wait_until_settled(project.redis, 10)
 
 
-def test_an_old_publication_redelivered_after_a_retry_is_dropped(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_an_old_publication_redelivered_after_a_retry_is_dropped(project: Project) -> None:
+    client = project.redis.client()
     result = project.send("flaky", 1, 3600)
     old = client.lindex("celery", 0)
-    start_worker("one")
+    project.start_worker("one")
     wait_for(lambda: result.state == "RETRY", 15, "the retry")
-    before = record_of(redis_server, result.id)
+    before = record_of(project.redis, result.id)
     client.lpush("celery", old)
     later = project.send("work", 0.01)
     later.get(timeout=10)
-    assert len(effects.runs(result.id)) == 1
-    assert record_of(redis_server, result.id) == before
+    assert len(project.effects.runs(result.id)) == 1
+    assert record_of(project.redis, result.id) == before
 
 
 def test_a_replacing_chain_ends_with_the_hosts_id(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     result = project.send("replaced", [1, 2, 3, 4])
     assert result.get(timeout=15) == 10
     # The last member runs under the host's id, and its fencing token has grown.
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
-    wait_until_settled(redis_server, 10)
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
+    wait_until_settled(project.redis, 10)
 
 
-def test_canvas_runs_whole(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
-) -> None:
+def test_canvas_runs_whole(project: Project, workers: dict[str, Worker]) -> None:
     add, total = project.task("add"), project.task("total")
     assert chain(add.s(1, 2), add.s(3), add.s(4)).apply_async().get(timeout=15) == 10
     assert group(add.s(n, n) for n in range(5)).apply_async().get(timeout=15) == [0, 2, 4, 6, 8]
     assert chord((add.s(n, n) for n in range(5)), total.s()).apply_async().get(timeout=15) == 20
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 def test_a_message_without_our_header_runs_and_is_protected_from_its_claim_on(
-    project: Project,
-    stock_project: Project,
-    worker: Worker,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, stock_project: Project, worker: Worker
 ) -> None:
     # Published by a producer without the package, or before it was adopted.
     result = stock_project.send("poison_times", 1)
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 15, "the second run")
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
+    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 15, "the second run")
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
     assert result.get(timeout=10) == "run 2"
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @promise("never-two")
-def test_the_same_message_twice_runs_once(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_the_same_message_twice_runs_once(project: Project) -> None:
+    client = project.redis.client()
     result = project.send("work", 0.2)
     copy = client.lindex("celery", 0)
     for _ in range(4):
         client.lpush("celery", copy)
     for name in ("one", "two"):
-        start_worker(name)
+        project.start_worker(name)
     assert result.get(timeout=15) == "worked"
     wait_for(lambda: client.llen("celery") == 0, 10, "the copies are dropped")
     later = project.send("work", 0.01)
     later.get(timeout=10)
-    assert len(effects.runs(result.id)) == 1
-    wait_until_settled(redis_server, 10)
+    assert len(project.effects.runs(result.id)) == 1
+    wait_until_settled(project.redis, 10)
 
 
 @pytest.mark.parametrize("expiration", ["60000.0", "soon", "nan"])
 def test_a_foreign_expiration_ends_no_worker(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, expiration: str
+    project: Project, start: Start, expiration: str
 ) -> None:
     one = start()
     message = foreign_message("foreign", [[0.01], {}, {}], expiration=expiration)
-    redis_server.client().lpush("celery", message)
-    wait_for(lambda: effects.finished("foreign") or not one.is_running, 10, "it ran")
+    project.redis.client().lpush("celery", message)
+    wait_for(lambda: project.effects.finished("foreign") or not one.is_running, 10, "it ran")
     assert one.is_running
     assert project.send("work", 0.01).get(timeout=10) == "worked"
-    assert len(effects.runs("foreign")) == 1
+    assert len(project.effects.runs("foreign")) == 1
 
 
-def test_a_body_of_another_shape_ends_no_worker(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_a_body_of_another_shape_ends_no_worker(project: Project, start: Start) -> None:
     one = start()
-    redis_server.client().lpush("celery", foreign_message("foreign", [[0.01]]))
+    project.redis.client().lpush("celery", foreign_message("foreign", [[0.01]]))
     result = project.send("work", 0.01)
-    wait_for(lambda: effects.finished(result.id) or not one.is_running, 10, "the next one ran")
+    wait_for(
+        lambda: project.effects.finished(result.id) or not one.is_running, 10, "the next one ran"
+    )
     assert one.is_running
-    assert not effects.runs("foreign")
+    assert not project.effects.runs("foreign")
 
 
 def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer
+    project: Project, start: Start
 ) -> None:
     start(concurrency=1, options=ONE_EACH)
-    client = redis_server.client()
+    client = project.redis.client()
     client.lpush("celery", foreign_message("foreign", [[], {}, {}], "project.fatal"))
-    effects.run_of("foreign")
+    project.effects.run_of("foreign")
     # One that runs again goes behind others.
     for _ in range(3):
         assert project.send("work", 0.01).get(timeout=15) == "worked"
     wait_for(lambda: not client.keys("unacked:*"), 15, "every message acknowledged")
-    assert not record_of(redis_server, "foreign")
+    assert not record_of(project.redis, "foreign")
     assert project.app.AsyncResult("foreign").state == "SUCCESS"
-    assert len(effects.runs("foreign")) == 1
+    assert len(project.effects.runs("foreign")) == 1
 
 
 @pytest.mark.parametrize("victim", ["child", "node"])
 def test_a_success_whose_process_died_leaves_no_lock(
-    project: Project, start: Start, effects: Effects, redis_server: RedisServer, victim: str
+    project: Project, start: Start, victim: str
 ) -> None:
     workers = [start(name) for name in ("one", "two")]
     result = project.send("kept_object", "object")
     wait_for(lambda: result.state == "SUCCESS", 15, "SUCCESS")
-    run = effects.runs(result.id)[0]
-    client = redis_server.client()
+    run = project.effects.runs(result.id)[0]
+    client = project.redis.client()
     assert client.keys(LOCKS)
     if victim == "child":
         os.kill(run.pid, signal.SIGKILL)
@@ -249,4 +229,4 @@ def test_a_success_whose_process_died_leaves_no_lock(
         next(one for one in workers if run.worker.startswith(one.name)).kill_group()
     wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
-    assert len(effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1

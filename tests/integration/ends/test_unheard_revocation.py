@@ -12,10 +12,8 @@ from celery.exceptions import TaskRevokedError
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.control import RecordingControl, install_control
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
-from tests.support.effects import Effects
+from tests.integration.conftest import Project
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 # Celery's own way to store a result.
@@ -30,7 +28,7 @@ def record(project: Project, task_id: str) -> Any:
 @pytest.mark.parametrize("how", ["control", "result", "several"])
 @pytest.mark.parametrize("countdown", [0, 3600])
 def test_what_waits_is_gone_though_no_worker_hears_it(
-    project: Project, start_worker: Start, effects: Effects, how: str, countdown: int
+    project: Project, how: str, countdown: int
 ) -> None:
     result = project.send("work", 0, countdown=countdown)
     if how == "control":
@@ -43,9 +41,9 @@ def test_what_waits_is_gone_though_no_worker_hears_it(
     assert record(project, result.id) is None
     with pytest.raises(TaskRevokedError):
         result.get(timeout=5)
-    start_worker("one")
+    project.start_worker("one")
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert not effects.runs(result.id)
+    assert not project.effects.runs(result.id)
 
 
 @promise("revocations")
@@ -55,14 +53,14 @@ def test_only_some_workers_are_told(project: Project) -> None:
     assert record(project, result.id) is not None
 
 
-def test_a_chord_of_what_nobody_will_run_goes_on(project: Project, start_worker: Start) -> None:
+def test_a_chord_of_what_nobody_will_run_goes_on(project: Project) -> None:
     from celery import chord
 
     work = project.task("work")
     body = chord([work.si(0), work.si(0)])(work.si(0))
     first = body.parent.results[0]
     first.revoke()
-    start_worker("one")
+    project.start_worker("one")
 
     with pytest.raises(Exception, match="revoked"):
         body.get(timeout=20)
@@ -70,32 +68,30 @@ def test_a_chord_of_what_nobody_will_run_goes_on(project: Project, start_worker:
 
 @promise("revocations")
 @pytest.mark.parametrize("who", ["a worker that does not run it", "nobody"])
-def test_what_runs_on_a_dead_worker_does_not_come_back(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, who: str
-) -> None:
-    one = start_worker("one", options=("-Q", "celery"), concurrency=1)
+def test_what_runs_on_a_dead_worker_does_not_come_back(project: Project, who: str) -> None:
+    one = project.start_worker("one", options=("-Q", "celery"), concurrency=1)
     result = project.send("gate", "gate")
-    effects.run_of(result.id)
-    two = start_worker("two", options=("-Q", "others"), concurrency=1)
+    project.effects.run_of(result.id)
+    two = project.start_worker("two", options=("-Q", "others"), concurrency=1)
     one.kill_group()
     if who == "nobody":
         two.kill_group()
         result.revoke()
-        start_worker("three", concurrency=1)
+        project.start_worker("three", concurrency=1)
     else:
         (answer,) = project.app.control.revoke(result.id, reply=True, timeout=5)
         assert answer
         two.kill_group()
         # Of what the workers remember nothing is left.
-        start_worker("three", concurrency=1)
+        project.start_worker("three", concurrency=1)
 
     wait_for(lambda: record(project, result.id) is None, 30, "it has ended")
     with pytest.raises(TaskRevokedError):
         result.get(timeout=5)
-    assert len(effects.runs(result.id)) == 1
-    effects.open_gate("gate")
+    assert len(project.effects.runs(result.id)) == 1
+    project.effects.open_gate("gate")
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert len(effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1
     assert reliable_of(project.app).ledger.count_dead() == 0
 
 
@@ -103,15 +99,13 @@ def test_what_runs_on_a_dead_worker_does_not_come_back(
 @pytest.mark.skipif(
     celery.VERSION < (5, 7), reason="there Celery itself stores REVOKED for what runs"
 )
-def test_what_runs_and_is_not_terminated_has_its_outcome(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one")
+def test_what_runs_and_is_not_terminated_has_its_outcome(project: Project) -> None:
+    project.start_worker("one")
     result = project.send("gate", "gate")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
     result.revoke()
     wait_for(lambda: record(project, result.id).is_revoked, 5, "it is noted")
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
     wait_for(lambda: record(project, result.id) is None, 5, "it is settled")
 
@@ -131,11 +125,11 @@ def test_an_app_keeps_its_own_control_class(project: Project) -> None:
 
 
 def test_a_revocation_is_published_though_the_ledger_is_away(
-    project: Project, start_worker: Start, start_redis: StartRedis
+    project: Project, start_redis: StartRedis
 ) -> None:
     away = start_redis()
     apart = project.with_settings(reliable={"REDIS_URL": away.url()})
-    start_worker("one", project=apart)
+    apart.start_worker("one")
     away.freeze()
     try:
         (answer,) = apart.app.control.revoke("some", reply=True, timeout=8, limit=1)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import Project, Start, start_all
+from tests.integration.conftest import Project
 from tests.integration.figures import (
     RECORD,
     assert_each_ran_once,
@@ -62,14 +62,7 @@ class TestFrozen:
         return replace(project_settings, reliable=times)
 
     def test_a_zombie_settles_nothing_and_its_successor_once(
-        self,
-        project: Project,
-        start_worker: Start,
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-        lease_seconds: float,
-        frozen_pool: str,
+        self, project: Project, scale: Scale, lease_seconds: float, frozen_pool: str
     ) -> None:
         took = []
         n_killed = 0
@@ -77,27 +70,29 @@ class TestFrozen:
             # By turns, prefork's attempt is stopped, and ends by itself as it wakes up. What cannot
             # be stopped always ends by itself.
             is_to_end = frozen_pool != "prefork" or turn % 2 == 1
-            zombie = start_worker(
+            zombie = project.start_worker(
                 "zombie",
                 pool=frozen_pool,
                 concurrency=1 if frozen_pool == "solo" else 2,
             )
-            frozen = _Frozen(project, effects, redis_server, zombie, turn)
-            successor = start_worker("successor")
+            frozen = _Frozen(project, zombie, turn)
+            successor = project.start_worker("successor")
             took.append(frozen.hand_over(lease_seconds))
             with frozen.watched():
                 n_killed += not frozen.wake_up(is_to_end)
                 # Both work on.
                 fresh = [project.send("work", 0.05).id for _ in range(4)]
-                frozen.wait(lambda f=fresh: all(map(effects.finished, f)), 15, "fresh tasks")
+                frozen.wait(
+                    lambda f=fresh: all(map(project.effects.finished, f)), 15, "fresh tasks"
+                )
             assert frozen.end() == ["run 2"]
-            wait_until_settled(redis_server, 10)
-            assert [run.attempt for run in effects.runs(frozen.task_id)] == [1, 2]
+            wait_until_settled(project.redis, 10)
+            assert [run.attempt for run in project.effects.runs(frozen.task_id)] == [1, 2]
             # Both are ended first, so that whatever the zombie could still do is done.
             assert zombie.stop() == 0
             assert successor.stop() == 0
             assert frozen.results() == []
-            assert not leases(redis_server)
+            assert not leases(project.redis)
             frozen.close()
         print(
             f"{frozen_pool}: frozen {len(took)} times for {2 * lease_seconds:g} s; the successor "
@@ -109,26 +104,19 @@ class TestFrozen:
 class _Frozen:
     """One task that loses its worker to a freeze, and what must not change meanwhile."""
 
-    def __init__(
-        self,
-        project: Project,
-        effects: Effects,
-        redis_server: RedisServer,
-        zombie: Worker,
-        turn: int,
-    ) -> None:
-        self._effects = effects
+    def __init__(self, project: Project, zombie: Worker, turn: int) -> None:
+        self._effects = project.effects
         self._zombie = zombie
         self._gates = (f"first-{turn}", f"second-{turn}")
-        self._client = redis_server.client()
+        self._client = project.redis.client()
         self._result = project.send("follow", [f"gate:{gate}" for gate in self._gates])
         self.task_id = self._result.id
         # Each time that a result is stored, Celery's backend says so here.
-        self._told = redis_server.client(db=1).pubsub(ignore_subscribe_messages=True)
+        self._told = project.redis.client(db=1).pubsub(ignore_subscribe_messages=True)
         self._told.subscribe(f"celery-task-meta-{self.task_id}")
         self._told.get_message(timeout=5)
         self._seen: Any = None
-        wait_for(lambda: effects.runs(self.task_id), 10, "the first run")
+        wait_for(lambda: project.effects.runs(self.task_id), 10, "the first run")
 
     def hand_over(self, lease_seconds: float) -> float:
         """Freeze the worker for twice its lease; return how soon another ran the task."""
@@ -238,13 +226,7 @@ class TestBrokerAway:
         return start_redis({"appendfsync": "always"})
 
     def test_an_outage_ends_no_worker_and_repeats_no_task(
-        self,
-        project: Project,
-        start_worker: Start,
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-        results_wait: bool,
+        self, project: Project, scale: Scale, results_wait: bool
     ) -> None:
         """Celery's own default is to raise at once when a result cannot be stored.
 
@@ -253,12 +235,12 @@ class TestBrokerAway:
         """
         project = project.with_settings(celery={"result_backend_always_retry": results_wait})
         workers = {
-            "busy": start_worker("busy", project=project, concurrency=3, wait=False),
-            "idle": start_worker("idle", project=project, options=("-Q", "idle"), wait=False),
+            "busy": project.start_worker("busy", concurrency=3, wait=False),
+            "idle": project.start_worker("idle", options=("-Q", "idle"), wait=False),
         }
         for worker in workers.values():
             worker.wait_until_ready()
-        before = leases(redis_server)
+        before = leases(project.redis)
         assert len(before) == 2
         seconds = scale.of(full=10.0, small=3.0)
         ids: list[str] = []
@@ -267,28 +249,30 @@ class TestBrokerAway:
         for turn in range(scale.of(full=5, small=1)):
             # One runs through the outage, some are ended in it, most are waiting.
             through = project.send("gate", f"through-{turn}").id
-            effects.run_of(through)
+            project.effects.run_of(through)
             ids += [through, *(project.send("work", 0.05).id for _ in range(150))]
-            n_before = len(effects.finished())
-            wait_for(lambda n=n_before: len(effects.finished()) >= n + 10, 20, "some are done")
-            stopped_at = effects.now()
-            redis_server.stop()
-            assert len(effects.finished()) < len(ids) - 20
-            wait_for(lambda t=stopped_at: effects.now() - t >= seconds, 30, "the outage")
-            redis_server.start()
-            started_at = effects.now()
+            n_before = len(project.effects.finished())
+            wait_for(
+                lambda n=n_before: len(project.effects.finished()) >= n + 10, 20, "some are done"
+            )
+            stopped_at = project.effects.now()
+            project.redis.stop()
+            assert len(project.effects.finished()) < len(ids) - 20
+            wait_for(lambda t=stopped_at: project.effects.now() - t >= seconds, 30, "the outage")
+            project.redis.start()
+            started_at = project.effects.now()
             outages.append((stopped_at, started_at))
             later = [project.send("work", 0.05).id for _ in range(50)]
             later += [project.send("work", 0.05, queue="idle").id for _ in range(2)]
-            effects.open_gate(f"through-{turn}")
+            project.effects.open_gate(f"through-{turn}")
             ids += later
-            wait_until_settled(redis_server, 60)
-            took.append(effects.now() - started_at)
+            wait_until_settled(project.redis, 60)
+            took.append(project.effects.now() - started_at)
             assert all(worker.is_running for worker in workers.values())
         # None was declared dead either.
-        assert leases(redis_server) == before
-        again = [] if results_wait else without_outcome(effects, outages)
-        assert_each_ran_once(effects, [task_id for task_id in ids if task_id not in again])
+        assert leases(project.redis) == before
+        again = [] if results_wait else without_outcome(project.effects, outages)
+        assert_each_ran_once(project.effects, [task_id for task_id in ids if task_id not in again])
         print(
             f"Redis away for {seconds:g} s, {len(took)} times, results "
             f"{'wait' if results_wait else 'raise'}: both workers live, {len(ids) - len(again)} "
@@ -296,42 +280,37 @@ class TestBrokerAway:
             f"{max(took):.1f} s after its return"
         )
 
-    def test_cut_connections_are_no_deaths(
-        self,
-        project: Project,
-        start_worker: Start,
-        effects: Effects,
-        redis_server: RedisServer,
-        scale: Scale,
-    ) -> None:
-        workers = list(start_all(start_worker, "one", "two").values())
+    def test_cut_connections_are_no_deaths(self, project: Project, scale: Scale) -> None:
+        workers = list(project.start_workers("one", "two").values())
         first = project.send("work", 0.01).id
-        wait_until_settled(redis_server, 10)
-        before = leases(redis_server)
+        wait_until_settled(project.redis, 10)
+        before = leases(project.redis)
         children = [set(worker.children()) for worker in workers]
         seconds = scale.of(full=30.0, small=5.0)
         every = scale.of(full=1.0, small=0.5)
         dice = random.Random(11)
         cut: list[str] = []
         with (
-            redis_server.client() as client,
+            project.redis.client() as client,
             Load(lambda: project.send("work", 0.05).id, 25.0) as load,
         ):
-            began_at = effects.now()
+            began_at = project.effects.now()
             while len(cut) < seconds / every:
-                wait_for(lambda: effects.now() - began_at >= len(cut) * every, 10, "the next cut")
-                found = [one for worker in workers for one in connections(worker, redis_server)]
+                wait_for(
+                    lambda: project.effects.now() - began_at >= len(cut) * every, 10, "the next cut"
+                )
+                found = [one for worker in workers for one in connections(worker, project.redis)]
                 address = dice.choice(found)
                 last = {entry["addr"]: entry["cmd"] for entry in client.client_list()}
                 # One may have been closed since: then another.
                 if client.client_kill_filter(addr=address):
                     cut.append(last.get(address, "unknown"))
-            wait_for(lambda: effects.now() - began_at >= seconds, 10, "the end of the load")
-        wait_until_settled(redis_server, 60)
-        assert_each_ran_once(effects, [first, *load.ids])
+            wait_for(lambda: project.effects.now() - began_at >= seconds, 10, "the end of the load")
+        wait_until_settled(project.redis, 60)
+        assert_each_ran_once(project.effects, [first, *load.ids])
         assert all(worker.is_running for worker in workers)
         assert [set(worker.children()) for worker in workers] == children
-        assert leases(redis_server) == before
+        assert leases(project.redis) == before
         print(
             f"{len(cut)} connections cut in {load.seconds:.0f} s under {len(load.ids)} tasks: each "
             f"ran once, all settled, no process ended, no lease changed; their last commands: "

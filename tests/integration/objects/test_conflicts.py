@@ -13,7 +13,6 @@ from celery import chain, chord, group
 from celery_reliable import ObjectBusy, ObjectIdError
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -29,102 +28,100 @@ def settled(redis_server: RedisServer) -> None:
 
 @promise("one-object")
 def test_fifty_publications_of_one_object_never_overlap(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: project.send("locked", "object", 0.05), range(50)))
-    settled(redis_server)
-    assert not effects.overlaps("object")
-    ran = [r for r in results if effects.runs(r.id)]
+    settled(project.redis)
+    assert not project.effects.overlaps("object")
+    ran = [r for r in results if project.effects.runs(r.id)]
     assert ran
-    assert all(len(effects.runs(r.id)) == 1 for r in ran)
+    assert all(len(project.effects.runs(r.id)) == 1 for r in ran)
 
 
 @promise("one-object")
 def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    first = effects.run_of(holder.id)
+    first = project.effects.run_of(holder.id)
     workers[first.worker.partition("@")[0]].kill_group()
-    killed_at = effects.now()
+    killed_at = project.effects.now()
     skipped = project.send("locked_gate", "object", "gate")
     # The redelivered task walks back into its own lock.
-    wait_for(lambda: len(effects.runs(holder.id)) == 2, 10, "the holder runs again")
-    assert effects.starts(holder.id)[1] - killed_at <= 8
-    effects.open_gate("gate")
+    wait_for(lambda: len(project.effects.runs(holder.id)) == 2, 10, "the holder runs again")
+    assert project.effects.starts(holder.id)[1] - killed_at <= 8
+    project.effects.open_gate("gate")
     holder.get(timeout=10)
-    assert not effects.runs(skipped.id)
+    assert not project.effects.runs(skipped.id)
     free = project.send("locked", "object", 0.01)
     assert free.get(timeout=10) == "object"
-    settled(redis_server)
+    settled(project.redis)
 
 
 def test_a_killed_child_walks_back_into_its_lock(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    os.kill(effects.run_of(holder.id).pid, signal.SIGKILL)
-    wait_for(lambda: len(effects.runs(holder.id)) == 2, 10, "the holder runs again")
-    effects.open_gate("gate")
+    os.kill(project.effects.run_of(holder.id).pid, signal.SIGKILL)
+    wait_for(lambda: len(project.effects.runs(holder.id)) == 2, 10, "the holder runs again")
+    project.effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
-    settled(redis_server)
+    settled(project.redis)
 
 
 @promise("one-object")
 def test_on_conflict_retry_runs_all_one_after_the_other(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     results = [project.send("locked_retry", "object", 0.2) for _ in range(5)]
     for result in results:
         assert result.get(timeout=60) == "object"
-    assert not effects.overlaps("object")
+    assert not project.effects.overlaps("object")
     # Neither budget was spent: each body ran once, and those that waited spent no number.
-    runs = [run for r in results for run in effects.runs(r.id)]
+    runs = [run for r in results for run in project.effects.runs(r.id)]
     assert len(runs) == len(results)
     assert [(run.attempt, run.retries, run.redelivered) for run in runs] == [(1, 0, False)] * 5
-    settled(redis_server)
+    settled(project.redis)
 
 
 def test_who_waited_and_was_lost_goes_on_counting(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_retry_gate", "object", "gate")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     waiting = project.send("locked_retry_gate", "object", "other gate")
-    held = partial(redis_server.client().hget, RECORD + waiting.id, "epoch")
+    held = partial(project.redis.client().hget, RECORD + waiting.id, "epoch")
     first = held()
     wait_for(lambda: held() != first, 10, "it waits")
     second = held()
     wait_for(lambda: held() != second, 20, "it waits once more")
-    effects.open_gate("gate")
-    effects.run_of(waiting.id, timeout_seconds=30)
-    os.kill(effects.runs(waiting.id)[0].pid, signal.SIGKILL)
-    wait_for(lambda: len(effects.runs(waiting.id)) == 2, 20, "it runs again")
-    effects.open_gate("other gate")
+    project.effects.open_gate("gate")
+    project.effects.run_of(waiting.id, timeout_seconds=30)
+    os.kill(project.effects.runs(waiting.id)[0].pid, signal.SIGKILL)
+    wait_for(lambda: len(project.effects.runs(waiting.id)) == 2, 20, "it runs again")
+    project.effects.open_gate("other gate")
     assert waiting.get(timeout=10) == "object"
-    assert [run.attempt for run in effects.runs(waiting.id)] == [1, 2]
-    assert [run.redelivered for run in effects.runs(waiting.id)] == [False, True]
-    settled(redis_server)
+    assert [run.attempt for run in project.effects.runs(waiting.id)] == [1, 2]
+    assert [run.redelivered for run in project.effects.runs(waiting.id)] == [False, True]
+    settled(project.redis)
 
 
-def test_on_conflict_fail_stores_the_failure(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
-) -> None:
+def test_on_conflict_fail_stores_the_failure(project: Project, workers: dict[str, Worker]) -> None:
     holder = project.send("locked_fail", "object", 3.0)
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     refused = project.send("locked_fail", "object", 0.01)
     with pytest.raises(ObjectBusy, match=holder.id):
         refused.get(timeout=10)
-    assert not effects.runs(refused.id)
+    assert not project.effects.runs(refused.id)
     assert holder.get(timeout=10) == "object"
 
 
 def test_whoever_calls_what_is_skipped_hears_of_it(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
 
     skipped = project.task("locked_gate").delay("object", "gate")
 
@@ -132,20 +129,20 @@ def test_whoever_calls_what_is_skipped_hears_of_it(
     assert skipped.state == "SUCCESS"
     # Whoever wants no result has none.
     silent = project.send("locked_gate", "object", "gate", ignore_result=True)
-    wait_for(lambda: not redis_server.client().exists(RECORD + silent.id), 10, "skipped")
-    assert not redis_server.client(1).exists(f"celery-task-meta-{silent.id}")
-    effects.open_gate("gate")
+    wait_for(lambda: not project.redis.client().exists(RECORD + silent.id), 10, "skipped")
+    assert not project.redis.client(1).exists(f"celery-task-meta-{silent.id}")
+    project.effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
-    assert not effects.runs(skipped.id)
-    assert not effects.runs(silent.id)
-    settled(redis_server)
+    assert not project.effects.runs(skipped.id)
+    assert not project.effects.runs(silent.id)
+    settled(project.redis)
 
 
 def test_a_skipped_member_lets_its_chain_go_on(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    effects.run_of(holder.id)
+    project.effects.run_of(holder.id)
     locked, work = project.task("locked_gate"), project.task("work")
     last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
     assert last.get(timeout=10) == "worked"
@@ -160,15 +157,13 @@ def test_a_skipped_member_lets_its_chain_go_on(
     assert listed.apply_async().get(timeout=10) == ["worked", skipped]
     # What comes behind it gets what it gives.
     assert chain(member, project.task("listed").s()).apply_async().get(timeout=10) == skipped
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     holder.get(timeout=10)
-    settled(redis_server)
+    settled(project.redis)
 
 
-def test_a_call_without_the_object_is_refused_where_it_is_made(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project) -> None:
     with pytest.raises(ObjectIdError, match="project\\.locked"):
         # By name, where Celery itself does not look at the arguments.
         project.app.send_task("project.locked", kwargs={"seconds": 1})
-    assert not redis_server.client().keys("*task*")
+    assert not project.redis.client().keys("*task*")

@@ -9,11 +9,10 @@ import pytest
 
 from celery_reliable import ObjectBusy
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
 from tests.integration.project.ends import add_tasks
 from tests.integration.project.tasks import ONCE_SECONDS
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -26,37 +25,33 @@ def settled(redis_server: RedisServer, task_id: str) -> None:
 
 
 @promise("one-object")
-def test_a_success_is_the_answer_until_its_time_is_up(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
-    client = redis_server.client()
+def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
+    project.start_worker("one")
+    client = project.redis.client()
     first = project.send("once", "object")
     assert first.get(timeout=10) == "run 1"
-    settled(redis_server, first.id)
+    settled(project.redis, first.id)
     again = project.send("once", "object")
-    ended_at = effects.runs()[0].ended_at
+    ended_at = project.effects.runs()[0].ended_at
     assert ended_at is not None
-    assert effects.now() - ended_at < ONCE_SECONDS
+    assert project.effects.now() - ended_at < ONCE_SECONDS
     assert again.id == first.id
     assert again.get(timeout=1) == "run 1"
     # The id itself is no exception.
     assert project.send("once", "object", task_id=first.id).id == first.id
     assert not client.keys(RECORD + "*")
-    assert len(effects.runs()) == 1
+    assert len(project.effects.runs()) == 1
 
     wait_for(lambda: not client.keys(LOCKS), ONCE_SECONDS + 3, "its time is up")
-    assert effects.now() - ended_at >= ONCE_SECONDS
+    assert project.effects.now() - ended_at >= ONCE_SECONDS
     later = project.send("once", "object")
     assert later.id != first.id
     assert later.get(timeout=10) == "run 1"
 
 
-def test_a_failure_keeps_nothing(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
-    client = redis_server.client()
+def test_a_failure_keeps_nothing(project: Project) -> None:
+    project.start_worker("one")
+    client = project.redis.client()
     # Kept for longer than this test takes.
     first = project.send("once_fail", "object", ["fail"])
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "buried")
@@ -64,81 +59,72 @@ def test_a_failure_keeps_nothing(
     assert project.send("once_fail", "object").get(timeout=10) == "run 1"
 
 
-def test_what_runs_again_too_early_meets_a_conflict(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_what_runs_again_too_early_meets_a_conflict(project: Project) -> None:
+    project.start_worker("one")
     first = project.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
     second = project.send("once_fail", "object")
     with pytest.raises(ObjectBusy, match=first.id):
         second.get(timeout=10)
     assert project.send("once_fail", "another").get(timeout=10) == "run 1"
-    assert not effects.runs(second.id)
+    assert not project.effects.runs(second.id)
 
 
-def test_an_id_that_is_used_again_too_early_meets_a_conflict_with_itself(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_an_id_that_is_used_again_too_early_meets_a_conflict_with_itself(project: Project) -> None:
+    project.start_worker("one")
     first = project.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: not client.exists(RECORD + first.id), 5, "settled")
 
     project.send("once_fail", "object", task_id=first.id)
 
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "ended")
-    assert len(effects.runs(first.id)) == 1
+    assert len(project.effects.runs(first.id)) == 1
 
 
 @pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_success_whose_process_died_is_kept(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, victim: str
-) -> None:
+def test_a_success_whose_process_died_is_kept(project: Project, victim: str) -> None:
     add_tasks(project.app)
-    workers = [start_worker(name, app="tests.integration.project.ends") for name in ("one", "two")]
+    workers = [
+        project.start_worker(name, app="tests.integration.project.ends") for name in ("one", "two")
+    ]
     first = project.send("once_object", "object")
     # Its process stays in a hook, and has not kept anything yet.
     wait_for(lambda: first.state == "SUCCESS", 15, "SUCCESS")
-    run = effects.runs(first.id)[0]
-    client = redis_server.client()
+    run = project.effects.runs(first.id)[0]
+    client = project.redis.client()
     (lock,) = client.keys(LOCKS)
     assert client.pttl(lock) == -1
     if victim == "child":
         os.kill(run.pid, signal.SIGKILL)
     else:
         next(one for one in workers if run.worker.startswith(one.name)).kill_group()
-    settled(redis_server, first.id)
+    settled(project.redis, first.id)
     assert project.send("once_object", "object").id == first.id
     assert 0 < client.pttl(lock) <= 60_000
-    assert len(effects.runs()) == 1
+    assert len(project.effects.runs()) == 1
 
 
 @promise("effects-at-least-once")
 @pytest.mark.parametrize("has_result", [True, False])
 def test_who_died_after_its_success_and_before_it_was_settled_keeps_it_in_the_end(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    has_result: bool,
+    project: Project, proxy: RedisProxy, has_result: bool
 ) -> None:
     behind_proxy = project.with_settings(broker_url=proxy.url())
-    worker = start_worker("one", project=behind_proxy)
+    worker = behind_proxy.start_worker("one")
     rule = proxy.drop_request(script=script("settle").sha, times=None)
     first = project.send("once_fail", "object", ignore_result=not has_result)
     rule.wait(timeout_seconds=20)
-    client = redis_server.client()
+    client = project.redis.client()
     (lock,) = client.keys(LOCKS)
     assert client.get(lock) == f"1:{first.id}".encode()
     worker.kill_group()
-    start_worker("two")
-    settled(redis_server, first.id)
+    project.start_worker("two")
+    settled(project.redis, first.id)
     assert 0 < client.pttl(lock) <= 60_000
     # Without a result nobody can know that it succeeded: it walks back in, and runs again.
-    assert len(effects.finished(first.id)) == (1 if has_result else 2)
+    assert len(project.effects.finished(first.id)) == (1 if has_result else 2)
     second = project.send("once_fail", "object")
     with pytest.raises(ObjectBusy, match=first.id):
         second.get(timeout=10)

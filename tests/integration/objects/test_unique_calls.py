@@ -10,10 +10,9 @@ from celery.signals import before_task_publish
 
 from celery_reliable import LedgerUnavailable, ObjectBusy
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_settled
 from tests.integration.objects.conftest import Caller
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
@@ -30,13 +29,9 @@ def left_over(redis_server: RedisServer) -> list[bytes]:
 
 @promise("one-object")
 def test_one_of_fifty_calls_runs_and_all_have_its_result(
-    project: Project,
-    start_worker: Start,
-    start_caller: Caller,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, start_caller: Caller
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     callers = [
         start_caller(project, "unique", "object", threads, calls, "gate:gate")
         for threads, calls in ((4, 5), (20, 1))
@@ -46,49 +41,43 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
             threads.map(lambda _: project.send("unique", "object", ["gate:gate"]), range(10))
         )
     assert [caller.wait(60) for caller in callers] == [0, 0]
-    called = [one.decode() for one in effects.client.lrange("called", 0, -1)]
+    called = [one.decode() for one in project.effects.client.lrange("called", 0, -1)]
     assert len(called + results) == 50
     (task_id,) = {*called, *(result.id for result in results)}
-    assert redis_server.client().keys(RECORD + "*") == [(RECORD + task_id).encode()]
-    effects.open_gate("gate")
+    assert project.redis.client().keys(RECORD + "*") == [(RECORD + task_id).encode()]
+    project.effects.open_gate("gate")
     assert {result.get(timeout=20) for result in results} == {"run 1"}
-    wait_until_free(redis_server)
-    assert [run.task_id for run in effects.runs()] == [task_id]
-    with redis_server.client(1) as stored:
+    wait_until_free(project.redis)
+    assert [run.task_id for run in project.effects.runs()] == [task_id]
+    with project.redis.client(1) as stored:
         assert len(stored.keys(RESULTS)) == 1
-    wait_until_settled(redis_server, 5)
+    wait_until_settled(project.redis, 5)
 
 
-def test_the_next_call_after_the_end_is_another_task(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_the_next_call_after_the_end_is_another_task(project: Project) -> None:
+    project.start_worker("one")
     ids = set()
     for _ in range(3):
         result = project.send("unique", "object")
         assert result.get(timeout=10) == "run 1"
         ids.add(result.id)
-        wait_until_free(redis_server)
-    assert len(ids) == len(effects.runs()) == 3
+        wait_until_free(project.redis)
+    assert len(ids) == len(project.effects.runs()) == 3
 
 
-def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(project: Project) -> None:
     first = project.send("unique", "object")
     backend = project.app.backend
     before = set(backend.result_consumer.subscribed_to)
     second = project.send("unique", "object", task_id="withdrawn")
     assert second.id == first.id
-    assert not redis_server.client().exists(RECORD + "withdrawn")
+    assert not project.redis.client().exists(RECORD + "withdrawn")
     assert set(backend.result_consumer.subscribed_to) == before
     # Asking for a result by its id is no call.
     assert project.task("unique").AsyncResult("withdrawn").id == "withdrawn"
 
 
-def test_what_is_published_beside_a_unique_call_is_no_part_of_it(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_what_is_published_beside_a_unique_call_is_no_part_of_it(project: Project) -> None:
     def publish_another(sender: str, **_: object) -> None:
         if sender == "project.unique":
             project.send("locked", "object", 0.01)
@@ -98,34 +87,26 @@ def test_what_is_published_beside_a_unique_call_is_no_part_of_it(
         ids = {project.send("unique", "object").id for _ in range(2)}
     finally:
         before_task_publish.disconnect(publish_another)
-    client = redis_server.client()
+    client = project.redis.client()
     assert len(ids) == 1
     assert len(client.keys(RECORD + "*")) == 3
     assert len(client.keys(LOCKS)) == 1
 
 
-def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(
-    project: Project, start_worker: Start, effects: Effects
-) -> None:
-    start_worker("one")
+def test_a_call_from_a_task_leaves_the_first_ones_result_in_its_trail(project: Project) -> None:
+    project.start_worker("one")
     first = project.send("unique", "object", ["gate:gate"])
-    effects.run_of(first.id)
+    project.effects.run_of(first.id)
     caller = project.send("call", "unique", ["object"])
     assert caller.get(timeout=10) == first.id
     assert [child.id for child in caller.children] == [first.id]
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 1"
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
 def test_a_caller_is_killed_before_it_has_the_object(
-    soon: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    start_caller: Caller,
-    effects: Effects,
-    redis_server: RedisServer,
-    is_overtaken: bool,
+    soon: Project, proxy: RedisProxy, start_caller: Caller, is_overtaken: bool
 ) -> None:
     behind_proxy = soon.with_settings(broker_url=proxy.url())
     rule = proxy.drop_request(script=script("lock").sha, times=None)
@@ -133,61 +114,54 @@ def test_a_caller_is_killed_before_it_has_the_object(
     rule.wait(timeout_seconds=30)
     caller.kill()
     caller.wait()
-    client = redis_server.client()
+    client = soon.redis.client()
     (key,) = client.keys(RECORD + "*")
     task_id = key.decode().removeprefix(RECORD)
     assert not client.keys(LOCKS)
     second = soon.send("unique", "object", ["gate:gate"]) if is_overtaken else None
-    start_worker("one", project=soon)
+    soon.start_worker("one")
     if second is None:
         # It is sent from its record.
-        effects.run_of(task_id)
+        soon.effects.run_of(task_id)
     else:
         assert second.id != task_id
-        effects.run_of(second.id)
+        soon.effects.run_of(second.id)
         wait_for(lambda: not client.exists(key), 20, "it was sent, and skipped")
-        effects.open_gate("gate")
+        soon.effects.open_gate("gate")
         assert second.get(timeout=10) == "run 1"
-    wait_until_free(redis_server)
-    assert len(effects.runs()) == 1
+    wait_until_free(soon.redis)
+    assert len(soon.effects.runs()) == 1
 
 
 def test_a_caller_is_killed_before_it_has_sent(
-    soon: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    start_caller: Caller,
-    effects: Effects,
-    redis_server: RedisServer,
+    soon: Project, proxy: RedisProxy, start_caller: Caller
 ) -> None:
     # The broker is silent to the caller, and the ledger is not.
     behind_proxy = soon.with_settings(
-        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": redis_server.url()}
+        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": soon.redis.url()}
     )
     proxy.stall()
     caller = start_caller(behind_proxy, "unique", "object", 1, 1, "gate:gate")
-    client = redis_server.client()
+    client = soon.redis.client()
     wait_for(lambda: client.keys(LOCKS), 30, "it has the object")
     caller.kill()
     caller.wait()
     first = soon.send("unique", "object")
     assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
     assert client.llen("celery") == 0
-    start_worker("one", project=soon)
-    effects.run_of(first.id)
+    soon.start_worker("one")
+    soon.effects.run_of(first.id)
     assert soon.send("unique", "object").id == first.id
-    effects.open_gate("gate")
+    soon.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 1"
-    wait_until_free(redis_server)
-    assert [run.task_id for run in effects.runs()] == [first.id]
+    wait_until_free(soon.redis)
+    assert [run.task_id for run in soon.effects.runs()] == [first.id]
 
 
-def test_for_whose_id_somebody_waits_is_published_in_any_case(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_for_whose_id_somebody_waits_is_published_in_any_case(project: Project) -> None:
+    project.start_worker("one")
     first = project.send("unique_fail", "object", ["gate:gate"])
-    effects.run_of(first.id)
+    project.effects.run_of(first.id)
     unique, add = project.task("unique_fail"), project.task("add")
     member = unique.si("object")
     frozen = member.clone()
@@ -208,32 +182,26 @@ def test_for_whose_id_somebody_waits_is_published_in_any_case(
         assert result.id != first.id, how
         with pytest.raises(ObjectBusy, match=first.id):
             result.get(timeout=20)
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 1"
-    assert {run.task_id for run in effects.runs() if run.task == unique.name} == {first.id}
+    assert {run.task_id for run in project.effects.runs() if run.task == unique.name} == {first.id}
 
 
-def test_a_send_that_raised_frees_the_object(
-    project: Project, proxy: RedisProxy, redis_server: RedisServer
-) -> None:
+def test_a_send_that_raised_frees_the_object(project: Project, proxy: RedisProxy) -> None:
     behind_proxy = project.with_settings(broker_url=proxy.url())
     proxy.drop_request("LPUSH", times=None)
     with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
         behind_proxy.send("unique", "object", retry=False)
-    assert not left_over(redis_server)
+    assert not left_over(project.redis)
 
 
 def test_a_task_that_another_call_was_answered_with_is_sent_later(
-    soon: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    soon: Project, proxy: RedisProxy
 ) -> None:
     behind_proxy = soon.with_settings(
-        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": redis_server.url()}
+        broker_url=proxy.url(), reliable={**SOON, "REDIS_URL": soon.redis.url()}
     )
-    client = redis_server.client()
+    client = soon.redis.client()
     proxy.stall()
     with ThreadPoolExecutor(1) as caller:
         sending = caller.submit(behind_proxy.send, "unique", "object", retry=False)
@@ -243,14 +211,14 @@ def test_a_task_that_another_call_was_answered_with_is_sent_later(
         first = sending.result(30)
     assert second.id == first.id
     assert client.llen("celery") == 0
-    start_worker("one", project=soon)
+    soon.start_worker("one")
     assert second.get(timeout=20) == "run 1"
-    wait_until_free(redis_server)
-    assert len(effects.runs()) == 1
+    wait_until_free(soon.redis)
+    assert len(soon.effects.runs()) == 1
 
 
 def test_who_cannot_tell_whose_the_object_is_sends_nothing(
-    project: Project, proxy: RedisProxy, redis_server: RedisServer
+    project: Project, proxy: RedisProxy
 ) -> None:
     for outbox in (False, True):
         behind_proxy = project.with_settings(broker_url=proxy.url(), reliable={"OUTBOX": outbox})
@@ -258,6 +226,6 @@ def test_who_cannot_tell_whose_the_object_is_sends_nothing(
         with pytest.raises(LedgerUnavailable):
             behind_proxy.send("unique", "object")
         proxy.remove(rule)
-        client = redis_server.client()
-        assert not left_over(redis_server)
+        client = project.redis.client()
+        assert not left_over(project.redis)
         assert client.llen("celery") == 0

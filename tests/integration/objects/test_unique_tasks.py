@@ -11,54 +11,46 @@ from celery.exceptions import TaskRevokedError
 
 from celery_reliable.operations.queues import purge
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD, wait_until_free
 from tests.integration.project import timed
 from tests.integration.project.tasks import Broken
-from tests.support.effects import Effects
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
-def test_what_stores_no_result_frees_its_object_too(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_what_stores_no_result_frees_its_object_too(project: Project) -> None:
+    project.start_worker("one")
     result = project.send("unique", "object", ignore_result=True)
-    effects.run_of(result.id)
-    wait_until_free(redis_server)
+    project.effects.run_of(result.id)
+    wait_until_free(project.redis)
 
 
 @promise("one-object")
 @pytest.mark.parametrize("victim", ["child", "node"])
-def test_a_lost_task_has_its_object_until_it_has_run_again(
-    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, victim: str
-) -> None:
-    worker = start_worker("one", project=soon)
+def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project, victim: str) -> None:
+    worker = soon.start_worker("one")
     first = soon.send("unique", "object", ["gate:first", "gate:second"])
-    effects.run_of(first.id)
+    soon.effects.run_of(first.id)
     if victim == "node":
         worker.kill_group()
         assert soon.send("unique", "object").id == first.id
-        start_worker("two", project=soon)
+        soon.start_worker("two")
     else:
-        os.kill(effects.runs(first.id)[0].pid, signal.SIGKILL)
+        os.kill(soon.effects.runs(first.id)[0].pid, signal.SIGKILL)
     assert soon.send("unique", "object").id == first.id
-    effects.run_of(first.id, 2)
+    soon.effects.run_of(first.id, 2)
     assert soon.send("unique", "object").id == first.id
-    effects.open_gate("second")
+    soon.effects.open_gate("second")
     assert first.get(timeout=10) == "run 2"
-    wait_until_free(redis_server)
-    assert [run.attempt for run in effects.runs()] == [1, 2]
+    wait_until_free(soon.redis)
+    assert [run.attempt for run in soon.effects.runs()] == [1, 2]
 
 
 @pytest.mark.parametrize("step", ["retry", "reject"])
-def test_who_comes_again_keeps_its_object(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, step: str
-) -> None:
-    start_worker("one")
-    client = redis_server.client()
+def test_who_comes_again_keeps_its_object(project: Project, step: str) -> None:
+    project.start_worker("one")
+    client = project.redis.client()
     first = project.send("unique", "object", [step, "gate:gate"], 4)
 
     def waits_for_its_second_turn() -> bool:
@@ -67,37 +59,28 @@ def test_who_comes_again_keeps_its_object(
 
     wait_for(waits_for_its_second_turn, 10, "it was queued again")
     assert project.send("unique", "object").id == first.id
-    assert len(effects.runs()) == 1
-    effects.run_of(first.id, 2)
+    assert len(project.effects.runs()) == 1
+    project.effects.run_of(first.id, 2)
     assert project.send("unique", "object").id == first.id
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert first.get(timeout=10) == "run 2"
-    wait_until_free(redis_server)
-    assert len(effects.runs()) == 2
+    wait_until_free(project.redis)
+    assert len(project.effects.runs()) == 2
 
 
 @pytest.mark.parametrize("links", [1, 3])
-def test_what_replaces_itself_leaves_its_object(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, links: int
-) -> None:
-    start_worker("one")
+def test_what_replaces_itself_leaves_its_object(project: Project, links: int) -> None:
+    project.start_worker("one")
     assert project.send("unique_replaced", "object", links).get(timeout=10) == links + 1
-    wait_until_free(redis_server)
+    wait_until_free(project.redis)
 
 
 @pytest.mark.parametrize(("step", "losses"), [("fail", 3), ("kill", 0), ("reject", 0)])
-def test_a_dead_letter_has_no_object(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    step: str,
-    losses: int,
-) -> None:
+def test_a_dead_letter_has_no_object(project: Project, step: str, losses: int) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": losses})
-    start_worker("one", project=project)
+    project.start_worker("one")
     first = project.send("unique", "object", [step])
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "buried")
     wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
     second = project.send("unique", "object")
@@ -105,9 +88,7 @@ def test_a_dead_letter_has_no_object(
     assert second.get(timeout=10) == "run 1"
 
 
-def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Project) -> None:
     project = project.with_settings(reliable={"ETA_HORIZON_SECONDS": 3})
     parked = project.send("unique", "parked", countdown=3600)
     expiring = project.send("unique", "expiring", expires=1)
@@ -115,18 +96,18 @@ def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(
     held = {"parked": parked, "expiring": expiring, "purged": purged}
     for object_id, result in held.items():
         assert project.send("unique", object_id).id == result.id
-    client = redis_server.client()
+    client = project.redis.client()
     assert client.llen("celery") == 1
     assert client.llen("unread") == 1
     assert client.hget(RECORD + parked.id, "state") == b"parked"
 
-    at = effects.now()
-    wait_for(lambda: effects.now() - at > 1, 5, "its expiry")
-    start_worker("one", project=project)
+    at = project.effects.now()
+    wait_for(lambda: project.effects.now() - at > 1, 5, "its expiry")
+    project.start_worker("one")
     parked.revoke()
     assert purge(project.app, ["unread"]).records == 1
 
-    wait_until_free(redis_server)
+    wait_until_free(project.redis)
     for result in (parked, expiring):
         with pytest.raises(TaskRevokedError):
             result.get(timeout=10)
@@ -134,47 +115,45 @@ def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(
         again = project.send("unique", object_id)
         assert again.id != result.id
         assert again.get(timeout=10) == "run 1"
-    assert len(effects.runs()) == 3
+    assert len(project.effects.runs()) == 3
 
 
-def test_a_terminated_task_frees_its_object(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    start_worker("one")
+def test_a_terminated_task_frees_its_object(project: Project) -> None:
+    project.start_worker("one")
     first = project.send("unique", "object", ["gate:never"])
-    effects.run_of(first.id)
+    project.effects.run_of(first.id)
     first.revoke(terminate=True)
     with pytest.raises(TaskRevokedError):
         first.get(timeout=15)
-    wait_until_free(redis_server)
+    wait_until_free(project.redis)
     assert project.send("unique", "object").get(timeout=10) == "run 1"
 
 
 @pytest.mark.parametrize("is_failing", [True, False])
 def test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object(
-    project: Project, start_worker: Start, effects: Effects, is_failing: bool
+    project: Project, is_failing: bool
 ) -> None:
     timed.add_tasks(project.app)
-    start_worker("one", app="tests.integration.project.timed")
+    project.start_worker("one", app="tests.integration.project.timed")
     first = project.send("ends_slowly", "object", is_failing)
     first.get(timeout=10, propagate=False)
 
     second = project.send("ends_slowly", "object", is_failing)
 
     assert second.id != first.id
-    assert effects.client.lrange("hooks", 0, -1) == [first.id.encode()]
+    assert project.effects.client.lrange("hooks", 0, -1) == [first.id.encode()]
     second.get(timeout=10, propagate=False)
-    assert not effects.overlaps()
-    assert len(effects.runs()) == 2
+    assert not project.effects.overlaps()
+    assert len(project.effects.runs()) == 2
 
 
 @pytest.mark.parametrize("layout", ["beside the ledger", "elsewhere"])
 def test_a_call_after_a_failure_is_never_answered_with_it(
-    project: Project, start_worker: Start, start_redis: StartRedis, scale: Scale, layout: str
+    project: Project, start_redis: StartRedis, scale: Scale, layout: str
 ) -> None:
     if layout == "elsewhere":
         project = project.with_settings(result_url=start_redis().url())
-    start_worker("one", project=project)
+    project.start_worker("one")
     calls = scale.of(full=200, small=40)
     ids = set()
     for _ in range(calls):
@@ -185,10 +164,8 @@ def test_a_call_after_a_failure_is_never_answered_with_it(
     assert len(ids) == calls
 
 
-def test_a_call_after_a_time_limit_is_never_answered_with_it(
-    project: Project, start_worker: Start
-) -> None:
-    start_worker("one")
+def test_a_call_after_a_time_limit_is_never_answered_with_it(project: Project) -> None:
+    project.start_worker("one")
     ids = set()
     for _ in range(4):
         result = project.send("unique", "object", ["gate:never"], time_limit=1)

@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 from celery_reliable import NotPublished, PublishUnknown
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import DUE, LOCKS, RECORD, wait_until_settled
 from tests.support.effects import Effects
 from tests.support.promises import promise
@@ -48,14 +48,10 @@ def make(project: Project, ledger_server: RedisServer, start_redis: StartRedis) 
 
 @promise("nothing-lost")
 def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
-    make: Make,
-    ledger_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
 ) -> None:
     apart = make(True)
-    worker = start_worker("one", project=apart)
+    worker = apart.start_worker("one")
     redis_server.stop()
     began_at = effects.now()
     results = [apart.send("work", 0.01) for _ in range(2)]
@@ -79,11 +75,7 @@ def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
 
 
 def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
-    make: Make,
-    ledger_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
 ) -> None:
     apart = make(False)
     redis_server.stop()
@@ -93,7 +85,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
         assert not client.keys(RECORD + "*")
         assert client.zcard(DUE) == 0
     redis_server.start()
-    start_worker("one", project=apart)
+    apart.start_worker("one")
     later = apart.send("work", 0.01)
     assert later.get(timeout=20) == "worked"
     wait_until_settled(ledger_server, 15)
@@ -104,11 +96,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
 
 @promise("ledger-away")
 def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
-    make: Make,
-    ledger_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
 ) -> None:
     apart = make(False)
     records = ledger_server.client()
@@ -125,7 +113,7 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     redis_server.thaw()
     ledger_server.start()
     # The record was not withdrawn, so the task is still one that may not be lost.
-    start_worker("one", project=apart)
+    apart.start_worker("one")
     wait_for(lambda: effects.finished("unknown"), 40, "it runs")
     wait_until_settled(ledger_server, 15)
     assert len(effects.runs("unknown")) == 1
@@ -152,83 +140,67 @@ def test_while_the_ledger_is_away_nothing_is_sent(
 
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 def test_a_record_that_was_lost_on_the_way_is_made_once(
-    how: str, project: Project, proxy: RedisProxy, start_worker: Start, effects: Effects
+    how: str, project: Project, proxy: RedisProxy
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     publisher = project.with_settings(broker_url=proxy.url())
     rule = getattr(proxy, how)(script=script("record").sha)
     result = publisher.send("work", 0.01)
     rule.wait()
     assert result.get(timeout=10) == "worked"
-    assert len(effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1
 
 
 @promise("one-object")
 @pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
 @pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
 def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
-    step: str,
-    how: str,
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    step: str, how: str, project: Project, proxy: RedisProxy
 ) -> None:
-    start_worker("one")
+    project.start_worker("one")
     publisher = project.with_settings(broker_url=proxy.url())
     rule = getattr(proxy, how)(script=script(step).sha)
     results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
     rule.wait()
     assert len({result.id for result in results}) == 1
-    client = redis_server.client()
+    client = project.redis.client()
     assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert results[1].get(timeout=10) == "run 1"
-    assert len(effects.runs()) == 1
+    assert len(project.effects.runs()) == 1
     wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
 
 
 def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, proxy: RedisProxy
 ) -> None:
     # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
     publisher = project.with_settings(
-        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+        broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
     )
     rule = proxy.drop_reply("LPUSH")
     result = publisher.send("work", 0.01)
     rule.wait()
-    client = redis_server.client()
+    client = project.redis.client()
     assert client.llen("celery") == 2
-    start_worker("one")
+    project.start_worker("one")
     assert result.get(timeout=10) == "worked"
     # What follows both in their queue.
     assert project.send("work", 0.01).get(timeout=10) == "worked"
     wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
-    assert len(effects.runs(result.id)) == 1
+    assert len(project.effects.runs(result.id)) == 1
 
 
-def test_a_send_that_raised_is_withdrawn(
-    project: Project,
-    proxy: RedisProxy,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-) -> None:
+def test_a_send_that_raised_is_withdrawn(project: Project, proxy: RedisProxy) -> None:
     publisher = project.with_settings(
-        broker_url=proxy.url(), reliable={"REDIS_URL": redis_server.url()}
+        broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
     )
-    start_worker("one")
+    project.start_worker("one")
     proxy.sever()
     with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
         publisher.send("work", 0.01, retry=False)
-    assert not redis_server.client().keys(RECORD + "*")
+    assert not project.redis.client().keys(RECORD + "*")
     proxy.mend()
     result = publisher.send("work", 0.01)
     assert result.get(timeout=10) == "worked"
-    assert len(effects.runs()) == 1
+    assert len(project.effects.runs()) == 1

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
-from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -32,25 +31,20 @@ def apart(project: Project, results: RedisServer) -> Iterator[Project]:
 @promise("results-best-effort")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_an_outcome_waits_until_it_can_be_stored(
-    apart: Project,
-    results: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    pool: str,
+    apart: Project, results: RedisServer, pool: str
 ) -> None:
-    start_worker("one", project=apart, pool=pool)
+    apart.start_worker("one", pool=pool)
     done = apart.send("gate", "gate")
     failed = apart.send("failing_gate", "gate")
     for result in (done, failed):
-        effects.run_of(result.id)
+        apart.effects.run_of(result.id)
     results.stop()
-    effects.open_gate("gate")
+    apart.effects.open_gate("gate")
     for result in (done, failed):
-        wait_for(lambda r=result: effects.runs(r.id)[0].ended_at, 10, "its body ended")
-    ended_at = effects.now()
-    wait_for(lambda: effects.now() - ended_at > 3, 5, "several tries")
-    client = redis_server.client()
+        wait_for(lambda r=result: apart.effects.runs(r.id)[0].ended_at, 10, "its body ended")
+    ended_at = apart.effects.now()
+    wait_for(lambda: apart.effects.now() - ended_at > 3, 5, "several tries")
+    client = apart.redis.client()
     assert len(client.keys(RECORD + "*")) == 2
     results.start()
     # What Celery's client had subscribed to is gone with the server: `get` may never hear.
@@ -60,36 +54,30 @@ def test_an_outcome_waits_until_it_can_be_stored(
     assert "as told" in str(failed.result)
     wait_for(lambda: client.zcard(DEAD) == 1, 10, "the failure is kept")
     assert client.hget(RECORD + failed.id, "reason") == b"failed"
-    assert [len(effects.runs(r.id)) for r in (done, failed)] == [1, 1]
+    assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 
 @promise("late-changes-nothing")
-def test_who_lost_the_task_meanwhile_stores_nothing(
-    apart: Project,
-    results: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-) -> None:
+def test_who_lost_the_task_meanwhile_stores_nothing(apart: Project, results: RedisServer) -> None:
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
-    one = start_worker("one", project=apart, concurrency=1)
+    one = apart.start_worker("one", concurrency=1)
     result = apart.send("follow", ["gate:a", "gate:b"])
-    effects.run_of(result.id)
-    start_worker("two", project=apart)
+    apart.effects.run_of(result.id)
+    apart.start_worker("two")
     results.stop()
-    effects.open_gate("a")
-    wait_for(lambda: effects.runs(result.id)[0].ended_at, 10, "its body ended")
+    apart.effects.open_gate("a")
+    wait_for(lambda: apart.effects.runs(result.id)[0].ended_at, 10, "its body ended")
     one.freeze()
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
+    wait_for(lambda: len(apart.effects.runs(result.id)) == 2, 20, "the second run")
     one.thaw()
     results.start()
     # The worker is back with a lease of its own, and has had the time to store.
-    client = redis_server.client()
+    client = apart.redis.client()
     wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
     later = [apart.send("work", 0.1) for _ in range(6)]
     for one_more in later:
         one_more.get(timeout=15)
     assert not result.ready()
-    effects.open_gate("b")
+    apart.effects.open_gate("b")
     assert result.get(timeout=10) == "run 2"
-    wait_until_settled(redis_server, 15)
+    wait_until_settled(apart.redis, 15)

@@ -8,12 +8,10 @@ import json
 import statistics
 from typing import Any
 
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import wait_until_settled
-from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -24,129 +22,123 @@ def worker_of(workers: dict[str, Worker], run: Any) -> str:
 
 @promise("nothing-lost", "never-two")
 def test_a_killed_workers_task_runs_again_within_seconds(
-    project: Project,
-    workers: dict[str, Worker],
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     # Beat is dead all along: the workers' own passes recover.
     waited = []
     for turn in range(10):
         gate = f"gate-{turn}"
         result = project.send("gate", gate)
-        first = effects.run_of(result.id)
+        first = project.effects.run_of(result.id)
         name = worker_of(workers, first)
         workers[name].kill_group()
-        killed_at = effects.now()
-        second = effects.run_of(result.id, 2)
+        killed_at = project.effects.now()
+        second = project.effects.run_of(result.id, 2)
         waited.append(second.started_at - killed_at)
-        effects.open_gate(gate)
+        project.effects.open_gate(gate)
         assert result.get(timeout=10) == gate
         assert second.attempt == 2
         assert worker_of(workers, second) != name
-        workers[name] = start_worker(name)
+        workers[name] = project.start_worker(name)
     print("seconds from the kill to the re-run:", [round(w, 2) for w in waited])
-    assert not effects.overlaps()
+    assert not project.effects.overlaps()
     assert max(waited) <= 8
     assert statistics.median(waited) <= 5
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @promise("nothing-lost")
-def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) -> None:
     options = ("--prefetch-multiplier", "4")
-    client = redis_server.client()
-    worker = start_worker("worker-0", options=options)
+    client = project.redis.client()
+    worker = project.start_worker("worker-0", options=options)
     waited = []
     for turn in range(1, 4):
         gate = f"gate-{turn}"
         running = [project.send("gate", gate) for _ in range(2)]
         for result in running:
-            effects.run_of(result.id)
+            project.effects.run_of(result.id)
         fetched = [project.send("work", 0.01) for _ in range(6)]
         wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
-        survivor = start_worker(f"worker-{turn}", options=options)
+        survivor = project.start_worker(f"worker-{turn}", options=options)
         worker.kill_group()
-        killed_at = effects.now()
+        killed_at = project.effects.now()
         # What ran comes first again; it must not keep the survivor's pool from the others.
-        effects.open_gate(gate)
+        project.effects.open_gate(gate)
         for result in running + fetched:
             result.get(timeout=15)
-        waited.append(max(effects.starts(r.id)[0] for r in fetched) - killed_at)
+        waited.append(max(project.effects.starts(r.id)[0] for r in fetched) - killed_at)
         # Only what was claimed is a loss: the fetched ones ran once, as attempt 1.
-        assert [[run.attempt for run in effects.runs(r.id)] for r in running] == [[1, 2]] * 2
-        assert [[run.attempt for run in effects.runs(r.id)] for r in fetched] == [[1]] * 6
+        assert [[run.attempt for run in project.effects.runs(r.id)] for r in running] == [
+            [1, 2]
+        ] * 2
+        assert [[run.attempt for run in project.effects.runs(r.id)] for r in fetched] == [[1]] * 6
         worker = survivor
     print("seconds from the kill to the last fetched task:", [round(w, 2) for w in waited])
     assert max(waited) <= 8
-    wait_until_settled(redis_server, 10)
+    wait_until_settled(project.redis, 10)
 
 
 @promise("queued-not-running")
-def test_recovery_needs_one_free_process_of_the_survivor(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
+def test_recovery_needs_one_free_process_of_the_survivor(project: Project) -> None:
     # A worker that fetched no more than it runs leaves the third task to the other.
-    workers = {name: start_worker(name, options=ONE_EACH) for name in ("one", "two")}
+    workers = {name: project.start_worker(name, options=ONE_EACH) for name in ("one", "two")}
     gates = [project.send("gate", f"busy-{n}") for n in range(3)]
-    runs = [effects.run_of(r.id) for r in gates]
+    runs = [project.effects.run_of(r.id) for r in gates]
     by_worker = [worker_of(workers, run) for run in runs]
     victim = next(name for name in workers if by_worker.count(name) == 2)
     lost = [r.id for r, name in zip(gates, by_worker, strict=True) if name == victim]
     workers[victim].kill_group()
-    killed_at = effects.now()
+    killed_at = project.effects.now()
     wait_for(
-        lambda: sorted(len(effects.runs(i)) for i in lost) == [1, 2],
+        lambda: sorted(len(project.effects.runs(i)) for i in lost) == [1, 2],
         20,
         "one of them on the free process",
     )
-    again = max(effects.starts(i)[-1] for i in lost)
+    again = max(project.effects.starts(i)[-1] for i in lost)
     assert again - killed_at <= 8
     for n in range(3):
-        effects.open_gate(f"busy-{n}")
+        project.effects.open_gate(f"busy-{n}")
     for result in gates:
         result.get(timeout=10)
-    assert not effects.overlaps()
-    wait_until_settled(redis_server, 10)
+    assert not project.effects.overlaps()
+    wait_until_settled(project.redis, 10)
 
 
 @promise("queued-not-running")
 def test_what_is_lost_is_next_in_its_queue_and_behind_what_waits_when_it_is_lost_again(
-    project: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+    project: Project,
 ) -> None:
-    start_worker("sweeps", options=("-Q", "another"))
-    client = redis_server.client()
+    project.start_worker("sweeps", options=("-Q", "another"))
+    client = project.redis.client()
     lost = project.send("gate", "gate").id
     waiting = [project.send("gate", "gate").id for _ in range(3)]
     for number, expected in ((1, [lost, *waiting]), (2, [*waiting, lost])):
-        worker = start_worker("dies", concurrency=1, options=ONE_EACH)
-        wait_for(lambda n=number: len(effects.runs(lost)) == n, 15, "it runs")
+        worker = project.start_worker("dies", concurrency=1, options=ONE_EACH)
+        wait_for(lambda n=number: len(project.effects.runs(lost)) == n, 15, "it runs")
         worker.kill_group()
         wait_for(lambda: client.llen("celery") == 4, 20, "it is in its queue again")
         queued = [json.loads(one)["headers"]["id"] for one in client.lrange("celery", 0, -1)]
         assert queued[::-1] == expected
-    assert {run.task_id for run in effects.runs()} == {lost}
+    assert {run.task_id for run in project.effects.runs()} == {lost}
 
 
 @promise("frozen-not-dead", "late-changes-nothing")
 def test_a_frozen_worker_is_dead_when_its_lease_has_lapsed(
-    project: Project, workers: dict[str, Worker], effects: Effects, redis_server: RedisServer
+    project: Project, workers: dict[str, Worker]
 ) -> None:
     result = project.send("gate", "frozen")
-    first = effects.run_of(result.id)
+    first = project.effects.run_of(result.id)
     frozen = workers[worker_of(workers, first)]
     frozen.freeze()
-    frozen_at = effects.now()
-    second = effects.run_of(result.id, 2)
+    frozen_at = project.effects.now()
+    second = project.effects.run_of(result.id, 2)
     # LEASE_SECONDS + 3 * SWEEP_SECONDS
     assert second.started_at - frozen_at <= 16
     # The resumed attempt was taken from it: its process is stopped, and the worker goes on.
     frozen.thaw()
     wait_for(lambda: first.pid not in frozen.children(), 20, "the taken attempt's process is gone")
-    effects.open_gate("frozen")
+    project.effects.open_gate("frozen")
     assert result.get(timeout=10) == "frozen"
-    assert len(effects.finished(result.id)) == 1
-    wait_until_settled(redis_server, 10)
+    assert len(project.effects.finished(result.id)) == 1
+    wait_until_settled(project.redis, 10)

@@ -11,9 +11,8 @@ import pytest
 from celery_reliable.broker.server_mark import server_seen
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import StartRedis
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
-from tests.support.effects import Effects
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -28,55 +27,48 @@ def redis_server(start_redis: StartRedis) -> RedisServer:
 
 
 @pytest.mark.parametrize("how", ["restarted", "flushed"])
-def test_what_was_queued_runs_at_once(
-    apart: Project,
-    ledger_server: RedisServer,
-    redis_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    how: str,
-) -> None:
-    start_worker(project=apart)
+def test_what_was_queued_runs_at_once(apart: Project, ledger_server: RedisServer, how: str) -> None:
+    apart.start_worker()
     gates = [apart.send("gate", "gate").id for _ in range(2)]
     for task_id in gates:
-        effects.run_of(task_id)
+        apart.effects.run_of(task_id)
     queued = [apart.send("work", 0.01).id for _ in range(100)]
     parked = apart.send("work", 0.01, countdown=3600).id
     with ledger_server.client() as client:
         wait_for(lambda: client.hexists("{reliable:0}:meta", "broker"), 15, "a pass has met it")
     if how == "restarted":
-        redis_server.kill()
-        redis_server.start()
+        apart.redis.kill()
+        apart.redis.start()
     else:
-        with redis_server.client() as client:
+        with apart.redis.client() as client:
             client.flushall()
-    effects.open_gate("gate")
+    apart.effects.open_gate("gate")
     started = time.monotonic()
-    wait_for(lambda: len(effects.finished()) >= 102, 40, "all of them ran")
+    wait_for(lambda: len(apart.effects.finished()) >= 102, 40, "all of them ran")
     assert time.monotonic() - started < SOON_SECONDS
     with ledger_server.client() as client:
         # What has its time waits for it.
         assert client.hget(f"{{reliable:0}}:task:{parked}", "state") == b"parked"
     apart.app.control.revoke(parked)
     wait_until_settled(ledger_server, 20)
-    assert_each_ran_once(effects, [*gates, *queued])
+    assert_each_ran_once(apart.effects, [*gates, *queued])
 
 
-def test_a_server_is_told_from_what_it_was(apart: Project, redis_server: RedisServer) -> None:
+def test_a_server_is_told_from_what_it_was(apart: Project) -> None:
     sweeper = Sweeper(apart.app)
     seen = [sweeper.broker.seen() for _ in range(2)]
     assert seen[0] == seen[1]
-    with redis_server.client() as client:
+    with apart.redis.client() as client:
         client.flushall()
     seen.append(sweeper.broker.seen())
     sweeper.broker.close()
-    redis_server.stop()
-    redis_server.start()
+    apart.redis.stop()
+    apart.redis.start()
     seen.append(sweeper.broker.seen())
     assert len(set(seen)) == 3
     # Another namespace's sweepers see for themselves.
     assert server_seen(sweeper.broker.channel, "other") not in seen
     sweeper.broker.forget()
-    with redis_server.client() as client:
+    with apart.redis.client() as client:
         assert client.keys("celery-reliable.mark:reliable") == []
     sweeper.close()

@@ -13,10 +13,8 @@ from celery_reliable.operations.uninstall import release
 from celery_reliable.recovery import dead_workers
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import unacked_of
-from tests.integration.conftest import SOON, Project, Start
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import leases
-from tests.support.effects import Effects
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -26,14 +24,14 @@ def quick(project: Project) -> Project:
 
 
 def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
-    quick: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
+    quick: Project,
 ) -> None:
-    one, two = (start_worker(name, project=quick) for name in ("one", "two"))
-    former = {lease for lease in leases(redis_server) if lease.startswith("one@")}
+    one, two = (quick.start_worker(name) for name in ("one", "two"))
+    former = {lease for lease in leases(quick.redis) if lease.startswith("one@")}
     one.freeze()
-    wait_for(lambda: not former & leases(redis_server), 40, "it is forgotten")
+    wait_for(lambda: not former & leases(quick.redis), 40, "it is forgotten")
     # Until nobody would have to look at its unacked hash any more.
-    with redis_server.client() as client:
+    with quick.redis.client() as client:
         wait_for(
             lambda: (
                 not any(
@@ -45,17 +43,17 @@ def test_release_leaves_nothing_of_a_worker_that_was_forgotten_and_came_back(
             "its empty unacked hash is struck off",
         )
     one.thaw()
-    wait_for(lambda: any(x.startswith("one@") for x in leases(redis_server)), 20, "it is back")
+    wait_for(lambda: any(x.startswith("one@") for x in leases(quick.redis)), 20, "it is back")
     two.stop()
     plain = quick.send("plain_gate", "gate")
-    effects.run_of(plain.id)
+    quick.effects.run_of(plain.id)
     one.kill_group()
     now_ms = reliable_of(quick.app).ledger.workers.time_ms
     (lease,) = reliable_of(quick.app).ledger.workers.leases()
     wait_for(lambda: now_ms() > lease.until_ms, 20, "its lease is over")
 
     assert release(quick.app).messages == 1
-    with redis_server.client() as client:
+    with quick.redis.client() as client:
         assert client.llen("celery") == 1
         assert client.keys("unacked*") == client.keys("celery-reliable.rooms:*") == []
 
@@ -68,7 +66,7 @@ def sweeper(quick: Project) -> Iterator[Sweeper]:
 
 
 def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
-    quick: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    quick: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = sweeper.ledger.workers
     unacked = unacked_of(sweeper.broker)
@@ -89,7 +87,7 @@ def test_what_is_filed_before_it_hears_that_it_is_forgotten_is_found(
         monkeypatch.setattr(dead_workers.time, "monotonic", lambda s=seconds: moment + s)
         sweeper.recovery.recover_ownerless([], SweepReport())
         monkeypatch.undo()
-    with redis_server.client() as client:
+    with quick.redis.client() as client:
         # A plain task's message stays for its visibility timeout, and its unacked hash on the list.
         assert client.smembers("celery-reliable.rooms:reliable") == {unacked.name.encode()}
     assert len(unacked) == 1

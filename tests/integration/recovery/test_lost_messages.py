@@ -7,83 +7,75 @@ import subprocess
 import sys
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import ONE_EACH, SOON, Project, Start, start_all
+from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
-from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 QUEUED_SECONDS = SOON["QUEUED_SECONDS"]
 
 
 @promise("nothing-lost")
-def test_a_worker_killed_between_the_pop_and_the_filing(
-    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
-) -> None:
-    client = redis_server.client()
+def test_a_worker_killed_between_the_pop_and_the_filing(soon: Project, scale: Scale) -> None:
+    client = soon.redis.client()
     ids, took = [], []
     # It asks for messages seldom enough to be frozen while it waits for one.
     patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
     for turn in range(scale.of(full=20, small=3)):
-        worker = start_worker(f"one-{turn}", project=patient)
+        worker = patient.start_worker(f"one-{turn}")
         wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
         # Redis pops the next one and sends it, and nobody reads that.
         worker.freeze()
         result = soon.send("work", 0.01)
         wait_for(lambda: client.llen("celery") == 0, 10, "it is popped")
-        sent_at = effects.now()
+        sent_at = soon.effects.now()
         worker.kill_group()
         assert not client.keys("unacked:*")
         ids.append(result.id)
-        last = start_worker(f"two-{turn}", project=soon)
-        wait_for(lambda i=result.id: effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
-        took.append(effects.starts(result.id)[0] - sent_at)
+        last = soon.start_worker(f"two-{turn}")
+        wait_for(lambda i=result.id: soon.effects.finished(i), 3 * QUEUED_SECONDS, "it ran")
+        took.append(soon.effects.starts(result.id)[0] - sent_at)
         assert last.stop() == 0
     print("seconds to the run of what was popped and not filed:", [round(s, 1) for s in took])
-    assert_each_ran_once(effects, ids)
-    wait_until_settled(redis_server, 15)
+    assert_each_ran_once(soon.effects, ids)
+    wait_until_settled(soon.redis, 15)
 
 
 @promise("nothing-lost")
 def test_the_brokers_database_is_flushed(
-    project: Project,
-    start_redis: StartRedis,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    scale: Scale,
+    project: Project, start_redis: StartRedis, scale: Scale
 ) -> None:
     ledger = start_redis()
     # Neither fetches more than it can run, or one would have three of the four below.
     apart = project.with_settings(
         reliable={**SOON, "REDIS_URL": ledger.url()}, celery={"worker_prefetch_multiplier": 1}
     )
-    workers = list(start_all(start_worker, "one", "two", project=apart).values())
+    workers = list(apart.start_workers("one", "two").values())
     running = [apart.send("gate", "gate") for _ in range(4)]
     for result in running:
-        effects.run_of(result.id)
+        project.effects.run_of(result.id)
     queued = [apart.send("work", 0) for _ in range(scale.of(full=500, small=60))]
-    client = redis_server.client()
+    client = project.redis.client()
     client.flushdb()
-    flushed_at = effects.now()
-    effects.open_gate("gate")
+    flushed_at = project.effects.now()
+    project.effects.open_gate("gate")
     records = ledger.client()
     wait_for(lambda: not records.keys(RECORD + "*"), 4 * QUEUED_SECONDS, "all settled")
-    print("seconds to the last settlement after FLUSHDB:", round(effects.now() - flushed_at, 1))
-    assert_each_ran_once(effects, [result.id for result in running + queued])
+    print(
+        "seconds to the last settlement after FLUSHDB:",
+        round(project.effects.now() - flushed_at, 1),
+    )
+    assert_each_ran_once(project.effects, [result.id for result in running + queued])
     assert all(worker.is_running for worker in workers)
 
 
 @promise("nothing-lost")
-def test_a_publisher_is_killed(
-    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer, scale: Scale
-) -> None:
-    start_worker("one", project=soon)
+def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
+    soon.start_worker("one")
     dice = random.Random(11)
     for _ in range(scale.of(full=10, small=2)):
-        effects.client.delete("published")
+        soon.effects.client.delete("published")
         wanted = dice.randrange(20, scale.of(full=900, small=150))
         publisher = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.publishing", "1000"],
@@ -91,23 +83,21 @@ def test_a_publisher_is_killed(
             env=soon.environ("", {}),
         )
         try:
-            wait_for(lambda n=wanted: effects.client.llen("published") >= n, 30, "published")
+            wait_for(lambda n=wanted: soon.effects.client.llen("published") >= n, 30, "published")
         finally:
             publisher.kill()
             publisher.wait()
-        published = [one.decode() for one in effects.client.lrange("published", 0, -1)]
+        published = [one.decode() for one in soon.effects.client.lrange("published", 0, -1)]
         assert wanted <= len(published) < 1000
-        wait_until_settled(redis_server, 4 * QUEUED_SECONDS)
-        assert_each_ran_once(effects, published)
+        wait_until_settled(soon.redis, 4 * QUEUED_SECONDS)
+        assert_each_ran_once(soon.effects, published)
 
 
-def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
-    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
-    lost = start_worker("lost", project=soon, concurrency=1, options=ONE_EACH)
+def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(soon: Project) -> None:
+    client = soon.redis.client()
+    lost = soon.start_worker("lost", concurrency=1, options=ONE_EACH)
     result = soon.send("gate", "gate")
-    effects.run_of(result.id)
+    soon.effects.run_of(result.id)
     lost.freeze()
     # Nothing of its message comes back; and what stands in the queue was sent before it is lost.
     (unacked,) = client.keys("unacked:*")
@@ -115,37 +105,35 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(
     for _ in range(10):
         soon.send("plain_work", 0)
     lost.kill_group()
-    killed_at = effects.now()
+    killed_at = soon.effects.now()
     # Sweeps, and consumes from another queue: this one stands still.
-    start_worker("sweeps", project=soon, options=("-Q", "third"))
+    soon.start_worker("sweeps", options=("-Q", "third"))
     wait_for(lambda: result.id.encode() in client.lindex("celery", 0), 20, "it is sent again")
     # Before anybody would look after what waits in a queue.
-    assert effects.now() - killed_at < QUEUED_SECONDS
+    assert soon.effects.now() - killed_at < QUEUED_SECONDS
     assert client.llen("celery") == 11
-    effects.open_gate("gate")
-    start_worker("works", project=soon)
+    soon.effects.open_gate("gate")
+    soon.start_worker("works")
     assert result.get(timeout=15) == "gate"
-    assert [run.attempt for run in effects.runs(result.id)] == [1, 2]
-    wait_until_settled(redis_server, 15)
+    assert [run.attempt for run in soon.effects.runs(result.id)] == [1, 2]
+    wait_until_settled(soon.redis, 15)
 
 
 @promise("nothing-lost")
-def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(
-    soon: Project, start_worker: Start, effects: Effects, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_a_queue_is_deleted_and_nothing_is_sent_twice_to_one_that_is_not(soon: Project) -> None:
+    client = soon.redis.client()
     gone = [soon.send("work", 0, queue="gone") for _ in range(5)]
     kept = [soon.send("work", 0) for _ in range(20)]
     client.delete("gone")
     # Sweeps, and consumes from a third queue.
-    start_worker("sweeps", project=soon, options=("-Q", "third"))
+    soon.start_worker("sweeps", options=("-Q", "third"))
     wait_for(lambda: client.llen("gone") == 5, 3 * QUEUED_SECONDS, "sent again")
     looked_at = "{reliable:0}:due"
-    now = effects.now()
+    now = soon.effects.now()
     wait_for(
         lambda: all(client.zscore(looked_at, r.id) / 1000 > now for r in kept), 20, "looked at"
     )
     assert client.llen("celery") == 20
-    start_worker("works", project=soon, options=("-Q", "celery,gone"))
-    wait_until_settled(redis_server, 20)
-    assert_each_ran_once(effects, [result.id for result in gone + kept])
+    soon.start_worker("works", options=("-Q", "celery,gone"))
+    wait_until_settled(soon.redis, 20)
+    assert_each_ran_once(soon.effects, [result.id for result in gone + kept])

@@ -57,31 +57,25 @@ def has_waited_for_five_minutes(client: Any, keys: Any, task_id: str) -> None:
 @pytest.mark.parametrize("countdown", [0, 40])
 @pytest.mark.parametrize("before", [nothing, was_sent_twice_again, has_waited_for_five_minutes])
 def test_what_may_have_been_popped_is_sent_again_in_the_next_pass(
-    project: Project,
-    sweeper: Sweeper,
-    redis_server: RedisServer,
-    before: Callable[..., None],
-    countdown: int,
+    project: Project, sweeper: Sweeper, before: Callable[..., None], countdown: int
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     task_id = project.send("work", 0, countdown=countdown).id
     before(client, sweeper.ledger.keys, task_id)
     client.rpop("celery")
-    assert sweep(sweeper, redis_server) == 0
+    assert sweep(sweeper, project.redis) == 0
 
     sweeper.ledger.passes.look_ahead(ago_ms=5000)
 
-    assert sweep(sweeper, redis_server) == 1
+    assert sweep(sweeper, project.redis) == 1
     assert client.llen("celery") == 1
     # It was asked for once.
     client.rpop("celery")
-    assert sweep(sweeper, redis_server) == 0
+    assert sweep(sweeper, project.redis) == 0
 
 
-def test_what_is_there_is_left_alone(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_what_is_there_is_left_alone(project: Project, sweeper: Sweeper) -> None:
+    client = project.redis.client()
     ledger = reliable_of(project.app).ledger
     for number in range(20):
         task_id = project.send("work", 0).id
@@ -93,25 +87,25 @@ def test_what_is_there_is_left_alone(
     looks = ledger.all_due(start=0, limit=100)
     ledger.passes.look_ahead(ago_ms=5000)
 
-    assert sweep(sweeper, redis_server) == 0
+    assert sweep(sweeper, project.redis) == 0
 
     assert client.llen("celery") == 15
     assert ledger.all_due(start=0, limit=100) == looks
 
 
 def test_another_broker_keeps_what_it_has_delivered(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.send("work", 0)
-    redis_server.client().rpop("celery")
+    project.redis.client().rpop("celery")
     sweeper.ledger.passes.look_ahead(ago_ms=5000)
     monkeypatch.setattr(sweeper.broker, "is_redis", False)
 
-    assert sweep(sweeper, redis_server) == 0
+    assert sweep(sweeper, project.redis) == 0
 
 
 def test_who_asks_while_a_pass_looks_is_not_forgotten(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = sweeper.ledger.passes
     passes.look_ahead(ago_ms=5000)
@@ -121,45 +115,41 @@ def test_who_asks_while_a_pass_looks_is_not_forgotten(
         def look_late(*args: Any) -> bool:
             found = look(*args)
             project.send("work", 0)
-            redis_server.client().rpop("celery")
+            project.redis.client().rpop("celery")
             passes.look_ahead(ago_ms=5000)
             return found
 
         patched.setattr(sweeper.overdue, "look", look_late)
-        assert sweep(sweeper, redis_server) == 0
+        assert sweep(sweeper, project.redis) == 0
 
-    assert sweep(sweeper, redis_server) == 1
+    assert sweep(sweeper, project.redis) == 1
 
 
-def test_a_look_ahead_is_bounded_and_goes_on_in_the_next_pass(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_a_look_ahead_is_bounded_and_goes_on_in_the_next_pass(project: Project) -> None:
     sweeper = Sweeper(project.with_settings(reliable={"SWEEP_BATCH": 2}).app)
-    client = redis_server.client()
+    client = project.redis.client()
     for _ in range(90):
         project.send("work", 0)
     client.delete("celery")
     sweeper.ledger.passes.look_ahead(ago_ms=5000)
 
     # Passes follow each other at once while there is more.
-    assert sweep(sweeper, redis_server) < 90
+    assert sweep(sweeper, project.redis) < 90
 
     assert client.llen("celery") == 90
     sweeper.close()
 
 
-def test_a_backlog_of_which_nothing_is_missing_is_not_gone_through(
-    project: Project, redis_server: RedisServer
-) -> None:
+def test_a_backlog_of_which_nothing_is_missing_is_not_gone_through(project: Project) -> None:
     sweeper = Sweeper(project.with_settings(reliable={"SWEEP_BATCH": 2}).app)
-    client = redis_server.client()
+    client = project.redis.client()
     task_ids = [project.send("work", 0).id for _ in range(40)]
     for number, task_id in enumerate(task_ids):
         client.hincrby(sweeper.ledger.keys.record(task_id), "published_ms", number - 1000)
     sweeper.ledger.passes.look_ahead(ago_ms=5000)
     client.config_resetstat()
 
-    assert sweep(sweeper, redis_server) == 0
+    assert sweep(sweeper, project.redis) == 0
 
     stats: Any = client.info("commandstats")
     assert stats["cmdstat_hstrlen"]["calls"] < 20
@@ -167,15 +157,9 @@ def test_a_backlog_of_which_nothing_is_missing_is_not_gone_through(
     sweeper.close()
 
 
-def popped(
-    project: Project,
-    proxy: RedisProxy,
-    redis_server: RedisServer,
-    effects: Effects,
-    queues: list[str],
-) -> list[str]:
+def popped(project: Project, proxy: RedisProxy, queues: list[str]) -> list[str]:
     """Send a task to each queue, have its worker's pop answered, and keep the answers."""
-    client = redis_server.client()
+    client = project.redis.client()
     for _ in range(20):
         proxy.stall_replies()
         sent = [project.send("work", 0, queue=queue).id for queue in queues]
@@ -184,7 +168,7 @@ def popped(
             return sent
         # A pop was over just then, and the next was not asked for.
         proxy.mend()
-        wait_for(lambda: all(effects.runs(one) for one in sent), 15, "they run")  # noqa: B023
+        wait_for(lambda: all(project.effects.runs(one) for one in sent), 15, "they run")  # noqa: B023
     raise AssertionError("never were all of them popped")
 
 
@@ -193,7 +177,7 @@ def is_back(redis_server: RedisServer, effects: Effects, queue: str, task_id: st
 
 
 def start_in_the_window(
-    project: Project, proxy: RedisProxy, redis_server: RedisServer, start_worker: Start, count: int
+    project: Project, proxy: RedisProxy, start_worker: Start, count: int
 ) -> tuple[list[Worker], list[str]]:
     """Start so many workers, each of which waits on a queue of its own."""
     far = project.with_settings(broker_url=proxy.url())
@@ -204,7 +188,7 @@ def start_in_the_window(
     ]
     for worker in workers:
         worker.wait_until_ready()
-    client = redis_server.client()
+    client = project.redis.client()
     wait_for(
         lambda: sum("brpop" in row["cmd"] for row in client.client_list()) >= count, 10, "all wait"
     )
@@ -213,62 +197,50 @@ def start_in_the_window(
 
 @promise("nothing-lost")
 def test_a_worker_that_is_killed_between_pop_and_filing(
-    project: Project,
-    proxy: RedisProxy,
-    redis_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    scale: Scale,
+    project: Project, proxy: RedisProxy, start_worker: Start, scale: Scale
 ) -> None:
     start_worker("sweeper", options=("-Q", "nothing"), concurrency=1)
     took = []
     for _ in range(scale.of(full=5, small=1)):
         workers, queues = start_in_the_window(
-            project, proxy, redis_server, start_worker, scale.of(full=4, small=2)
+            project, proxy, start_worker, scale.of(full=4, small=2)
         )
-        sent = popped(project, proxy, redis_server, effects, queues)
+        sent = popped(project, proxy, queues)
         for worker in workers:
             worker.kill_group()
-        killed_at = effects.now()
+        killed_at = project.effects.now()
         proxy.mend()
         left = dict(zip(queues, sent, strict=True))
         while left:
-            assert effects.now() - killed_at < 30, left
+            assert project.effects.now() - killed_at < 30, left
             for queue, task_id in list(left.items()):
-                if is_back(redis_server, effects, queue, task_id):
-                    took.append(effects.now() - killed_at)
+                if is_back(project.redis, project.effects, queue, task_id):
+                    took.append(project.effects.now() - killed_at)
                     del left[queue]
-        redis_server.client().delete(*queues)
+        project.redis.client().delete(*queues)
     print("seconds until they were back:", [round(one, 1) for one in took])
     assert max(took) <= BACK_SECONDS
 
 
 @promise("nothing-lost")
 def test_a_worker_that_lives_and_loses_the_connection_it_waits_on(
-    project: Project,
-    proxy: RedisProxy,
-    redis_server: RedisServer,
-    start_worker: Start,
-    effects: Effects,
-    scale: Scale,
+    project: Project, proxy: RedisProxy, start_worker: Start, scale: Scale
 ) -> None:
-    _, queues = start_in_the_window(
-        project, proxy, redis_server, start_worker, scale.of(full=4, small=2)
-    )
+    _, queues = start_in_the_window(project, proxy, start_worker, scale.of(full=4, small=2))
     for _ in range(scale.of(full=5, small=1)):
-        sent = popped(project, proxy, redis_server, effects, queues)
+        sent = popped(project, proxy, queues)
         proxy.cut()
-        cut_at = effects.now()
+        cut_at = project.effects.now()
         proxy.mend()
         for queue, task_id in zip(queues, sent, strict=True):
             wait_for(
-                lambda: is_back(redis_server, effects, queue, task_id),  # noqa: B023
+                lambda: is_back(project.redis, project.effects, queue, task_id),  # noqa: B023
                 30,
                 "it is back",
             )
-        took = effects.now() - cut_at
+        took = project.effects.now() - cut_at
         print("seconds until they were back:", round(took, 1))
         assert took <= BACK_SECONDS
         for task_id in sent:
-            effects.run_of(task_id)
-            assert len(effects.runs(task_id)) == 1
+            project.effects.run_of(task_id)
+            assert len(project.effects.runs(task_id)) == 1

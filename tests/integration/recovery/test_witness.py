@@ -10,9 +10,7 @@ import pytest
 
 from tests.integration.commands import run_celery
 from tests.integration.conftest import APP, Project, Start
-from tests.support.effects import Effects
 from tests.support.proxy import RedisProxy
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 LEASE_SECONDS = 10
@@ -31,24 +29,20 @@ def listed(project: Project, tmp_path: Path) -> Callable[..., Any]:
     return listed
 
 
-def restricted(project: Project, redis_server: RedisServer) -> Project:
+def restricted(project: Project) -> Project:
     """The project as a user of Redis who may not ask who is connected."""
     rules = ("on", ">secret", "~*", "&*", "+@all", "-client")
-    redis_server.client().execute_command("ACL", "SETUSER", "narrow", *rules)
-    url = redis_server.url().replace("redis://", "redis://narrow:secret@")
+    project.redis.client().execute_command("ACL", "SETUSER", "narrow", *rules)
+    url = project.redis.url().replace("redis://", "redis://narrow:secret@")
     return project.with_settings(broker_url=url)
 
 
 def test_who_may_not_ask_who_is_connected_has_none(
-    project: Project,
-    start_worker: Start,
-    effects: Effects,
-    redis_server: RedisServer,
-    listed: Callable[..., Any],
+    project: Project, start_worker: Start, listed: Callable[..., Any]
 ) -> None:
-    one = start_worker("one", project=restricted(project, redis_server))
+    one = start_worker("one", project=restricted(project))
     result = project.send("gate", "gate")
-    effects.run_of(result.id)
+    project.effects.run_of(result.id)
     start_worker("two")
 
     rows = {row["worker"].split("@")[0]: row for row in listed("--json").json}
@@ -58,12 +52,12 @@ def test_who_may_not_ask_who_is_connected_has_none(
     assert rows["one"]["no_witness"] in " ".join(listed().out.split())
 
     one.kill_group()
-    killed_at = effects.now()
-    wait_for(lambda: len(effects.runs(result.id)) == 2, 20, "the second run")
-    took = effects.runs(result.id)[1].started_at - killed_at
+    killed_at = project.effects.now()
+    wait_for(lambda: len(project.effects.runs(result.id)) == 2, 20, "the second run")
+    took = project.effects.runs(result.id)[1].started_at - killed_at
     # It had been renewed within the last quarter.
     assert 0.75 * LEASE_SECONDS - 0.5 <= took <= LEASE_SECONDS + 6
-    effects.open_gate("gate")
+    project.effects.open_gate("gate")
     assert result.get(timeout=10) == "gate"
 
 
@@ -85,9 +79,9 @@ def test_who_does_not_own_his_connection_has_none(
     assert ("REDIS_URL" in row["no_witness"]) is is_pool
 
 
-def test_none_is_wanted(project: Project, start_worker: Start, listed: Callable[..., Any]) -> None:
+def test_none_is_wanted(project: Project, listed: Callable[..., Any]) -> None:
     project = project.with_settings(reliable={"WITNESS_SECONDS": 0})
-    start_worker("one", project=project)
+    project.start_worker("one")
 
     (row,) = listed("--json").json
 

@@ -17,7 +17,6 @@ from celery_reliable.recovery import overdue
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import claimed, register, unacked_of
 from tests.integration.conftest import Project
-from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -27,10 +26,10 @@ def look(sweeper: Sweeper) -> SweepReport:
     return report
 
 
-def make_due(project: Project, redis_server: RedisServer, task_ids: Sequence[str]) -> None:
+def make_due(project: Project, task_ids: Sequence[str]) -> None:
     """Let somebody have to look now."""
     due = reliable_of(project.app).ledger.keys.due
-    redis_server.client().zadd(due, {i: n for n, i in enumerate(task_ids, 1)}, xx=True)
+    project.redis.client().zadd(due, {i: n for n, i in enumerate(task_ids, 1)}, xx=True)
 
 
 def looks_in_seconds(project: Project, task_ids: Sequence[str]) -> list[float]:
@@ -42,15 +41,15 @@ def looks_in_seconds(project: Project, task_ids: Sequence[str]) -> list[float]:
 
 
 def test_a_pass_asks_as_much_of_redis_whatever_waits_behind(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
-    client: Any = redis_server.client()
+    client: Any = project.redis.client()
     asked = []
     for more in (100, 400):
         task_ids = [project.send("work", 0, ignore_result=True).id for _ in range(more)]
         for _ in range(2):
             # The first pass connects.
-            make_due(project, redis_server, task_ids[:100])
+            make_due(project, task_ids[:100])
             client.config_resetstat()
             assert look(sweeper).looked_at == 100
         calls = {name: one["calls"] for name, one in client.info("commandstats").items()}
@@ -65,16 +64,16 @@ def test_a_pass_asks_as_much_of_redis_whatever_waits_behind(
 
 
 def test_what_has_waited_for_long_is_looked_at_less_often(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
     """As a backlog, the oldest first; the least is QUEUED_SECONDS, the most ten times that."""
     waited = [3 * 24 * 3600, 24 * 3600, 700, 240, 100, 1]
     task_ids = [project.send("work", 0).id for _ in waited]
     ledger = reliable_of(project.app).ledger
-    client = redis_server.client()
+    client = project.redis.client()
     for task_id, seconds in zip(task_ids, waited, strict=True):
         client.hincrby(ledger.keys.record(task_id), "published_ms", -1000 * seconds)
-    make_due(project, redis_server, task_ids)
+    make_due(project, task_ids)
 
     report = look(sweeper)
 
@@ -84,14 +83,14 @@ def test_what_has_waited_for_long_is_looked_at_less_often(
 
 
 def test_what_may_be_behind_messages_that_tell_nothing_is_looked_at_as_often_as_ever(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
     for _ in range(5):
         project.send("plain_work", 0)
     task_id = project.send("work", 0).id
     ledger = reliable_of(project.app).ledger
-    redis_server.client().hincrby(ledger.keys.record(task_id), "published_ms", -3600_000)
-    make_due(project, redis_server, [task_id])
+    project.redis.client().hincrby(ledger.keys.record(task_id), "published_ms", -3600_000)
+    make_due(project, [task_id])
 
     assert look(sweeper).resent == 0
 
@@ -100,9 +99,9 @@ def test_what_may_be_behind_messages_that_tell_nothing_is_looked_at_as_often_as_
 
 @pytest.mark.parametrize("waiting", [1, 3, 30])
 def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer, waiting: int
+    project: Project, sweeper: Sweeper, waiting: int
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     sent = []
     for number in range(waiting + 1):
         sent.append(project.send("work", 0).id)
@@ -111,7 +110,7 @@ def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
             reliable_of(project.app).ledger.keys.record(sent[-1]), "published_ms", number - 1000
         )
     client.rpop("celery")
-    make_due(project, redis_server, sent)
+    make_due(project, sent)
 
     report = look(sweeper)
 
@@ -124,12 +123,12 @@ def test_what_is_gone_from_the_front_of_a_queue_is_sent_again(
 @pytest.mark.parametrize("state", ["queued", "parked"])
 @pytest.mark.parametrize("holder", ["a stranger", "a worker", "a dead worker", "nobody"])
 def test_what_somebody_may_run_is_not_sent_again(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer, state: str, holder: str
+    project: Project, sweeper: Sweeper, state: str, holder: str
 ) -> None:
     """A ledger that lost records may know neither the claim nor the worker, and a broker that lost
     its keys knows no list of unacked hashes.
     """
-    client = redis_server.client()
+    client = project.redis.client()
     task_id = project.send("work", 0).id
     client.hset(reliable_of(project.app).ledger.keys.record(task_id), "state", state)
     unacked = unacked_of(sweeper.broker)
@@ -141,7 +140,7 @@ def test_what_somebody_may_run_is_not_sent_again(
         assert len(unacked.take(["celery"], ["celery"], 1).deliveries) == 1
     alive, dead = holder == "a worker", holder == "a dead worker"
     lease = WorkerLease("one", dead, 0, "", "", "", facts={"room": unacked.name})
-    make_due(project, redis_server, [task_id])
+    make_due(project, [task_id])
 
     report = SweepReport()
     sweeper.overdue.look([lease] * alive, [lease] * dead, report)
@@ -190,15 +189,10 @@ def test_a_send_that_failed_does_not_make_the_next_rarer(
     ],
 )
 def test_a_canvas_has_its_time_from_when_its_host_ended(
-    project: Project,
-    sweeper: Sweeper,
-    redis_server: RedisServer,
-    hours: int,
-    member: str,
-    state: State | None,
+    project: Project, sweeper: Sweeper, hours: int, member: str, state: State | None
 ) -> None:
     """However long its host was parked before; and more, while a member is known to live."""
-    client, ledger = redis_server.client(), reliable_of(project.app).ledger
+    client, ledger = project.redis.client(), reliable_of(project.app).ledger
     task_id = project.send("replaced", [1, 2]).id
     register(ledger, "one")
     claim = claimed(ledger, task_id, worker="one")
@@ -212,7 +206,7 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
     members = ["another", member] if member else []
     assert isinstance(ledger.replace(claim, due_in_ms=0, members=members), Waiting)
     client.hincrby(ledger.keys.record(task_id), "waiting_ms", -hours * 3600_000)
-    make_due(project, redis_server, [task_id])
+    make_due(project, [task_id])
 
     look(sweeper)
 
@@ -221,15 +215,15 @@ def test_a_canvas_has_its_time_from_when_its_host_ended(
 
 
 def test_one_record_that_cannot_be_read_holds_up_no_other(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
     """It was written by a later version, say."""
-    client = redis_server.client()
+    client = project.redis.client()
     task_ids = [project.send("work", 0).id for _ in range(3)]
     client.delete("celery")
     ledger = reliable_of(project.app).ledger
     client.hset(ledger.keys.record(task_ids[0]), "state", "unheard_of")
-    make_due(project, redis_server, task_ids)
+    make_due(project, task_ids)
 
     report = look(sweeper)
 
@@ -238,17 +232,15 @@ def test_one_record_that_cannot_be_read_holds_up_no_other(
     assert looks_in_seconds(project, task_ids) == pytest.approx([60] * 3, abs=20)
 
 
-def test_a_pass_holds_few_messages_in_its_memory(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
-) -> None:
-    client = redis_server.client()
+def test_a_pass_holds_few_messages_in_its_memory(project: Project, sweeper: Sweeper) -> None:
+    client = project.redis.client()
     ledger = reliable_of(project.app).ledger
     task_ids = [project.send("work", 0).id for _ in range(100)]
     for task_id in task_ids:
         text: Any = client.hget(ledger.keys.record(task_id), "message")
         text = text.decode().replace('"utf-8"', f'"utf-8", "more": "{"x" * 1_000_000}"', 1)
         client.hset(ledger.keys.record(task_id), "message", text)
-    make_due(project, redis_server, task_ids)
+    make_due(project, task_ids)
 
     tracemalloc.start()
     try:
@@ -261,9 +253,9 @@ def test_a_pass_holds_few_messages_in_its_memory(
 
 
 def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     workers = sweeper.ledger.workers
     workers.register("one", lease_ms=10_000, client_id=0, facts={"room": "unacked:one"})
     for number in range(100):
@@ -288,14 +280,14 @@ def test_recovery_holds_few_of_the_messages_of_a_dead_worker_in_its_memory(
 
 
 def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the_grace(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
-    gone = redis_server.client()
+    gone = project.redis.client()
     client_id = gone.client_id()
     gone.close()
     workers = sweeper.ledger.workers
     workers.register("one", lease_ms=10_000, client_id=client_id, facts={})
-    client = redis_server.client()
+    client = project.redis.client()
     client.zadd(sweeper.ledger.keys.workers, {"one": 0})
     report, _ = sweeper.run_if_due()
     assert int(sweeper.ledger.passes.meta()["grace_ms"]) > workers.time_ms() + 5000
@@ -313,9 +305,9 @@ def test_who_died_in_an_outage_is_declared_dead_by_the_witness_and_not_after_the
 
 
 def test_a_dead_workers_record_that_cannot_be_read_holds_up_no_other(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
+    project: Project, sweeper: Sweeper
 ) -> None:
-    client = redis_server.client()
+    client = project.redis.client()
     ledger = reliable_of(project.app).ledger
     register(ledger, "one", lease_ms=10_000)
     task_ids = [project.send("work", 0).id for _ in range(3)]

@@ -12,7 +12,6 @@ from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
-from tests.support.redis_server import RedisServer
 
 
 def bury(
@@ -64,22 +63,18 @@ def test_as_many_dead_letters_as_there_may_be_are_left_at_once(
     assert ledger.dead_letter("letter-0400") is not None
 
 
-def test_an_entry_without_a_record_is_trimmed(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
-) -> None:
+def test_an_entry_without_a_record_is_trimmed(project: Project, sweeper: Sweeper) -> None:
     ledger = bury(project, 101)
-    redis_server.client().delete(ledger.keys.record("letter-0000"))
+    project.redis.client().delete(ledger.keys.record("letter-0000"))
 
     trim(sweeper)
 
     assert ledger.count_dead() == 100
 
 
-def test_what_is_too_old_is_trimmed_whatever_the_count(
-    project: Project, sweeper: Sweeper, redis_server: RedisServer
-) -> None:
+def test_what_is_too_old_is_trimmed_whatever_the_count(project: Project, sweeper: Sweeper) -> None:
     ledger = bury(project, 2)
-    client = redis_server.client()
+    client = project.redis.client()
     client.hset(ledger.keys.record("letter-0001"), "buried_ms", 1000)
     client.zadd(ledger.keys.dead, {"letter-0001": 1000})
 
