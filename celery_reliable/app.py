@@ -14,17 +14,13 @@ from celery import Celery
 from celery_reliable import events
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.exceptions import ConfigurationError, LedgerRefused, raise_for
+from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import (
     Connector,
     Ledger,
     ObjectLocks,
     connect,
-    denied,
-    ledger_commands,
-    self_test,
 )
-from celery_reliable.model import Finding
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.options import options_without_base
 from celery_reliable.settings import (
@@ -33,12 +29,7 @@ from celery_reliable.settings import (
     UNPROTECTED,
     AppFacts,
     ReliableConfig,
-    ServerFacts,
     check_app,
-    check_durability,
-    check_neighbours,
-    check_rights,
-    check_server,
     sanitized_url,
     split_urls,
 )
@@ -290,42 +281,15 @@ class Reliable:
             kept: T = made[1]
             return kept
 
-    def check(self) -> list[Finding]:
-        """Check settings, app and server against each other.
 
-        Returns the warnings.  Raises ConfigurationError for what cannot work, LedgerUnavailable
-        when the server is not there, LedgerRefused when it refuses.
-        """
-        findings = list(check_app(facts_of(self)))
-        raise_for(findings)
-        ledger = self.own_ledger(
-            reply_timeout_seconds=5.0, patience_seconds=3.0, is_for_operators=True
-        )
-        try:
-            facts = ledger.server_facts()
-            known = ServerFacts.from_info(facts, has_sentinel=ledger.connector.has_sentinel)
-            findings += [*check_server(known), *check_durability(known)]
-            raise_for(findings)
-            missing = ledger.ask("rights", lambda c: denied(c, ledger_commands(ledger.keys.none)))
-            findings += check_rights(f"The ledger's Redis at {ledger.connector.shown}", missing)
-            raise_for(findings)
-            try:
-                self_test(ledger)
-            except LedgerRefused as exc:
-                raise ConfigurationError(str(exc)) from exc
-            others = {one.project for one in ledger.workers.leases() if not one.is_dead}
-            findings += check_neighbours(self.project, others, self.config.namespace)
-        finally:
-            ledger.close()
-        return [f for f in findings if f.level != "error"]
-
-
-def facts_of(reliable: Reliable) -> AppFacts:
-    """Return what `check_app` needs to know about an app."""
+def facts_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None) -> AppFacts:
+    """Return what `check_app` needs to know about an app; *tasks*: not all, but these."""
     app, config, conf = reliable.app, reliable.config, reliable.app.conf
+    if tasks is None:
+        tasks = app.tasks
     late = {
         name: task
-        for name, task in app.tasks.items()
+        for name, task in tasks.items()
         if not name.startswith("celery.")
         and not getattr(type(task), "is_reliable", False)
         and task.acks_late
@@ -333,7 +297,7 @@ def facts_of(reliable: Reliable) -> AppFacts:
     options = conf.broker_transport_options or {}
     idle = {
         name: tuple(options_without_base(type(task)))
-        for name, task in app.tasks.items()
+        for name, task in tasks.items()
         if not getattr(type(task), "is_reliable", False)
     }
     return AppFacts(
@@ -342,7 +306,11 @@ def facts_of(reliable: Reliable) -> AppFacts:
         cache=config.cache,
         visibility_timeout_seconds=options.get("visibility_timeout"),
         plain_options={name: given for name, given in idle.items() if given},
-        plain_time_limits={name: task.time_limit for name, task in late.items() if task.time_limit},
+        plain_time_limits={
+            name: limit
+            for name, task in late.items()
+            if (limit := task.time_limit or conf.task_time_limit)
+        },
         plain_requeued_when_lost=tuple(
             sorted(name for name, task in late.items() if task.reject_on_worker_lost)
         ),

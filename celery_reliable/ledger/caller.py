@@ -177,8 +177,8 @@ class Caller:
                     if patience != FOREVER or time.monotonic() - started >= self.patience_seconds:
                         raise LedgerForbidden(
                             f"The ledger's Redis at {self.shown} does not let its user do "
-                            f"{operation!r}{_with_keys(step)}: {exc}. The README has the rule that "
-                            "is needed (A user of Redis with few rights).",
+                            f"{operation!r}{_with_keys(step)}: {exc}. `celery -A ... reliable "
+                            "doctor` prints the rule that is needed.",
                             operation=operation,
                             reply=str(exc),
                         ) from exc

@@ -76,10 +76,9 @@ def ledger_commands(key: str) -> list[Command]:
     ]
 
 
-def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str]:
-    """Return what the client's user may not do of *commands*, such as "HSCAN" or "the key x".
-
-    Empty also if the server does not answer.
+def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str] | None:
+    """Return what the client's user may not do of *commands*, such as "HSCAN" or "the key x"; None
+    if the server does not answer.
     """
     line = Line(client.connection_pool)
     asked = list(dict.fromkeys(commands))
@@ -87,10 +86,10 @@ def denied(client: redis.Redis, commands: Iterable[Command]) -> list[str]:
         (begun,) = line.ask(("MULTI",))
         if isinstance(begun, Exception):
             # Without it they would be executed.
-            return ["MULTI"] if is_forbidden(begun) else []
+            return ["MULTI"] if is_forbidden(begun) else None
         *answers, _ = line.ask(*asked, ("DISCARD",))
     except (redis.RedisError, OSError):
-        return []
+        return None
     finally:
         line.close()
     found: dict[str, None] = {}

@@ -13,6 +13,7 @@ __all__ = [
     "Audited",
     "DeadLetter",
     "DeadLetterInFull",
+    "DoctorsFinding",
     "Done",
     "Entry",
     "FindingView",
@@ -220,6 +221,14 @@ class FindingView(TypedDict):
     severity: str
     message: str
     hint: str
+
+
+class DoctorsFinding(FindingView):
+    """One thing that is wrong with a set-up; its code stays, too."""
+
+    code: str
+    #: What happens to who ignores it.
+    ignored: str
 
 
 class StatusWithFindings(Status):

@@ -9,11 +9,11 @@ from celery_reliable.settings.checks import (
     ServerFacts,
     check_app,
     check_neighbours,
-    check_rights,
     check_server,
 )
 from celery_reliable.settings.config import MAX_SECONDS, ReliableConfig
 from celery_reliable.settings.durability import check_durability
+from celery_reliable.settings.rights import acl_rule, acl_words, check_rights
 from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url, split_urls
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "AppFacts",
     "ReliableConfig",
     "ServerFacts",
+    "acl_rule",
+    "acl_words",
     "check_app",
     "check_durability",
     "check_neighbours",

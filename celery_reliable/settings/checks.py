@@ -20,7 +20,6 @@ __all__ = [
     "ServerFacts",
     "check_app",
     "check_neighbours",
-    "check_rights",
     "check_server",
 ]
 
@@ -135,36 +134,6 @@ def check_server(facts: ServerFacts) -> list[Finding]:
 def check_app(facts: AppFacts) -> list[Finding]:
     """Return what keeps this app from being protected, and which plain tasks are at risk."""
     return [*_ledger_place(facts), *_plain_tasks(facts)]
-
-
-def check_rights(what: str, missing: Sequence[str]) -> list[Finding]:
-    """Return findings about commands and keys that are *missing* in the rights of a server's user.
-
-    *what*: names the server in the messages.
-    """
-    findings = []
-    if "INFO" in missing:
-        findings.append(
-            Finding(
-                "celery_reliable.redis_hides_info",
-                "warning",
-                f"{what} does not let its user run INFO: a server that has lost records cannot be "
-                "told from one that has not, so a late copy of a task that has ended may run "
-                "again, and nothing is known of what a power cut would cost.",
-                "Allow it (ACL SETUSER ... +info).",
-            )
-        )
-    needed = [one for one in missing if one != "INFO"]
-    if needed:
-        findings.append(
-            Finding(
-                "celery_reliable.redis_forbids",
-                "error",
-                f"{what} does not let its user have {', '.join(needed)}.",
-                "The README has the rule that such a user needs (A user of Redis with few rights).",
-            )
-        )
-    return findings
 
 
 def check_neighbours(

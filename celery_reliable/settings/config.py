@@ -100,6 +100,9 @@ class ReliableConfig:
     #: Where each worker says once a second, in a file, whether it lives and is ready, for
     #: `celery-reliable-probe`. None: nowhere, and nothing is looked at for it.
     probe_directory: str | None = field(default=None, metadata={"kind": "folder"})
+    #: How long the orchestrator waits between SIGTERM and SIGKILL; only the doctor reads it. None:
+    #: not known.
+    grace_seconds: float | None = field(default=None, metadata={"kind": "some_seconds"})
     #: Whether a task that could not be sent stays recorded, for the sweeper to send it later,
     #: instead of an error that is raised.
     outbox: bool = field(default=False, metadata={"kind": "flag"})
@@ -247,6 +250,9 @@ def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
     kind = rule["kind"]
     if kind == "seconds":
         return _expected_seconds(value, rule["min"], above=rule["above"])
+    if kind == "some_seconds":
+        fits = value is None or _expected_seconds(value, 0.0, above=True) is None
+        return None if fits else f"{_expected_seconds(None, 0.0, above=True)}, or None"
     if kind == "count":
         return _expected_count(value, rule["min"], rule["max"])
     if kind == "flag":

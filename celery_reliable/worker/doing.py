@@ -75,5 +75,7 @@ class Doing:
                 "turned": round(now - turned_at, 1),
                 "moved": round(now - moved_at, 1),
                 "leaving": is_leaving,
+                # By this host, to be compared with the server's.
+                "clock": round(time.time(), 3),
             }
         )

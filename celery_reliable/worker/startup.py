@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from billiard import get_start_method
 from celery import Celery
-from celery.backends.redis import RedisBackend
 
 from celery_reliable import events
-from celery_reliable.app import Reliable
-from celery_reliable.compat import Part, check
-from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, raise_for
-from celery_reliable.worker.rights import missing_rights
+from celery_reliable.app import Reliable, facts_of
+from celery_reliable.doctor import (
+    check_broker,
+    check_hooks,
+    check_ledger,
+    check_results,
+    check_start_method,
+)
+from celery_reliable.exceptions import LedgerUnavailable, raise_for
+from celery_reliable.model import Finding
+from celery_reliable.settings import check_app
 
 __all__ = ["check_start"]
 
@@ -31,14 +36,25 @@ def check_start(w: Any, reliable: Reliable) -> None:
     Raises ConfigurationError for what must be changed before it can start, and LedgerUnavailable
     when the ledger does not answer for as long as Celery would wait for its broker.
     """
-    _check_start_method(w)
-    findings = raise_for(check(_parts(w, reliable)))
-    findings += _when_there(w.app, reliable.check)
-    findings += missing_rights(reliable)
-    for finding in raise_for(findings):
+    pool = w.pool_cls.__module__.rpartition(".")[2]
+    findings = raise_for(check_start_method(pool, w.app.conf))
+    findings += raise_for(check_hooks(reliable, pool))
+    findings += raise_for(check_app(facts_of(reliable)))
+    findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
+    # What does not answer is waited for elsewhere.
+    findings += raise_for([*(check_broker(reliable) or ()), *(check_results(reliable) or ())])
+    for finding in findings:
         events.finding(
             check=finding.id, severity=finding.level, message=finding.message, hint=finding.hint
         )
+
+
+def _of_ledger(reliable: Reliable) -> list[Finding]:
+    ledger = reliable.own_ledger(reply_timeout_seconds=5.0, patience_seconds=3.0)
+    try:
+        return check_ledger(reliable, ledger)[0]
+    finally:
+        ledger.close()
 
 
 def _when_there(app: Celery, look: Callable[[], T]) -> T:
@@ -64,31 +80,3 @@ def _when_there(app: Celery, look: Callable[[], T]) -> T:
             events.ledger_awaited(seconds=pause, retry=done, of=most or "all", error=exc)
         time.sleep(pause)
         pause = min(pause + _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-
-
-def _parts(w: Any, reliable: Reliable) -> Iterator[Part]:
-    """Yield what of the package a worker uses."""
-    yield from (Part.PRODUCER, Part.WORKER)
-    pool = w.pool_cls.__module__.rpartition(".")[2]
-    by_pool = {"prefork": Part.PREFORK, "gevent": Part.GEVENT, "eventlet": Part.EVENTLET}
-    if pool in by_pool:
-        yield by_pool[pool]
-    if reliable.is_redis_broker:
-        yield Part.REDIS_BROKER
-    if reliable.queues_at:
-        # What its tasks publish.
-        yield Part.REDIS_PRODUCER
-    if isinstance(w.app.backend, RedisBackend):
-        yield Part.REDIS_RESULTS
-
-
-def _check_start_method(w: Any) -> None:
-    """Raise ConfigurationError where children would not know which worker they belong to."""
-    if not w.pool_cls.__module__.endswith(".prefork"):
-        return
-    method = w.app.conf.get("worker_pool_start_method") or get_start_method()
-    if method != "fork":
-        raise ConfigurationError(
-            f"worker_pool_start_method is {method!r}: the processes of a prefork pool learn from a "
-            "fork which worker's lease they run under. Set it to 'fork', or use another pool."
-        )

@@ -19,6 +19,7 @@ from celery_reliable.compat.controller import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
 from celery_reliable.context import WorkerProcess, set_current_worker
+from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
 from celery_reliable.version import __version__
@@ -81,6 +82,7 @@ class WorkerStep(bootsteps.StartStopStep):
             # Celery would print a traceback of this; the paragraph says what to change.
             raise SystemExit(f"celery_reliable: {exc}") from None
         self.process.sends_events = bool(w.task_events)
+        self._setup = setup_to_tell(w)
         set_current_worker(self.process)
         #: The second undoes what would outlive this worker: user code may go on in its process.
         self.unacked_name, self._undo = consume_apart(self.reliable, self.process)
@@ -217,6 +219,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "room": self.unacked_name,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
+            **self._setup,
         }
 
     def doing(self) -> str:

@@ -23,7 +23,7 @@ from celery_reliable.ledger import (
 from celery_reliable.ledger.answers.tasks import Settled
 from tests.ledger.contracts import KEYLESS_COMMANDS, Contract
 from tests.ledger.scene import Scene
-from tests.support.acl import granted, printed_rule
+from tests.support.acl import granted, least_rule
 
 #: Short, as who waits for ever waits no longer than this for a right.
 PATIENCE_SECONDS = 0.5
@@ -154,7 +154,7 @@ def test_the_readmes_user_may_ask_how_many_letters_are_older(narrow: Scene) -> N
 
 
 def test_the_rule_names_no_more_keys_than_it_must() -> None:
-    patterns = [word for word in printed_rule() if word.startswith(("~", "%"))]
+    patterns = [word for word in least_rule() if word.startswith(("~", "%"))]
 
     assert patterns
     assert not any(re.fullmatch(r"~\**", pattern) for pattern in patterns)

@@ -32,7 +32,7 @@ PACKAGE = _ROOT / "celery_reliable"
 PAGE = _ROOT / "docs" / "architecture.rst"
 
 _SECTION = re.compile(r"^(?P<title>\S.*)\n-+\n", re.MULTILINE)
-_FLOOR = re.compile(r"^    \| (?P<number>\d+) \| (?P<names>.*?) *\|$", re.MULTILINE)
+_FLOOR = re.compile(r"^    \| +(?P<number>\d+) \| (?P<names>.*?) *\|$", re.MULTILINE)
 _ROW = re.compile(r"^   \* - (?P<first>.*)\n(?P<others>(?:     .*\n)*)", re.MULTILINE)
 _NAME = re.compile(r"``([a-z_]\w*(?:\.\w+)*)``")
 _USED = re.compile(r"^Used on the way: (?P<names>.*?)\n\n", re.MULTILINE | re.DOTALL)

@@ -37,6 +37,7 @@ def test_the_defaults_are_those_of_the_design(mapping):
         "keep_ended": 10_000,
         "keep_ended_one_in": 0,
         "probe_directory": None,
+        "grace_seconds": None,
         "outbox": False,
         "fail_open": False,
     }
@@ -60,6 +61,7 @@ def test_every_setting_can_be_given():
         "KEEP_ENDED": 0,
         "KEEP_ENDED_ONE_IN": 100,
         "PROBE_DIRECTORY": "/run/celery",
+        "GRACE_SECONDS": 30.0,
         "OUTBOX": True,
         "FAIL_OPEN": True,
     }

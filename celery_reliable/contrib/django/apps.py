@@ -11,7 +11,13 @@ from django.db import connections
 
 from celery_reliable import app, results
 from celery_reliable.contrib.django import caches
-from celery_reliable.contrib.django.checks import check_api, check_cache, check_settings
+from celery_reliable.contrib.django.checks import (
+    SERVER_TAG,
+    check_api,
+    check_cache,
+    check_servers,
+    check_settings,
+)
 from celery_reliable.contrib.django.project import remember_app
 
 __all__ = ["CeleryReliableConfig"]
@@ -34,6 +40,7 @@ class CeleryReliableConfig(AppConfig):
         checks.register(check_settings)
         checks.register(check_api)
         checks.register(check_cache, checks.Tags.caches)
+        checks.register(check_servers, SERVER_TAG, deploy=True)
 
 
 def _drop_lost_connections() -> None:

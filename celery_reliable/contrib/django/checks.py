@@ -1,72 +1,83 @@
-"""Django's system checks (`manage.py check`): what the settings are known to be wrong about.
+"""Django's system checks: what the doctor says of the project.
 
-They look at settings only and connect to nothing; a worker checks its Redis when it starts.
-
-===========================  =====================================================================
-``celery_reliable.E001``     a value, a name or a combination of settings that cannot work
-``celery_reliable.E002``     the broker is no Redis, and nothing says where the ledger's Redis is
-``celery_reliable.E003``     ``CACHE`` names no cache of django-redis
-``celery_reliable.E004``     ``CELERY_RELIABLE_API`` names something that cannot be
-``celery_reliable.W001``     the ledger shares a database with a cache that can be cleared
-``celery_reliable.W002``     the broker lives in one process: nothing is promised
-``celery_reliable.W003``     ``RELIABLE`` looks like our settings, and is not read
-===========================  =====================================================================
+`check_settings`, `check_cache` and `check_api` are part of every ``manage.py check`` and connect to
+nothing.  `check_servers` asks the servers: ``manage.py check --deploy``, or with ``--tag
+celery_reliable_server`` besides.  ``docs/doctor.rst`` has all that they can say.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as WarningMessage
 
 from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.contrib.django.api.configuration import api_config
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.contrib.django.project import project_app
+from celery_reliable.doctor import entry_of, examine
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Finding
 from celery_reliable.settings import AppFacts, ReliableConfig, check_app
 
-__all__ = ["check_api", "check_cache", "check_settings"]
+__all__ = ["SERVER_TAG", "check_api", "check_cache", "check_servers", "check_settings"]
 
-_IDS = {
-    "celery_reliable.no_redis": "celery_reliable.E002",
-    "celery_reliable.cache_can_be_cleared": "celery_reliable.W001",
-    "celery_reliable.unprotected": "celery_reliable.W002",
-}
+SERVER_TAG = "celery_reliable_server"
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Check ``CELERY_RELIABLE`` as a whole, and against the project's Celery app."""
+    """Check ``CELERY_RELIABLE`` as a whole, and the project's Celery app; asks no server."""
+    app = project_app()
     try:
         config = _config()
     except ConfigurationError as exc:
-        return [
-            Error(problem, hint="Change CELERY_RELIABLE.", id="celery_reliable.E001")
-            for problem in exc.problems
-        ]
-    app = _reliable()
-    facts = AppFacts(
+        return [_message(_finding("settings_wrong", "error", problem)) for problem in exc.problems]
+    if app is None:
         # A project without an app of its own may publish by other means; its broker is not ours
         # to judge.
-        broker_transport=app.broker_url.split("://", 1)[0] if app is not None else "redis",
-        redis_url_given=config.redis_url is not None,
-        cache=config.cache,
-    )
-    return [*map(_message, check_app(facts)), *_look_alikes()]
+        facts = AppFacts(
+            broker_transport="redis",
+            redis_url_given=config.redis_url is not None,
+            cache=config.cache,
+        )
+        found = check_app(facts)
+    else:
+        found = _of_settings(app)
+    return [*map(_message, [*found, *_look_alikes()])]
 
 
-def _look_alikes() -> list[CheckMessage]:
+def check_servers(**_: Any) -> list[CheckMessage]:
+    """Check what only tasks, servers and living workers can tell."""
+    app = project_app()
+    if app is None:
+        return []
+    try:
+        _config()
+    except ConfigurationError:
+        # `check_settings` reports that.
+        return []
+    known = _of_settings(app)
+    return [_message(one) for one in examine(app).findings if one not in known]
+
+
+def _of_settings(app: Any) -> list[Finding]:
+    # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
+    return list(examine(app, tasks=False, servers=False).findings)
+
+
+def _look_alikes() -> list[Finding]:
     meant = getattr(settings, "RELIABLE", None)
     if not isinstance(meant, dict) or not meant.keys() & set(ReliableConfig.names()):
         return []
     return [
-        WarningMessage(
+        Finding(
+            "celery_reliable.settings_unread",
+            "warning",
             "The setting RELIABLE looks like celery_reliable's, and nothing reads it.",
-            hint="Name it CELERY_RELIABLE.",
-            id="celery_reliable.W003",
+            "Name it CELERY_RELIABLE.",
         )
     ]
 
@@ -83,16 +94,21 @@ def check_cache(**_: Any) -> list[CheckMessage]:
     try:
         connector_of(cache)
     except ConfigurationError as exc:
-        return [Error(str(exc), id="celery_reliable.E003")]
+        return [_message(_finding("cache_unusable", "error", str(exc)))]
     return []
 
 
 def check_api(**_: Any) -> list[CheckMessage]:
-    """Check what ``CELERY_RELIABLE_API`` names."""
+    """Check what ``CELERY_RELIABLE_API`` names, and that the API's package is there."""
     try:
         api_config()
     except ConfigurationError as exc:
-        return [Error(str(exc), id="celery_reliable.E004")]
+        return [_message(_finding("api_settings_wrong", "error", str(exc)))]
+    is_used = hasattr(settings, "CELERY_RELIABLE_API")
+    if is_used and importlib.util.find_spec("msgspec") is None:
+        missing = "CELERY_RELIABLE_API is set, and msgspec, which the API needs, is not installed."
+        hint = 'pip install "celery-reliable[api]"'
+        return [_message(_finding("extra_missing", "warning", missing, hint))]
     return []
 
 
@@ -111,6 +127,11 @@ def _reliable() -> Reliable | None:
     return None if app is None else reliable_of(app)
 
 
+def _finding(name: str, level: Any, message: str, hint: str = "Change that setting.") -> Finding:
+    return Finding(f"celery_reliable.{name}", level, message, hint)
+
+
 def _message(finding: Finding) -> CheckMessage:
-    kind = Error if finding.level == "error" else WarningMessage
-    return kind(finding.message, hint=finding.hint, id=_IDS.get(finding.id, finding.id))
+    kind = {"error": Error, "warning": WarningMessage, "info": Info}[finding.level]
+    entry = entry_of(finding)
+    return kind(finding.message, hint=f"{finding.hint} If ignored: {entry.ignored}", id=entry.id)

@@ -14,6 +14,7 @@ from celery.bin.base import handle_preload_options
 
 from celery_reliable.operations.cli.acts import discard, replay
 from celery_reliable.operations.cli.audit import audit
+from celery_reliable.operations.cli.doctor import doctor
 from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
@@ -34,14 +35,15 @@ __all__ = ["reliable"]
 def reliable(ctx: click.Context, **_: Any) -> None:
     """What waits and why, what failed, workers and passes of celery-reliable.
 
-    Exit codes of all commands: 0; 1, something was wrong (with `status --check`: is wrong); 2, the
-    command was not given as it should be; 3, the ledger cannot be reached.
+    Exit codes of all commands: 0; 1, something was wrong (with `status --check` and `doctor`: is
+    wrong); 2, the command was not given as it should be; 3, the ledger cannot be reached.
     """
 
 
 for _command in (replay, discard):
     dead_letters.add_command(_command)
 for _command in (
+    doctor,
     status,
     top,
     events,

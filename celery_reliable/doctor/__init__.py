@@ -1,0 +1,28 @@
+"""The doctor: what is wrong with a set-up, before it shows.
+
+It looks at settings, tasks, what is installed, the servers and the workers, and judges.  A worker
+that starts asks for a part of it, and refuses to start for the errors.  What happens just now is
+`operations.check`'s.
+"""
+
+from __future__ import annotations
+
+from celery_reliable.doctor.catalogue import CATALOGUE, Entry, entry_of
+from celery_reliable.doctor.examination import Examination, examine
+from celery_reliable.doctor.installation import check_hooks, check_start_method
+from celery_reliable.doctor.servers import check_broker, check_ledger, check_results
+from celery_reliable.doctor.setups import setup_to_tell
+
+__all__ = [
+    "CATALOGUE",
+    "Entry",
+    "Examination",
+    "check_broker",
+    "check_hooks",
+    "check_ledger",
+    "check_results",
+    "check_start_method",
+    "entry_of",
+    "examine",
+    "setup_to_tell",
+]

@@ -1,0 +1,61 @@
+"""What beat's schedule has of the sweeper.  Nothing here talks to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from celery_reliable.doctor.setups import WorkerSetup
+from celery_reliable.model import Finding
+
+__all__ = ["check_schedule"]
+
+_SWEEP: Final = "celery_reliable.sweep"
+_OURS: Final = "celery_reliable."
+#: Their passes are run by what may be busy with a task.
+_GREENLETS: Final = ("gevent", "eventlet")
+
+
+def check_schedule(
+    schedule: Mapping[str, Any], workers: Sequence[WorkerSetup]
+) -> Iterator[Finding]:
+    """Yield what is wrong with a schedule: the entries of `beat_schedule`, by name.
+
+    *workers*: those that live, or what the settings would make.
+    """
+    tasks = {name: _task_of(entry) for name, entry in schedule.items()}
+    sweeps = sorted(name for name, task in tasks.items() if task == _SWEEP)
+    wrong = {
+        name: task
+        for name, task in tasks.items()
+        if task is not None and task.startswith(_OURS) and task != _SWEEP
+    }
+    if wrong:
+        named = ", ".join(f"{name} ({task})" for name, task in sorted(wrong.items()))
+        yield Finding(
+            "celery_reliable.sweep_misnamed",
+            "warning",
+            f"The beat schedule has tasks of the package that there are not: {named}.",
+            f"The name of the sweeper's task is {_SWEEP}.",
+        )
+    if len(sweeps) > 1:
+        yield Finding(
+            "celery_reliable.sweep_scheduled_twice",
+            "warning",
+            f"The beat schedule has {len(sweeps)} entries for {_SWEEP}: {', '.join(sweeps)}.",
+            "Leave one. (None is needed: workers sweep by themselves.)",
+        )
+    if not sweeps and workers and all(one.pool in _GREENLETS for one in workers):
+        yield Finding(
+            "celery_reliable.sweep_unscheduled",
+            "warning",
+            f"All pools are of greenlets ({', '.join(sorted({one.pool for one in workers}))}), "
+            f"where a task that computes holds up passes, and no beat schedule has {_SWEEP}.",
+            f'Add {{"task": "{_SWEEP}", "schedule": 30.0}} to beat_schedule, and a small prefork '
+            "worker to run it.",
+        )
+
+
+def _task_of(entry: Any) -> str | None:
+    task = entry.get("task") if isinstance(entry, Mapping) else getattr(entry, "task", None)
+    return str(task) if task else None

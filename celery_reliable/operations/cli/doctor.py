@@ -1,0 +1,87 @@
+"""`reliable doctor`: what is wrong with the set-up, before it shows."""
+
+from __future__ import annotations
+
+import click
+from celery.bin.base import CeleryCommand
+
+from celery_reliable.doctor import Examination, entry_of, examine
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.model import Finding
+from celery_reliable.operations import shapes
+from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, as_json_option
+from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.tables import printable
+
+__all__ = ["doctor"]
+
+_FOUND, _AWAY = 1, 3
+#: What counts with each --fail-level.
+_FAILING = {
+    "error": ("error",),
+    "warning": ("error", "warning"),
+    "info": ("error", "warning", "info"),
+    "never": (),
+}
+
+
+@click.command("doctor", cls=CeleryCommand)
+@as_json_option
+@click.option(
+    "--fail-level",
+    type=click.Choice(list(_FAILING)),
+    default="warning",
+    show_default=True,
+    help="The exit code is 1 for findings of this level, or worse.",
+)
+@click.option(
+    "--grace-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
+)
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: float | None) -> None:
+    """Say what is wrong with settings, tasks, releases, servers and workers.
+
+    Each finding has a code (docs/doctor.rst), what happens to who ignores it, and how to mend it.
+
+    Exit codes: 0, nothing is wrong; 1, something is (--fail-level says from when on), or could not
+    be looked at; 2, the command was not given as it should be; 3, the ledger cannot be reached.
+    """
+    try:
+        found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
+    except ReliableError as exc:
+        raise click.ClickException(printable(str(exc))) from exc
+    if as_json:
+        print_json({"findings": [_view(one) for one in found.findings]})
+    else:
+        _print(found)
+    if found.is_ledger_away and fail_level != "never":
+        ctx.exit(_AWAY)
+    ctx.exit(_FOUND if any(o.level in _FAILING[fail_level] for o in found.findings) else 0)
+
+
+def _view(one: Finding) -> shapes.DoctorsFinding:
+    entry = entry_of(one)
+    return {
+        "code": entry.code,
+        "id": one.id,
+        "severity": one.level,
+        "message": one.message,
+        "ignored": entry.ignored,
+        "hint": one.hint,
+    }
+
+
+def _print(found: Examination) -> None:
+    for one in found.findings:
+        entry = entry_of(one)
+        click.echo(f"{one.level}: {entry.code} {entry.name}")
+        for label, text in (
+            ("Seen", one.message),
+            ("If ignored", entry.ignored),
+            ("To mend", one.hint),
+        ):
+            click.echo(printable(f"  {label + ':':<12}{text}"))
+    wrong = [one for one in found.findings if one.level != "info"]
+    click.echo(f"{counted(len(wrong), 'finding')}." if wrong else "Nothing is wrong.")

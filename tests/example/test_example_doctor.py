@@ -1,0 +1,79 @@
+"""The doctor has nothing to say of the example project; Django's checks neither."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.conftest import StartRedis
+from tests.docs.blocks import Page
+from tests.example.conftest import EXAMPLE
+from tests.integration.commands import run_celery
+from tests.support.processes import REPOSITORY
+
+CHECKS = [
+    command.split()[1:] for command in Page("doctor.rst").commands() if "manage.py" in command
+]
+#: As `manage.py` does, for one command after the other.
+MANAGE = """
+import sys
+from django.core.management import ManagementUtility
+sys.path.insert(0, {folder!r})
+for words in {commands!r}:
+    ManagementUtility([*words, "--fail-level", "WARNING"]).execute()
+from example.celery import app
+print(app.finalized)
+"""
+
+
+def test_the_doctor_is_silent(start_redis: StartRedis, tmp_path) -> None:
+    # What a power cut costs is told of any other.
+    server = start_redis({"appendfsync": "always"})
+    environ = {**os.environ, "BROKER_URL": server.url(), "PYTHONPATH": str(EXAMPLE)}
+
+    ran = run_celery("reliable", "doctor", app="example", environ=environ, folder=tmp_path)
+
+    assert (ran.code, ran.out, ran.err) == (0, "Nothing is wrong.\n", "")
+
+
+def test_a_plain_check_asks_no_server_and_makes_no_task(tmp_path) -> None:
+    """Celery runs it while a worker imports its tasks."""
+    said = manage([one for one in CHECKS if "--deploy" not in one], "redis://127.0.0.1:1/0")
+
+    assert said.stdout.endswith("\nFalse\n")
+    assert "no issues" in said.stdout
+
+
+def test_the_checks_of_a_deployment_are_silent(start_redis: StartRedis) -> None:
+    server = start_redis({"appendfsync": "always"})
+
+    said = manage([one for one in CHECKS if "--tag" in one], server.url())
+
+    assert "no issues" in said.stdout, said.stdout + said.stderr
+
+
+def test_a_deployment_without_its_server_is_no_all_clear() -> None:
+    said = manage([one for one in CHECKS if "--tag" in one], "redis://127.0.0.1:1/0", code=1)
+
+    assert "celery_reliable.W004" in said.stderr
+
+
+def manage(commands: list[list[str]], url: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run commands of manage.py in one process."""
+    assert commands
+    ran = subprocess.run(
+        [sys.executable, "-c", MANAGE.format(folder=str(EXAMPLE), commands=commands)],
+        env={
+            **os.environ,
+            "BROKER_URL": url,
+            "DJANGO_SETTINGS_MODULE": "example.settings",
+            "PYTHONPATH": str(REPOSITORY),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
