@@ -1,0 +1,1 @@
+"""The arena: the same faults, done to this package, to stock Celery and to other systems."""

@@ -1,0 +1,1 @@
+"""One task for each system, declared as that system's documentation declares a reliable one."""
