@@ -137,7 +137,7 @@ OWN = """
     CELERY_BROKER_URL, CELERY_RESULT_BACKEND = {broker!r}, {results!r}
     CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 1
     CELERY_RELIABLE = {{
-        "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8, "MAX_LOSSES": 1,
+        "SWEEP_SECONDS": 1, "MAX_LOSSES": 1,
         "PROBE_DIRECTORY": {probes!r},
     }}
 """
