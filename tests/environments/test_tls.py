@@ -1,0 +1,153 @@
+"""Broker, ledger and results on a Redis that speaks TLS, and asks its clients for a certificate."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.operations import Desk
+from tests.conftest import StartRedis
+from tests.integration.conftest import Project, Start
+from tests.support.effects import Effects
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.servers import SERVERS, why_not
+from tests.support.waiting import wait_for
+
+
+@dataclass(frozen=True)
+class Party:
+    """Who has a certificate."""
+
+    certificate: Path
+    key: Path
+
+
+def openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+def authority(folder: Path, name: str) -> Party:
+    own = Party(folder / f"{name}.pem", folder / f"{name}.key")
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+        *("-keyout", own.key, "-out", own.certificate),
+    )
+    return own
+
+
+def signed(folder: Path, name: str, by: Party) -> Party:
+    """A party of 127.0.0.1 with a certificate of an authority."""
+    own, asked = Party(folder / f"{name}.pem", folder / f"{name}.key"), folder / f"{name}.csr"
+    names = folder / "names"
+    names.write_text("subjectAltName=IP:127.0.0.1\n")
+    openssl(
+        *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
+        *("-keyout", own.key, "-out", asked),
+    )
+    openssl(
+        *("x509", "-req", "-days", "2", "-in", asked, "-CA", by.certificate, "-CAkey", by.key),
+        *("-CAcreateserial", "-extfile", names, "-out", own.certificate),
+    )
+    return own
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A Redis with a port for TLS, and what its clients need."""
+
+    server: RedisServer
+    port: int
+    trusted: Party
+    client: Party
+
+    def url(self, **changes: Any) -> str:
+        """Where it is, for Celery; all that is asked of TLS is in the URL."""
+        given = {
+            "ssl_cert_reqs": "required",
+            "ssl_ca_certs": self.trusted.certificate,
+            "ssl_certfile": self.client.certificate,
+            "ssl_keyfile": self.client.key,
+            **changes,
+        }
+        query = urlencode({name: value for name, value in given.items() if value is not None})
+        return f"rediss://127.0.0.1:{self.port}/0?{query}"
+
+
+@pytest.fixture
+def secured(start_redis: StartRedis, tmp_path: Path) -> Secured:
+    if reason := why_not("Redis 7"):
+        pytest.skip(reason)
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl is installed")
+    trusted = authority(tmp_path, "authority")
+    own, client = (signed(tmp_path, name, trusted) for name in ("server", "client"))
+    port = free_port()
+    server = start_redis(
+        {
+            "tls-port": str(port),
+            "tls-cert-file": str(own.certificate),
+            "tls-key-file": str(own.key),
+            "tls-ca-cert-file": str(trusted.certificate),
+            "tls-auth-clients": "yes",
+        },
+        binary=SERVERS["Redis 7"],
+    )
+    return Secured(server, port, trusted, client)
+
+
+def test_what_a_killed_worker_ran_runs_again_over_tls(
+    secured: Secured, project: Project, start_worker: Start, effects: Effects
+) -> None:
+    url = secured.url()
+    over_tls = project.with_settings(broker_url=url, result_url=url)
+    victim = start_worker("one", project=over_tls)
+    running = over_tls.send("gate", "open")
+    effects.run_of(running.id)
+    start_worker("two", project=over_tls)
+    with secured.server.client() as admin:
+        asking = admin.client_list()
+        # The test's own is not among them.
+        ports = {
+            one["laddr"].rpartition(":")[2] for one in asking if "client|list" not in one["cmd"]
+        }
+    assert ports == {str(secured.port)}
+
+    victim.kill_group()
+    wait_for(lambda: len(effects.runs(running.id)) == 2, 30, "it runs again")
+    effects.open_gate("open")
+
+    assert running.get(timeout=20) == "open"
+    with Desk(over_tls.app) as desk:
+        assert desk.status().workers_by_state["alive"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda at, other: at.url(ssl_ca_certs=other.certificate), "certificate verify failed"),
+        (lambda at, other: at.url(ssl_certfile=None, ssl_keyfile=None), "did not answer"),
+        (lambda at, other: f"redis://127.0.0.1:{at.port}/0", "did not answer"),
+    ],
+    ids=["another authority", "no certificate", "no TLS"],
+)
+def test_who_is_not_trusted_is_not_talked_to(
+    wrong: Callable[[Secured, Party], str],
+    says: str,
+    secured: Secured,
+    project: Project,
+    tmp_path: Path,
+) -> None:
+    url = wrong(secured, authority(tmp_path, "another"))
+    refused = project.with_settings(broker_url=url)
+
+    with pytest.raises(LedgerUnavailable, match=says):
+        reliable_of(refused.app).check()
