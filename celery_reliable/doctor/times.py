@@ -11,6 +11,7 @@ from typing import Final
 from celery_reliable.doctor.setups import TaskSetup, WorkerSetup
 from celery_reliable.doctor.wording import listed
 from celery_reliable.model import Finding
+from celery_reliable.options import is_cut_short
 from celery_reliable.settings import ReliableConfig
 
 __all__ = ["check_times"]
@@ -58,7 +59,7 @@ def _limits(tasks: Iterable[TaskSetup], workers: Sequence[WorkerSetup]) -> Itera
     found = []
     for task in tasks:
         limit = _limit_of(task, workers)
-        if task.time_to_run_seconds and limit and limit <= task.time_to_run_seconds:
+        if is_cut_short(task.time_to_run_seconds, limit):
             found.append(f"{task.name} ({limit:g} s of {task.time_to_run_seconds:g} s)")
     if found:
         yield Finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery_reliable.options.definition import (
     TaskObject,
     doubts,
+    is_cut_short,
     object_of,
     options_without_base,
     problems,
@@ -16,6 +17,7 @@ from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_
 __all__ = [
     "TaskObject",
     "doubts",
+    "is_cut_short",
     "is_reliable",
     "is_unique",
     "keep_ms",

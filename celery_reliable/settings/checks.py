@@ -81,11 +81,13 @@ class ServerFacts:
             return None if value is None else int(value)
 
         append, cluster = text("aof_enabled"), text("cluster_enabled")
+        if append is None and text("appendonly") is not None:
+            append = "1" if text("appendonly") == "yes" else "0"
         return cls(
             version=text("redis_version"),
             role=text("role"),
             maxmemory=number("maxmemory"),
-            maxmemory_policy=text("maxmemory_policy"),
+            maxmemory_policy=text("maxmemory_policy") or text("maxmemory-policy"),
             appendonly=None if append is None else append == "1",
             appendfsync=text("appendfsync"),
             save=text("save"),

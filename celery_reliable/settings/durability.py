@@ -25,13 +25,16 @@ def check_durability(facts: ServerFacts) -> list[Finding]:
 def _on_disk(facts: ServerFacts) -> Iterator[Finding]:
     if facts.appendonly:
         yield from _with_file(facts)
-    elif facts.save is None:
-        said = "writes no append-only file" if facts.appendonly is False else "hides its INFO"
+    elif facts.save is None or facts.appendonly is None:
+        if facts.appendonly is None:
+            said = "does not tell whether it writes an append-only file, nor"
+        else:
+            said = "writes no append-only file, and does not tell"
         yield Finding(
             "celery_reliable.redis_durability_unknown",
             "warning",
-            f"The ledger's Redis {said} and does not tell its snapshot rule (CONFIG GET save): "
-            "what a power cut would cost is not known, and may be every task.",
+            f"The ledger's Redis {said} its snapshot rule (INFO, CONFIG GET save): what a power "
+            "cut would cost is not known, and may be every task.",
             f"{_AOF} Or allow CONFIG GET, to be told.",
         )
     elif not facts.save.strip(' "'):

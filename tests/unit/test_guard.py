@@ -103,6 +103,11 @@ def test_what_is_found_on_a_server(changed, found):
             {"appendonly": False, "save": None},
             ("warning", "redis_durability_unknown", "not known"),
         ),
+        # Who does not tell of its file is not taken for one without.
+        (
+            {"appendonly": None, "save": ""},
+            ("warning", "redis_durability_unknown", "not known"),
+        ),
         (
             {"appendonly": None, "save": None},
             ("warning", "redis_durability_unknown", "not known"),
@@ -235,6 +240,11 @@ def test_facts_are_read_from_info(as_given):
     assert ServerFacts.from_info(info) == GOOD_SERVER
     assert ServerFacts.from_info({**info, "aof_enabled": as_given(0)}).appendonly is False
     assert ServerFacts.from_info({}) == ServerFacts()
+    # Where INFO is forbidden, CONFIG GET tells the same by other names.
+    told = {"appendonly": "yes", "maxmemory": as_given(0), "maxmemory-policy": "allkeys-lru"}
+    without = ServerFacts.from_info(told)
+    assert without == ServerFacts(appendonly=True, maxmemory=0, maxmemory_policy="allkeys-lru")
+    assert ServerFacts.from_info({"appendonly": "no"}).appendonly is False
 
 
 def replaced(facts: ServerFacts, changed: dict[str, object]) -> ServerFacts:
