@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pytest
 from celery import Celery, Task
 from celery.worker.worker import WorkController
 
-from celery_reliable import ReliableTask
+from celery_reliable import ConfigurationWarning, ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.doctor import entry_of, examine
 from tests.conftest import StartRedis
@@ -31,7 +32,10 @@ SWEEP = {"task": "celery_reliable.sweep", "schedule": 30.0}
 
 def found(app: Celery, **more: Any) -> set[str]:
     """The codes of what the doctor finds; whatever it finds has three parts, and no password."""
-    findings = examine(app, patience_seconds=2, **more).findings
+    with warnings.catch_warnings():
+        # The definition of a task may say something too.
+        warnings.simplefilter("ignore", ConfigurationWarning)
+        findings = examine(app, patience_seconds=2, **more).findings
     for one in findings:
         assert one.message
         assert one.hint
