@@ -55,6 +55,12 @@ def warm_up(project: Project) -> None:
     wait_for(lambda: not client.keys("unacked:one*"), 10, "it is acknowledged")
 
 
+def n_fetched(project: Project) -> int:
+    """How many messages the worker has, acknowledged or not."""
+    client = project.redis.client()
+    return sum(client.hlen(unacked) for unacked in client.keys("unacked:one*"))
+
+
 def frozen_child(worker: Worker) -> int:
     """The worker's only child, which does not move any more."""
     (child,) = worker.children()
@@ -166,77 +172,47 @@ def test_what_waits_for_another_task_is_not_claimed(project: Project) -> None:
     project.start_worker("one", concurrency=1)
     warm_up(project)
     first, second = project.send("gate", "open"), project.send("work", 0)
-    client = project.redis.client()
-
-    def n_fetched() -> int:
-        return sum(client.hlen(unacked) for unacked in client.keys("unacked:one*"))
-
-    wait_for(lambda: n_fetched() == 2, 10, "both are fetched")
+    wait_for(lambda: n_fetched(project) == 2, 10, "both are fetched")
     assert claimed(project.redis, first.id)["attempt"] == "1"
     assert record_of(project.redis, second.id)["state"] == "queued"
     project.effects.open_gate("open")
     assert second.get(timeout=10) == "worked"
 
 
-@pytest.mark.parametrize("name", ["rare", "work"])
-def test_what_waits_in_the_worker_is_not_claimed(name: str, project: Project) -> None:
+def test_what_waits_in_the_worker_is_not_claimed(project: Project) -> None:
     add_tasks(project.app)
     one = project.start_worker("one", app=ENDS)
-    if name == "rare":
-        # It is the one of this hour.
-        project.send("rare").get(timeout=10)
-        warm_up(project)
-        result = project.send("rare")
-    else:
-        warm_up(project)
-        result = project.send("work", 0, countdown=30)
-    client = project.redis.client()
-    wait_for(lambda: client.keys("unacked:one*"), 10, "it is fetched")
-    # What is sent after it is delivered after it.
+    # It is the one of this hour.
+    project.send("rare").get(timeout=10)
+    warm_up(project)
+    waiting = [project.send("rare"), project.send("work", 0, countdown=30)]
+    wait_for(lambda: n_fetched(project) == 2, 10, "both are fetched")
+    # What is sent after them is delivered after them.
     assert project.send("work", 0).get(timeout=10) == "worked"
-    assert record_of(project.redis, result.id)["state"] == "queued"
+    states = [record_of(project.redis, result.id)["state"] for result in waiting]
+    assert states == ["queued", "queued"]
     assert one.is_running
 
 
-def test_what_is_revoked_before_it_is_fetched_leaves_no_claim(project: Project) -> None:
+def test_what_nobody_wants_any_more_when_it_is_fetched_leaves_no_claim(project: Project) -> None:
     one = project.start_worker("one")
     warm_up(project)
-    task_id = str(uuid4())
-    project.app.control.revoke(task_id)
+    revoked = str(uuid4())
+    project.app.control.revoke(revoked)
 
     def is_known() -> bool:
         told = project.app.control.inspect(timeout=1).revoked() or {}
-        return task_id in next(iter(told.values()), [])
+        return revoked in next(iter(told.values()), [])
 
     wait_for(is_known, 10, "the worker knows that it is revoked")
-    result = project.send("work", 0, task_id=task_id)
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=10)
     client = project.redis.client()
-    wait_for(
-        lambda: not record_of(project.redis, task_id) and not client.keys("{reliable:0}:claims:*"),
-        10,
-        "nothing is left of it",
-    )
-    assert not project.effects.runs(task_id)
-    assert one.is_running
-
-
-def test_what_has_expired_when_it_is_fetched_leaves_no_claim(project: Project) -> None:
-    one = project.start_worker("one")
-    warm_up(project)
-    result = project.send("work", 0, expires=-1)
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=10)
-    client = project.redis.client()
-    wait_for(
-        lambda: (
-            not record_of(project.redis, result.id) and not client.keys("{reliable:0}:claims:*")
-        ),
-        10,
-        "nothing is left of it",
-    )
-    assert not project.effects.runs(result.id)
+    for options in ({"task_id": revoked}, {"expires": -1}):
+        result = project.send("work", 0, **options)
+        with pytest.raises(TaskRevokedError):
+            result.get(timeout=10)
+        left = (RECORD + result.id, "{reliable:0}:claims:*")
+        wait_for(lambda keys=left: not any(map(client.keys, keys)), 10, "nothing is left of it")
+        assert not project.effects.runs(result.id)
     assert one.is_running
 
 
@@ -288,9 +264,10 @@ def test_one_connection_for_each_channel_will_do(project: Project) -> None:
         assert project.send("work", 0).get(timeout=10) == "worked"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(project: Project) -> None:
+    one = project.start_worker("one")
+    client = project.redis.client()
+    changes: list[dict[str, Any]] = [
         {"content-type": "application/x-python-serialize"},
         {"body": "[[], {}"},
         {"body": "[[], {}]"},
@@ -298,31 +275,20 @@ def test_one_connection_for_each_channel_will_do(project: Project) -> None:
         {"body": "[1, 2, 3]"},
         {"body": "[[], {}, 7]"},
         {"headers": {"timelimit": "soon"}},
-    ],
-    ids=str,
-)
-def test_what_cannot_be_handled_is_a_dead_letter_and_not_a_loss(
-    change: dict[str, Any], project: Project
-) -> None:
-    one = project.start_worker("one")
-    warm_up(project)
-    client = project.redis.client()
-    result = project.send("work", 0, queue="elsewhere")
-    message = json.loads(client.rpop("elsewhere"))
-    headers = {**message["headers"], **change.get("headers", {})}
-    client.lpush("celery", json.dumps({**message, **change, "headers": headers}))
-
-    def letters() -> list[dict[bytes, bytes]]:
-        return [client.hgetall(RECORD + i.decode()) for i in dead()]
-
-    def dead() -> list[bytes]:
-        return list(client.zrange(DEAD, 0, -1))
-
-    (letter,) = wait_for(letters, 10, "a dead letter")  # type: ignore[misc]
-    assert (letter[b"reason"], letter.get(b"losses")) == (b"unprocessable", None)
-    wait_for(lambda: not client.keys("unacked:one*"), 10, "the message is dropped")
-    assert not client.keys("{reliable:0}:claims:*")
-    assert not project.effects.runs(result.id)
+    ]
+    for number, change in enumerate(changes, start=1):
+        warm_up(project)
+        result = project.send("work", 0, queue="elsewhere")
+        message = json.loads(client.rpop("elsewhere"))
+        headers = {**message["headers"], **change.get("headers", {})}
+        client.lpush("celery", json.dumps({**message, **change, "headers": headers}))
+        wait_for(lambda n=number: client.zcard(DEAD) == n, 10, f"a dead letter of {change}")
+        (dead_id,) = client.zrevrange(DEAD, 0, 0)
+        letter = record_of(project.redis, dead_id.decode())
+        assert (letter["reason"], letter.get("losses")) == ("unprocessable", None), change
+        wait_for(lambda: not client.keys("unacked:one*"), 10, "the message is dropped")
+        assert not client.keys("{reliable:0}:claims:*")
+        assert not project.effects.runs(result.id)
     assert project.send("work", 0).get(timeout=10) == "worked"
     assert one.is_running
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import redis
 
-from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.scene import RestartableScene, Scene, open_ledger
 from tests.support.acl import granted
 from tests.support.redis_server import RedisServer
 
@@ -31,13 +31,12 @@ def scene(shared_redis: redis.Redis, ledger_url: str) -> Iterator[Scene]:
 
 
 @pytest.fixture
-def restartable(redis_server: RedisServer) -> Iterator[Scene]:
+def restartable(redis_server: RedisServer) -> Iterator[RestartableScene]:
     """As `scene`, on `redis_server`, which the test may stop and start again."""
     ledger = open_ledger(redis_server.url(), namespace="own")
-    client = redis_server.client()
-    found = Scene(ledger, client)
+    found = RestartableScene(ledger, redis_server)
     found.start_worker("me")
     found.start_worker("other")
     yield found
     ledger.close()
-    client.close()
+    found.client.close()

@@ -14,11 +14,12 @@ from typing import Any
 import redis
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import Ledger, connect
+from celery_reliable.ledger import Ledger, ObjectLocks, connect
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
 from celery_reliable.ledger.answers.workers import Declared, Registered
 from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Record, State, TaskRef
+from tests.support.redis_server import RedisServer
 
 LEASE_MS = 60_000
 LOOK_MS = 60_000
@@ -51,11 +52,12 @@ class Published:
 
 
 class Scene:
-    """One ledger and a plain client of its server."""
+    """One ledger, the objects' locks, and a plain client of its server."""
 
     def __init__(self, ledger: Ledger, client: redis.Redis) -> None:
         self.ledger = ledger
         self.workers = ledger.workers
+        self.locks = ObjectLocks(ledger)
         # Untyped, since redis-py types most replies as all that they can be.
         self.client: Any = client
         self._numbers = count(1)
@@ -274,6 +276,18 @@ class Scene:
             key.decode().removeprefix(prefix): {k.decode(): v.decode() for k, v in row.items()}
             for key, row in zip(keys, self._ask_all("hgetall", keys), strict=True)
         }
+
+
+class RestartableScene(Scene):
+    """A ledger on a server of this test's own, which may be stopped and started again."""
+
+    def __init__(self, ledger: Ledger, server: RedisServer) -> None:
+        super().__init__(ledger, server.client())
+        self.server = server
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
 
 
 _READ: dict[bytes, Callable[[Any, bytes], object]] = {

@@ -16,7 +16,7 @@ from celery_reliable.ledger import FOREVER, Ledger, ObjectLocks
 from celery_reliable.ledger.answers.tasks import Buried, Claimed, Queued, Settled
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Reason
-from tests.ledger.scene import LOOK_MS, Scene, open_ledger
+from tests.ledger.scene import LOOK_MS, RestartableScene, Scene, open_ledger
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer, free_port
 
@@ -164,15 +164,13 @@ def test_what_is_asked_with_no_patience_is_sent_once(far: Scene, proxy: RedisPro
     assert beats.matched == 1
 
 
-def test_an_outage_shorter_than_the_patience_is_waited_for(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
+def test_an_outage_shorter_than_the_patience_is_waited_for(restartable: RestartableScene) -> None:
     message = restartable.publish()
-    redis_server.stop()
+    restartable.server.stop()
 
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(restartable.claim, message)
-        redis_server.start()
+        restartable.server.start()
 
     assert claim.result().attempt == 1
 
@@ -267,9 +265,7 @@ def test_what_cannot_be_sent_is_refused_at_once(
     assert "writable master" not in str(caught.value)
 
 
-def test_a_server_that_is_full_refuses_and_changes_nothing(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
+def test_a_server_that_is_full_refuses_and_changes_nothing(restartable: RestartableScene) -> None:
     scene = restartable
     scene.publish("before")
     before = scene.snapshot()
@@ -284,7 +280,7 @@ def test_a_server_that_is_full_refuses_and_changes_nothing(
 
 
 def test_a_master_that_is_a_replica_for_a_moment_is_waited_for(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     message = scene.publish()

@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Changed, Gone, Parked, Postponed, Send
-from celery_reliable.model import Due, Reason, State
+from celery_reliable.model import Due, State
 from tests.ledger.scene import LOOK_MS, Scene, open_ledger
 from tests.support.waiting import wait_for
 
@@ -139,15 +139,7 @@ def test_what_comes_back_from_the_dead_is_sent_by_who_brings_it_back(
 ) -> None:
     message = scene.publish()
     scene.lose(scene.claim(message), is_unsent=True)
-    scene.ledger.bury_message(
-        "task",
-        Reason.UNPROCESSABLE,
-        exception="",
-        traceback="",
-        message="",
-        name="",
-        epoch=message.epoch,
-    )
+    scene.bury_message(message.epoch)
     assert scene.state() == "dead"
 
     if how == "replay":
@@ -207,15 +199,7 @@ def test_which_result_was_there_is_noted_of_one_publication(scene: Scene, how: s
     assert scene.record_of().stored == "nothing"
 
     if how in ("replay", "publish"):
-        scene.ledger.bury_message(
-            "task",
-            Reason.UNPROCESSABLE,
-            exception="",
-            traceback="",
-            message="",
-            name="",
-            epoch=message.epoch,
-        )
+        scene.bury_message(message.epoch)
     if how == "replay":
         scene.ledger.replay("task", epoch="1-replay", message="again", due_in_ms=LOOK_MS)
     elif how == "publish":

@@ -13,7 +13,7 @@ from celery_reliable.ledger.answers.tasks import (
 )
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import State
-from tests.ledger.scene import LEASE_MS, Published, Scene
+from tests.ledger.scene import LEASE_MS, Published, RestartableScene, Scene
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -98,12 +98,10 @@ def test_a_message_from_outside_this_generation_runs_and_gets_a_record(
     assert scene.claim(message).attempt == 2
 
 
-def test_a_record_that_a_restart_lost_is_made_again(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
+def test_a_record_that_a_restart_lost_is_made_again(restartable: RestartableScene) -> None:
     scene = restartable
     kept, lost, other = (scene.publish(name) for name in ("kept", "lost", "other"))
-    restart(redis_server)
+    restart(restartable.server)
     lose_from(scene, lost, other)
 
     # Whoever comes first counts up, without having the message at hand; nobody counts twice.
@@ -116,25 +114,23 @@ def test_a_record_that_a_restart_lost_is_made_again(
     assert generation(scene) == counted
 
 
-def test_a_restart_that_lost_nothing_changes_nothing(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
+def test_a_restart_that_lost_nothing_changes_nothing(restartable: RestartableScene) -> None:
     scene = restartable
     queued, running = scene.publish("queued"), scene.publish("running")
     claim = scene.claim(running)
-    restart(redis_server)
+    restart(restartable.server)
 
     assert scene.claim(queued).attempt == 1
     assert isinstance(scene.ledger.settle(claim), Settled)
 
 
-def test_a_pass_counts_a_restart_once(restartable: Scene, redis_server: RedisServer) -> None:
+def test_a_pass_counts_a_restart_once(restartable: RestartableScene) -> None:
     scene = restartable
     message = scene.publish()
     sweep(scene)
     assert generation(scene) == int(message.generation)
 
-    restart(redis_server)
+    restart(restartable.server)
     sweep(scene)
     counted = generation(scene)
     sweep(scene)
@@ -145,7 +141,7 @@ def test_a_pass_counts_a_restart_once(restartable: Scene, redis_server: RedisSer
 
 @pytest.mark.parametrize("first", ["pass", "claim"])
 def test_a_server_that_comes_back_with_the_same_old_data_twice_drops_nothing(
-    restartable: Scene, redis_server: RedisServer, first: str
+    restartable: RestartableScene, first: str
 ) -> None:
     """From a snapshot, or as a replica that lags: it does not know how often it was counted up."""
     scene = restartable
@@ -153,7 +149,7 @@ def test_a_server_that_comes_back_with_the_same_old_data_twice_drops_nothing(
     meta = scene.client.hgetall(scene.ledger.keys.meta)
     lost = []
     for n, older in enumerate(early):
-        restart(redis_server)
+        restart(restartable.server)
         scene.client.delete(scene.ledger.keys.meta)
         scene.client.hset(scene.ledger.keys.meta, mapping=meta)
         lose_from(scene, *early[n:], *lost)
@@ -189,11 +185,11 @@ DAY_MS = 86_400_000
 
 
 def test_what_a_message_tells_of_a_far_future_is_not_counted_on_from(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     scene.publish("before")
-    restart(redis_server)
+    restart(restartable.server)
     message = Published(scene.foreign().task, "0-x", FUTURE)
 
     # It proves nothing, and runs; and what is published from now on is known by its stamp.
@@ -227,10 +223,10 @@ def test_a_generation_of_a_far_future_heals(scene: Scene, who: str) -> None:
 
 
 def test_a_generation_that_a_stepped_clock_left_is_counted_on_from(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
-    restart(redis_server)
+    restart(restartable.server)
     ahead = str(scene.workers.time_ms() + DAY_MS // 24)
 
     assert isinstance(scene.ask(Published(scene.foreign().task, "0-x", ahead)), Unrecorded)
@@ -256,7 +252,7 @@ def test_a_replay_where_no_generation_is_known_begins_one_as_a_record_does(scene
 
 
 def test_an_end_is_proved_by_absence_within_the_generation_alone(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     ledger = restartable.ledger
     message = restartable.publish()
@@ -264,6 +260,6 @@ def test_an_end_is_proved_by_absence_within_the_generation_alone(
     ledger.settle(restartable.claim(message))
     assert ledger.has_ended("task", message.generation)
     assert not ledger.has_ended("task", str(int(message.generation) - 1))
-    restart(redis_server)
+    restart(restartable.server)
     # Whatever was lost, it was lost between two generations.
     assert not ledger.has_ended("task", message.generation)

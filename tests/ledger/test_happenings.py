@@ -20,8 +20,7 @@ from celery_reliable.operations import happenings as following
 from celery_reliable.operations.happenings import Happened, Happenings
 from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.pages import BadCursor
-from tests.ledger.scene import LEASE_MS, Scene, open_ledger
-from tests.support.redis_server import RedisServer
+from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
 from tests.support.waiting import wait_for
 
 HOUR_MS = 3_600_000
@@ -146,10 +145,7 @@ def test_a_page_is_what_was_wanted_and_goes_on_from_its_cursor(scene: Scene) -> 
 
 @pytest.mark.parametrize("is_emptied", [False, True])
 def test_it_is_followed_over_a_restart(
-    restartable: Scene,
-    redis_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
-    is_emptied: bool,
+    restartable: RestartableScene, monkeypatch: pytest.MonkeyPatch, is_emptied: bool
 ) -> None:
     monkeypatch.setattr(following, "_COMPARE_SECONDS", 0.2)
     scene = restartable
@@ -160,11 +156,11 @@ def test_it_is_followed_over_a_restart(
     note(scene, "task_skipped", id="another")
     assert [one.task_id for one in next(follower).items] == ["one"]
 
-    redis_server.stop()
+    restartable.server.stop()
     if is_emptied:
-        for path in redis_server.directory.rglob("*.aof*"):
+        for path in restartable.server.directory.rglob("*.aof*"):
             path.unlink(missing_ok=True)
-    redis_server.start()
+    restartable.server.start()
     assert scene.client.exists(scene.ledger.keys.happened) == (not is_emptied)
     numbers = count(1)
 
@@ -182,14 +178,12 @@ def test_it_is_followed_over_a_restart(
     assert seen <= {f"new-{number}" for number in range(next(numbers))}
 
 
-def test_who_follows_is_told_that_the_ledger_stays_away(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
-    ledger = open_ledger(redis_server.url(), "own")
+def test_who_follows_is_told_that_the_ledger_stays_away(restartable: RestartableScene) -> None:
+    ledger = open_ledger(restartable.server.url(), "own")
     ledger._caller.patience_seconds = 0.1
     follower = Happenings(ledger).follow(patience_seconds=0.5)
     next(follower)
-    redis_server.stop()
+    restartable.server.stop()
     with pytest.raises(LedgerUnavailable):
         next(follower)
     ledger.close()
@@ -252,16 +246,16 @@ def test_what_cannot_be_noted_disturbs_nobody(scene: Scene, damage: str) -> None
 
 
 def test_a_ledger_that_does_not_answer_is_waited_for_once(
-    restartable: Scene, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    restartable: RestartableScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = open_ledger(redis_server.url(), "own", reply_timeout_seconds=0.3)
+    ledger = open_ledger(restartable.server.url(), "own", reply_timeout_seconds=0.3)
     assert ledger.happenings.note("task_lost", {})
-    redis_server.freeze()
+    restartable.server.freeze()
     begun = time.monotonic()
     for _ in range(20):
         assert not ledger.happenings.note("task_lost", {})
     assert time.monotonic() - begun < 3
-    redis_server.thaw()
+    restartable.server.thaw()
     monkeypatch.setattr(happenings, "_PAUSE_SECONDS", 0.0)
     # It goes on when the pause is over.
     monkeypatch.setattr(ledger.happenings, "_silent_until", 0.0)

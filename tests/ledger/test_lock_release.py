@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from celery_reliable.leases import Verdict, WorkerLease
-from celery_reliable.ledger import ObjectLocks
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.answers.tasks import (
@@ -25,16 +24,11 @@ from celery_reliable.ledger.answers.tasks import (
     Withdrawn,
 )
 from celery_reliable.ledger.answers.workers import Acknowledged
-from celery_reliable.model import Claim, Reason
+from celery_reliable.model import Claim
 from tests.ledger.scene import ABSENT, LOOK_MS, Scene, attempt_zero, holding
 from tests.support.promises import promise
 
 KEEP_MS = 60_000
-
-
-@pytest.fixture
-def locks(scene: Scene) -> ObjectLocks:
-    return ObjectLocks(scene.ledger)
 
 
 def holder(scene: Scene, object_key: str = "object") -> str | None:
@@ -51,49 +45,49 @@ def note(scene: Scene) -> str | None:
 # Tasks that hold the object.
 
 
-def queued(scene: Scene, locks: ObjectLocks) -> Claim:
+def queued(scene: Scene) -> Claim:
     """A unique publication that nobody has claimed."""
     scene.publish()
-    locks.take("object", holding(scene))
+    scene.locks.take("object", holding(scene))
     return attempt_zero()
 
 
-def running(scene: Scene, locks: ObjectLocks) -> Claim:
+def running(scene: Scene) -> Claim:
     claim = scene.claim(scene.publish())
-    locks.take("object", claim)
+    scene.locks.take("object", claim)
     return claim
 
 
-def running_again(scene: Scene, locks: ObjectLocks) -> Claim:
+def running_again(scene: Scene) -> Claim:
     """An older attempt has left its lock, and this one has not come to it."""
     message = scene.publish()
     first = scene.claim(message)
-    locks.take("object", first)
+    scene.locks.take("object", first)
     scene.lose(first)
     return scene.claim(message)
 
 
-def lost(scene: Scene, locks: ObjectLocks) -> Claim:
-    claim = running(scene, locks)
+def lost(scene: Scene) -> Claim:
+    claim = running(scene)
     scene.lose(claim)
     return claim
 
 
-def waiting(scene: Scene, locks: ObjectLocks) -> Claim:
-    claim = running(scene, locks)
+def waiting(scene: Scene) -> Claim:
+    claim = running(scene)
     scene.ledger.replace(claim, due_in_ms=LOOK_MS)
     return claim
 
 
-def dead_stopping(scene: Scene, locks: ObjectLocks) -> Claim:
-    claim = running(scene, locks)
+def dead_stopping(scene: Scene) -> Claim:
+    claim = running(scene)
     scene.take(claim, max_losses=0)
     return claim
 
 
-def dead(scene: Scene, locks: ObjectLocks) -> Claim:
+def dead(scene: Scene) -> Claim:
     """A worker of an older version has stopped it, and freed nothing."""
-    claim = dead_stopping(scene, locks)
+    claim = dead_stopping(scene)
     scene.client.hdel(scene.ledger.keys.record("task"), "stopping", "stopping_on")
     return claim
 
@@ -126,19 +120,10 @@ def cancel(scene: Scene, claim: Claim) -> Answer:
 
 
 def bury_message(scene: Scene, claim: Claim) -> Answer:
-    return scene.ledger.bury_message(
-        "task",
-        Reason.UNPROCESSABLE,
-        exception="KeyError",
-        traceback="",
-        message="raw",
-        name="?",
-        epoch=scene.record_of().epoch,
-    )
+    return scene.bury_message(scene.record_of().epoch)
 
 
 def blame(scene: Scene, claim: Claim) -> Answer:
-    epoch = scene.record_of().epoch
     lease = WorkerLease(
         "the dead",
         True,
@@ -147,7 +132,7 @@ def blame(scene: Scene, claim: Claim) -> Answer:
         "",
         "",
         opening_id="task",
-        opening_epoch=epoch,
+        opening_epoch=scene.record_of().epoch,
         verdict=Verdict("opening"),
     )
     return scene.ledger.blame(lease, "opening", max_losses=0, due_in_ms=LOOK_MS)
@@ -167,7 +152,7 @@ def outlive(scene: Scene, claim: Claim) -> Answer:
     return Outlived()
 
 
-Stage = Callable[[Scene, ObjectLocks], Claim]
+Stage = Callable[[Scene], Claim]
 Ending = Callable[[Scene, Claim], Answer]
 
 STAGES: dict[Ending, tuple[list[Stage], type[Answer]]] = {
@@ -192,10 +177,10 @@ ENDS = [
 @promise("one-object")
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_whatever_ends_a_task_frees_its_object(
-    scene: Scene, locks: ObjectLocks, stage: Stage, ending: Ending, reply: type[Answer]
+    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
 ) -> None:
     # As somebody else ends it, who does not know of an object.
-    claim = replace(stage(scene, locks), object_key="")
+    claim = replace(stage(scene), object_key="")
     assert holder(scene) is not None
 
     assert isinstance(ending(scene, claim), reply)
@@ -208,9 +193,9 @@ def test_whatever_ends_a_task_frees_its_object(
 @pytest.mark.parametrize("value", ["1:another", "12:another:task", "kept:task", "kept:another"])
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_what_another_has_or_what_is_kept_is_not_freed(
-    scene: Scene, locks: ObjectLocks, stage: Stage, ending: Ending, reply: type[Answer], value: str
+    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer], value: str
 ) -> None:
-    claim = stage(scene, locks)
+    claim = stage(scene)
     scene.client.set(scene.ledger.keys.lock("object"), value)
 
     assert isinstance(ending(scene, claim), reply)
@@ -220,22 +205,22 @@ def test_what_another_has_or_what_is_kept_is_not_freed(
 
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_what_an_older_version_left_without_a_note_is_anybodys(
-    scene: Scene, locks: ObjectLocks, stage: Stage, ending: Ending, reply: type[Answer]
+    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
 ) -> None:
-    claim = stage(scene, locks)
+    claim = stage(scene)
     scene.forget_object()
     other = scene.claim(scene.publish("other task"), "other")
 
     assert isinstance(ending(scene, claim), reply)
 
-    assert locks.take("object", other) is None
+    assert scene.locks.take("object", other) is None
 
 
 @pytest.mark.parametrize("ending", [settle, bury, lose])
 def test_who_knows_the_object_frees_what_an_older_version_did_not_note(
-    scene: Scene, locks: ObjectLocks, ending: Ending
+    scene: Scene, ending: Ending
 ) -> None:
-    claim = replace(running(scene, locks), object_key="object")
+    claim = replace(running(scene), object_key="object")
     scene.forget_object()
 
     ending(scene, claim)
@@ -262,9 +247,9 @@ class Steps:
 
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
 def test_who_does_not_know_the_object_changes_nothing_and_asks_again(
-    scene: Scene, locks: ObjectLocks, stage: Stage, ending: Ending, reply: type[Answer]
+    scene: Scene, stage: Stage, ending: Ending, reply: type[Answer]
 ) -> None:
-    claim = replace(stage(scene, locks), object_key="")
+    claim = replace(stage(scene), object_key="")
     if ending is outlive:
         scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
         scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
@@ -283,11 +268,11 @@ def test_who_does_not_know_the_object_changes_nothing_and_asks_again(
 @pytest.mark.parametrize("ending", [settle, settle_and_keep, bury, lose])
 @pytest.mark.parametrize("has_object", [False, True])
 def test_an_attempt_ends_in_one_step_with_its_object_or_without(
-    scene: Scene, locks: ObjectLocks, ending: Ending, has_object: bool
+    scene: Scene, ending: Ending, has_object: bool
 ) -> None:
     claim = scene.claim(scene.publish())
     if has_object:
-        locks.take("object", claim)
+        scene.locks.take("object", claim)
         claim = replace(claim, object_key="object")
     steps = Steps(scene)
 
@@ -306,17 +291,15 @@ def test_a_task_without_an_object_is_ended_in_one_step(scene: Scene, ending: End
     assert len(steps.replies) == 1
 
 
-def test_who_was_told_of_an_object_that_has_changed_is_told_again(
-    scene: Scene, locks: ObjectLocks
-) -> None:
-    claim = running(scene, locks)
+def test_who_was_told_of_an_object_that_has_changed_is_told_again(scene: Scene) -> None:
+    claim = running(scene)
     call = scene.ledger._caller.call
     told: list[type[Answer]] = []
 
     def slow(*args: Any, **options: Any) -> Answer:
         if told == [OtherObject]:
             # It is lost, runs again, and works on another object.
-            locks.take("another object", claim)
+            scene.locks.take("another object", claim)
         answer: Answer = call(*args, **options)
         told.append(type(answer))
         return answer
@@ -328,19 +311,17 @@ def test_who_was_told_of_an_object_that_has_changed_is_told_again(
     assert told == [OtherObject, OtherObject, Settled]
     assert holder(scene, "another object") is None
     # What it had before is anybody's.
-    assert locks.take("object", scene.claim(scene.publish("third"))) is None
+    assert scene.locks.take("object", scene.claim(scene.publish("third"))) is None
 
 
 @pytest.mark.parametrize("ending", [settle, bury, lose])
-def test_an_attempt_that_is_not_the_current_one_frees_nothing(
-    scene: Scene, locks: ObjectLocks, ending: Ending
-) -> None:
+def test_an_attempt_that_is_not_the_current_one_frees_nothing(scene: Scene, ending: Ending) -> None:
     message = scene.publish()
     former = replace(scene.claim(message), object_key="object")
-    locks.take("object", former)
+    scene.locks.take("object", former)
     scene.lose(former)
     current = scene.claim(message)
-    locks.take("object", current)
+    scene.locks.take("object", current)
     before = scene.snapshot()
 
     assert isinstance(ending(scene, former), Fenced)
@@ -350,9 +331,9 @@ def test_an_attempt_that_is_not_the_current_one_frees_nothing(
 @promise("never-two")
 @pytest.mark.parametrize("ending", [bury_message, blame, cancel])
 def test_what_is_still_to_be_stopped_has_its_object_though_its_task_ends(
-    scene: Scene, locks: ObjectLocks, ending: Ending
+    scene: Scene, ending: Ending
 ) -> None:
-    claim = running(scene, locks)
+    claim = running(scene)
     scene.take(claim)
 
     steps = Steps(scene)
@@ -361,13 +342,13 @@ def test_what_is_still_to_be_stopped_has_its_object_though_its_task_ends(
     assert OtherObject not in steps.replies
     assert (holder(scene), note(scene)) == ("1:task", "object")
     other = scene.claim(scene.publish("other task"), "other")
-    assert locks.take("object", other) == "task"
+    assert scene.locks.take("object", other) == "task"
 
 
 def test_a_dead_letter_is_discarded_in_one_step_while_it_is_still_to_be_stopped(
-    scene: Scene, locks: ObjectLocks
+    scene: Scene,
 ) -> None:
-    dead_stopping(scene, locks)
+    dead_stopping(scene)
     steps = Steps(scene)
 
     discard(scene, attempt_zero())
@@ -379,9 +360,9 @@ def test_a_dead_letter_is_discarded_in_one_step_while_it_is_still_to_be_stopped(
 @promise("one-object")
 @pytest.mark.parametrize("end", [acknowledge, outlive])
 def test_a_task_that_goes_on_when_it_has_been_stopped_has_its_object_still(
-    scene: Scene, locks: ObjectLocks, end: Ending
+    scene: Scene, end: Ending
 ) -> None:
-    claim = running(scene, locks)
+    claim = running(scene)
     scene.take(claim)
 
     end(scene, claim)
@@ -390,10 +371,8 @@ def test_a_task_that_goes_on_when_it_has_been_stopped_has_its_object_still(
 
 
 @pytest.mark.parametrize("ending", [bury_message, blame, lose, discard])
-def test_when_it_has_been_stopped_its_object_is_freed(
-    scene: Scene, locks: ObjectLocks, ending: Ending
-) -> None:
-    claim = running(scene, locks)
+def test_when_it_has_been_stopped_its_object_is_freed(scene: Scene, ending: Ending) -> None:
+    claim = running(scene)
     scene.take(claim, max_losses=0 if ending in (lose, discard) else 9)
     if ending is not lose:
         ending(scene, claim)
@@ -409,22 +388,20 @@ def test_when_it_has_been_stopped_its_object_is_freed(
 
 
 @pytest.mark.parametrize("value", ["0:task", "1:task"])
-def test_a_success_may_keep_the_object(scene: Scene, locks: ObjectLocks, value: str) -> None:
-    claim = running(scene, locks)
+def test_a_success_may_keep_the_object(scene: Scene, value: str) -> None:
+    claim = running(scene)
     scene.client.set(scene.ledger.keys.lock("object"), value)
 
     assert isinstance(scene.ledger.settle(claim, keep_ms=KEEP_MS), Settled)
 
     assert holder(scene) == "kept:task"
     assert 0 < scene.client.pttl(scene.ledger.keys.lock("object")) <= KEEP_MS
-    assert locks.take("object", scene.claim(scene.publish("other task"))) == "task"
+    assert scene.locks.take("object", scene.claim(scene.publish("other task"))) == "task"
 
 
 @pytest.mark.parametrize("value", ["1:another", "kept:another", None])
-def test_a_success_keeps_nothing_of_another(
-    scene: Scene, locks: ObjectLocks, value: str | None
-) -> None:
-    claim = running(scene, locks)
+def test_a_success_keeps_nothing_of_another(scene: Scene, value: str | None) -> None:
+    claim = running(scene)
     key = scene.ledger.keys.lock("object")
     scene.client.delete(key) if value is None else scene.client.set(key, value)
 
@@ -433,30 +410,28 @@ def test_a_success_keeps_nothing_of_another(
     assert holder(scene) == value
 
 
-def test_a_settlement_that_is_refused_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
-    claim = lost(scene, locks)
+def test_a_settlement_that_is_refused_keeps_nothing(scene: Scene) -> None:
+    claim = lost(scene)
 
     assert isinstance(scene.ledger.settle(claim, keep_ms=KEEP_MS), Fenced)
 
     assert holder(scene) == "1:task"
 
 
-def test_an_attempt_whose_task_goes_on_notes_no_object_any_more(
-    scene: Scene, locks: ObjectLocks
-) -> None:
-    claim = running(scene, locks)
+def test_an_attempt_whose_task_goes_on_notes_no_object_any_more(scene: Scene) -> None:
+    claim = running(scene)
     scene.publish(claim=claim)
 
-    assert locks.free("object", claim)
+    assert scene.locks.free("object", claim)
 
     assert (holder(scene), note(scene)) == (None, None)
 
 
 @promise("one-object")
 def test_a_canvas_that_is_quicker_than_its_host_does_not_free_what_that_still_works_on(
-    scene: Scene, locks: ObjectLocks
+    scene: Scene,
 ) -> None:
-    host = running(scene, locks)
+    host = running(scene)
     scene.ledger.bequeath(host, heir="canvas")
     last = scene.record(scene.foreign().task, "0-heir", heir="canvas")
     assert isinstance(last, Recorded)
@@ -465,4 +440,4 @@ def test_a_canvas_that_is_quicker_than_its_host_does_not_free_what_that_still_wo
     assert isinstance(scene.ledger.settle(scene.claim(message)), Settled)
 
     assert holder(scene) == "1:task"
-    assert locks.free("object", host)
+    assert scene.locks.free("object", host)

@@ -19,11 +19,6 @@ THREADS = 8
 KEEP_MS = 60_000
 
 
-@pytest.fixture
-def locks(scene: Scene) -> ObjectLocks:
-    return ObjectLocks(scene.ledger)
-
-
 def start(scene: Scene, task_id: str) -> Claim:
     return scene.claim(scene.publish(task_id))
 
@@ -62,92 +57,86 @@ Happening = Callable[[Scene, Claim], None]
 
 @promise("one-object")
 @pytest.mark.parametrize("happening", [go_on, queue_again, park, replace])
-def test_a_task_that_lives_holds_its_object(
-    scene: Scene, locks: ObjectLocks, happening: Happening
-) -> None:
+def test_a_task_that_lives_holds_its_object(scene: Scene, happening: Happening) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
-    assert locks.take("object", holder) is None
+    assert scene.locks.take("object", holder) is None
 
     happening(scene, holder)
     before = scene.snapshot()
 
-    assert locks.take("object", other) == "holder"
+    assert scene.locks.take("object", other) == "holder"
     assert scene.snapshot() == before
-    assert locks.take("another object", other) is None
+    assert scene.locks.take("another object", other) is None
 
 
 @pytest.mark.parametrize("happening", [settle, bury, cancel])
 def test_what_a_task_held_that_is_gone_or_dead_is_taken_over(
-    scene: Scene, locks: ObjectLocks, happening: Happening
+    scene: Scene, happening: Happening
 ) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
 
     happening(scene, holder)
 
-    assert locks.take("object", other) is None
+    assert scene.locks.take("object", other) is None
     # Whoever comes late frees nothing of the new holder.
-    assert not locks.free("object", holder)
-    assert locks.take("object", start(scene, "third")) == "other task"
+    assert not scene.locks.free("object", holder)
+    assert scene.locks.take("object", start(scene, "third")) == "other task"
 
 
-def test_a_lock_that_is_freed_is_anybodys(scene: Scene, locks: ObjectLocks) -> None:
+def test_a_lock_that_is_freed_is_anybodys(scene: Scene) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
 
-    assert locks.free("object", holder)
-    assert not locks.free("object", holder)
-    assert locks.take("object", other) is None
+    assert scene.locks.free("object", holder)
+    assert not scene.locks.free("object", holder)
+    assert scene.locks.take("object", other) is None
 
 
-def test_only_the_holder_frees(scene: Scene, locks: ObjectLocks) -> None:
+def test_only_the_holder_frees(scene: Scene) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
     before = scene.snapshot()
 
-    assert not locks.free("object", other)
+    assert not scene.locks.free("object", other)
     assert scene.snapshot() == before
 
 
-def test_taking_it_twice_is_taking_it_once(scene: Scene, locks: ObjectLocks) -> None:
+def test_taking_it_twice_is_taking_it_once(scene: Scene) -> None:
     holder = start(scene, "holder")
-    assert locks.take("object", holder) is None
+    assert scene.locks.take("object", holder) is None
     before = scene.snapshot()
 
-    assert locks.take("object", holder) is None
+    assert scene.locks.take("object", holder) is None
     assert scene.snapshot() == before
 
 
 @promise("late-changes-nothing")
-def test_a_newer_attempt_walks_back_in_and_the_older_one_stays_out(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_a_newer_attempt_walks_back_in_and_the_older_one_stays_out(scene: Scene) -> None:
     message = scene.publish()
     first = scene.claim(message)
-    locks.take("object", first)
+    scene.locks.take("object", first)
     scene.lose(first)
     second = scene.claim(message, "other")
 
-    assert locks.take("object", second) is None
+    assert scene.locks.take("object", second) is None
     before = scene.snapshot()
     # The older attempt is a zombie by now, and must neither share the object nor free it.
-    assert locks.take("object", first) == ""
-    assert not locks.free("object", first)
+    assert scene.locks.take("object", first) == ""
+    assert not scene.locks.free("object", first)
     assert scene.snapshot() == before
-    assert locks.free("object", second)
+    assert scene.locks.free("object", second)
 
 
 @promise("one-object")
-def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_of_many_that_see_a_lock_to_be_taken_over_one_gets_it(scene: Scene) -> None:
     holder = start(scene, "holder")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
     scene.ledger.settle(holder)
     claims = [start(scene, f"task {n}") for n in range(THREADS)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda claim: locks.take("object", claim), claims))
+        found = list(pool.map(lambda claim: scene.locks.take("object", claim), claims))
 
     winners = [claim.task_id for claim, holder in zip(claims, found, strict=True) if not holder]
     assert len(winners) == 1
@@ -185,15 +174,15 @@ def test_a_lock_is_not_taken_over_from_another_than_was_seen(
 
 @pytest.mark.parametrize("is_publication", [False, True])
 def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
-    scene: Scene, locks: ObjectLocks, is_publication: bool
+    scene: Scene, is_publication: bool
 ) -> None:
     former, other = start(scene, "holder"), start(scene, "other task")
-    locks.take("object", former)
+    scene.locks.take("object", former)
     scene.forget_object("holder")
     scene.ledger.settle(former)
 
     def live_again() -> None:
-        assert locks.take("object", start(scene, "holder")) is None
+        assert scene.locks.take("object", start(scene, "holder")) is None
 
     slow_locks = ObjectLocks(scene.ledger)
     before_call(slow_locks, 3 if is_publication else 2, live_again)
@@ -203,125 +192,117 @@ def test_a_lock_is_not_taken_over_from_an_id_that_lives_again(
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_an_attempt_of_a_former_life_frees_nothing(
-    scene: Scene, locks: ObjectLocks, is_running: bool
-) -> None:
+def test_an_attempt_of_a_former_life_frees_nothing(scene: Scene, is_running: bool) -> None:
     former = start(scene, "task")
-    locks.take("object", former)
+    scene.locks.take("object", former)
     scene.ledger.settle(former)
     message = scene.publish("task")
     latter = scene.claim(message) if is_running else holding(scene)
-    assert locks.take("object", latter) is None
+    assert scene.locks.take("object", latter) is None
     before = scene.snapshot()
 
-    assert not locks.free("object", former)
+    assert not scene.locks.free("object", former)
     assert scene.snapshot() == before
 
 
-def test_on_the_ledgers_own_server_a_lock_does_not_expire(scene: Scene, locks: ObjectLocks) -> None:
-    locks.take("object", start(scene, "holder"))
+def test_on_the_ledgers_own_server_a_lock_does_not_expire(scene: Scene) -> None:
+    scene.locks.take("object", start(scene, "holder"))
 
     assert scene.client.pttl(scene.ledger.keys.lock("object")) == -1
 
 
-def test_an_id_that_looks_like_a_lock_is_an_id(scene: Scene, locks: ObjectLocks) -> None:
+def test_an_id_that_looks_like_a_lock_is_an_id(scene: Scene) -> None:
     names = ["1:task", "task:1", "Zürich\n7:", "-1:x"]
     for number, name in enumerate(names):
         claim = start(scene, name)
-        assert locks.take(f"object {number}", claim) is None
-        assert locks.take(f"object {number}", start(scene, f"other {number}")) == name
-        assert locks.free(f"object {number}", claim)
+        assert scene.locks.take(f"object {number}", claim) is None
+        assert scene.locks.take(f"object {number}", start(scene, f"other {number}")) == name
+        assert scene.locks.free(f"object {number}", claim)
 
 
-def test_the_older_attempt_of_a_task_that_was_settled_takes_over_nothing(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_the_older_attempt_of_a_task_that_was_settled_takes_over_nothing(scene: Scene) -> None:
     message = scene.publish()
     scene.lose(scene.claim(message))
     second = scene.claim(message)
-    locks.take("object", second)
+    scene.locks.take("object", second)
     scene.ledger.settle(second)
     assert isinstance(scene.ledger.settle(older(second)), Gone)
 
     other = start(scene, "other task")
-    assert locks.take("object", other) is None
-    assert not locks.free("object", older(second))
-    assert not locks.free("object", second)
+    assert scene.locks.take("object", other) is None
+    assert not scene.locks.free("object", older(second))
+    assert not scene.locks.free("object", second)
 
 
-def publish(scene: Scene, locks: ObjectLocks, task_id: str) -> str | None:
+def publish(scene: Scene, task_id: str) -> str | None:
     """Record a publication of a unique task and take its object; return who else has it."""
     scene.publish(task_id)
-    return locks.take("object", holding(scene, task_id))
+    return scene.locks.take("object", holding(scene, task_id))
 
 
-def test_a_publication_holds_and_its_attempts_walk_in(scene: Scene, locks: ObjectLocks) -> None:
+def test_a_publication_holds_and_its_attempts_walk_in(scene: Scene) -> None:
     message = scene.publish("holder")
-    assert locks.take("object", holding(scene, "holder")) is None
-    assert publish(scene, locks, "other task") == "holder"
+    assert scene.locks.take("object", holding(scene, "holder")) is None
+    assert publish(scene, "other task") == "holder"
 
     first = scene.claim(message)
-    assert locks.take("object", first) is None
+    assert scene.locks.take("object", first) is None
     # A repeated publication does not put its attempt's lock back.
     once = scene.snapshot()
-    assert locks.take("object", holding(scene, "holder")) is None
+    assert scene.locks.take("object", holding(scene, "holder")) is None
     assert scene.snapshot() == once
-    assert not locks.free("object", attempt_zero("holder"))
-    assert locks.free("object", first)
+    assert not scene.locks.free("object", attempt_zero("holder"))
+    assert scene.locks.free("object", first)
 
 
-def test_a_publication_that_was_withdrawn_holds_nothing(scene: Scene, locks: ObjectLocks) -> None:
+def test_a_publication_that_was_withdrawn_holds_nothing(scene: Scene) -> None:
     message = scene.publish("holder")
-    locks.take("object", holding(scene, "holder"))
+    scene.locks.take("object", holding(scene, "holder"))
     scene.ledger.withdraw("holder", message.epoch)
 
-    assert publish(scene, locks, "other task") is None
-    assert not locks.free("object", attempt_zero("holder"))
-    assert locks.free("object", attempt_zero("other task"))
+    assert publish(scene, "other task") is None
+    assert not scene.locks.free("object", attempt_zero("holder"))
+    assert scene.locks.free("object", attempt_zero("other task"))
 
 
-def test_a_publication_that_somebody_relies_on_is_not_withdrawn(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_a_publication_that_somebody_relies_on_is_not_withdrawn(scene: Scene) -> None:
     message = scene.publish("holder")
-    locks.take("object", holding(scene, "holder"))
+    scene.locks.take("object", holding(scene, "holder"))
     # An attempt that comes to run decides by itself what becomes of it.
-    assert locks.take("object", start(scene, "attempt")) == "holder"
+    assert scene.locks.take("object", start(scene, "attempt")) == "holder"
     assert scene.record_of("holder").state is State.QUEUED
     other = scene.publish("other task")
-    assert locks.take("object", holding(scene, "other task")) == "holder"
+    assert scene.locks.take("object", holding(scene, "other task")) == "holder"
 
     answer = scene.ledger.withdraw("holder", message.epoch)
     assert answer == NotWithdrawn("queued")
     assert isinstance(scene.ledger.withdraw("other task", other.epoch), Withdrawn)
 
 
-def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene, locks: ObjectLocks) -> None:
+def test_nobody_relies_on_what_is_dead_or_gone(scene: Scene) -> None:
     dead, gone = start(scene, "dead"), start(scene, "gone")
-    locks.take("object", dead)
-    locks.take("another object", gone)
+    scene.locks.take("object", dead)
+    scene.locks.take("another object", gone)
     scene.bury(dead)
     scene.ledger.settle(gone)
     before = scene.snapshot()
 
     scene.publish("task")
-    assert locks.take("object", holding(scene)) is None
-    assert locks.take("another object", holding(scene)) is None
+    assert scene.locks.take("object", holding(scene)) is None
+    assert scene.locks.take("another object", holding(scene)) is None
     # Nothing is left of the one, and nothing noted of the other.
     after = scene.snapshot()
     assert scene.state("gone") == ABSENT
     assert after[scene.ledger.keys.record("dead")] == before[scene.ledger.keys.record("dead")]
 
 
-def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(scene: Scene) -> None:
     for oldest in range(1, 4):
         message = scene.publish(max_losses=9)
         for number in range(1, 4):
             claim = scene.claim(message)
             if number == oldest:
-                locks.take("object", claim)
+                scene.locks.take("object", claim)
             scene.lose(claim)
 
         scene.ledger.revoke("task")
@@ -329,38 +310,36 @@ def test_what_any_attempt_of_a_task_that_is_over_has_left_is_freed(
         assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
 
-def test_who_has_no_record_of_his_own_leaves_no_lock_behind(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_who_has_no_record_of_his_own_leaves_no_lock_behind(scene: Scene) -> None:
     message = scene.publish()
     zombie = scene.claim(message)
     scene.lose(zombie)
     successor = scene.claim(message, "other")
-    assert locks.take("object", zombie) == ""
+    assert scene.locks.take("object", zombie) == ""
     scene.ledger.settle(successor)
-    assert locks.take("object", zombie) == ""
+    assert scene.locks.take("object", zombie) == ""
     # Nor does a publication whose task has ended by the time it asks.
-    assert locks.take("object", holding(scene)) is None
+    assert scene.locks.take("object", holding(scene)) is None
 
     assert not scene.client.exists(scene.ledger.keys.lock("object"))
 
 
-def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene, locks: ObjectLocks) -> None:
+def test_a_kept_lock_is_nobodys_until_it_expires(scene: Scene) -> None:
     holder, other = start(scene, "holder"), start(scene, "other task")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
     scene.ledger.settle(holder, keep_ms=KEEP_MS)
 
     before = scene.snapshot()
-    assert locks.take("object", other) == "holder"
-    assert not locks.free("object", other)
-    assert not locks.free("object", holder)
+    assert scene.locks.take("object", other) == "holder"
+    assert not scene.locks.free("object", other)
+    assert not scene.locks.free("object", holder)
     assert scene.snapshot() == before
     key = scene.ledger.keys.lock("object")
     assert 0 < scene.client.pttl(key) <= KEEP_MS
 
     # As time does it.
     scene.client.pexpire(key, 0)
-    assert locks.take("object", other) is None
+    assert scene.locks.take("object", other) is None
     assert scene.client.pttl(key) == -1
 
 
@@ -372,9 +351,9 @@ def keep_before_settling(scene: Scene, claim: Claim) -> None:
     scene.forget_object(claim.task_id)
 
 
-def test_settling_what_was_kept_keeps_it_no_longer(scene: Scene, locks: ObjectLocks) -> None:
+def test_settling_what_was_kept_keeps_it_no_longer(scene: Scene) -> None:
     holder = start(scene, "holder")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
     keep_before_settling(scene, holder)
     key = scene.ledger.keys.lock("object")
     scene.client.pexpire(key, KEEP_MS // 2)
@@ -384,100 +363,92 @@ def test_settling_what_was_kept_keeps_it_no_longer(scene: Scene, locks: ObjectLo
     assert 0 < scene.client.pttl(key) <= KEEP_MS // 2
 
 
-def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene, locks: ObjectLocks) -> None:
+def test_an_attempt_of_a_former_life_keeps_nothing(scene: Scene) -> None:
     former = start(scene, "task")
     scene.ledger.settle(former)
     latter = start(scene, "task")
-    locks.take("object", latter)
+    scene.locks.take("object", latter)
     assert former.attempt == latter.attempt
 
     assert isinstance(scene.ledger.settle(former, keep_ms=KEEP_MS), Fenced)
-    assert locks.free("object", latter)
+    assert scene.locks.free("object", latter)
 
 
-def test_a_task_whose_success_was_not_settled_walks_back_into_what_it_kept(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_a_task_whose_success_was_not_settled_walks_back_into_what_it_kept(scene: Scene) -> None:
     message = scene.publish("holder")
     first = scene.claim(message)
-    locks.take("object", first)
+    scene.locks.take("object", first)
     keep_before_settling(scene, first)
     scene.lose(first)
     second = scene.claim(message)
 
-    assert locks.take("object", second) is None
+    assert scene.locks.take("object", second) is None
     # It runs as long as it takes.
     assert scene.client.pttl(scene.ledger.keys.lock("object")) == -1
-    assert locks.take("object", start(scene, "other task")) == "holder"
-    assert locks.free("object", second)
+    assert scene.locks.take("object", start(scene, "other task")) == "holder"
+    assert scene.locks.free("object", second)
 
 
-def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_an_id_that_is_published_anew_has_not_kept_what_its_former_life_did(scene: Scene) -> None:
     former = start(scene, "task")
-    locks.take("object", former)
+    scene.locks.take("object", former)
     scene.ledger.settle(former, keep_ms=KEEP_MS)
 
-    assert publish(scene, locks, "task") == "task"
+    assert publish(scene, "task") == "task"
     # Nor has any attempt of it, whatever its number.
     scene.ledger.revoke("task")
     message = scene.publish("task")
     scene.lose(scene.claim(message))
-    assert locks.take("object", scene.claim(message)) == "task"
+    assert scene.locks.take("object", scene.claim(message)) == "task"
 
 
-def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_a_lock_that_a_former_life_left_does_not_keep_its_id_out(scene: Scene) -> None:
     message = scene.publish("task")
     scene.lose(scene.claim(message))
     second = scene.claim(message)
-    locks.take("object", second)
+    scene.locks.take("object", second)
     scene.forget_object()
     scene.ledger.settle(second)
 
     anew = scene.publish("task")
-    assert locks.take("object", holding(scene)) is None
+    assert scene.locks.take("object", holding(scene)) is None
     first = scene.claim(anew)
-    assert locks.take("object", first) is None
-    assert locks.free("object", first)
+    assert scene.locks.take("object", first) is None
+    assert scene.locks.free("object", first)
 
 
-def test_a_call_waits_for_the_object_of_a_task_whose_outcome_is_being_stored(
-    scene: Scene, locks: ObjectLocks
-) -> None:
+def test_a_call_waits_for_the_object_of_a_task_whose_outcome_is_being_stored(scene: Scene) -> None:
     holder = start(scene, "holder")
-    locks.take("object", holder)
+    scene.locks.take("object", holder)
     assert isinstance(scene.ledger.conclude(holder), Concluding)
     # An attempt that comes to run decides by itself what becomes of it.
-    assert locks.take("object", start(scene, "attempt")) == "holder"
+    assert scene.locks.take("object", start(scene, "attempt")) == "holder"
     scene.publish("a call")
 
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(locks.take, "object", holding(scene, "a call"))
+        answer = pool.submit(scene.locks.take, "object", holding(scene, "a call"))
         assert not wait([answer], timeout=0.2).done
         scene.bury(holder)
         assert answer.result(5) is None
 
-    assert locks.take("object", start(scene, "another")) == "a call"
+    assert scene.locks.take("object", start(scene, "another")) == "a call"
 
 
-def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene, locks: ObjectLocks) -> None:
+def test_a_call_is_answered_with_what_goes_on_after_all(scene: Scene) -> None:
     message = scene.publish("holder")
     first = scene.claim(message)
-    locks.take("object", first)
+    scene.locks.take("object", first)
     scene.ledger.conclude(first)
     scene.lose(first)
     scene.publish("a call")
-    assert locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
 
     second = scene.claim(message)
     assert isinstance(scene.ledger.conclude(first), Fenced)
-    assert locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
     # And with what takes its time to end, so that nobody waits for ever.
     scene.ledger.conclude(second)
-    assert locks.take("object", holding(scene, "a call")) == "holder"
+    assert scene.locks.take("object", holding(scene, "a call")) == "holder"
 
 
 def begin_anew(scene: Scene, claim: Claim) -> None:
@@ -488,17 +459,17 @@ def begin_anew(scene: Scene, claim: Claim) -> None:
 
 @pytest.mark.parametrize("happening", [bury, replace, begin_anew])
 def test_a_publication_that_asks_late_leaves_no_lock_behind(
-    scene: Scene, locks: ObjectLocks, happening: Happening
+    scene: Scene, happening: Happening
 ) -> None:
     message = scene.publish()
     publication = holding(scene)
-    assert locks.take("object", publication) is None
+    assert scene.locks.take("object", publication) is None
     claim = scene.claim(message)
-    locks.take("object", claim)
-    locks.free("object", claim)
+    scene.locks.take("object", claim)
+    scene.locks.free("object", claim)
     happening(scene, claim)
     once = scene.snapshot()
 
-    assert locks.take("object", publication) is None
+    assert scene.locks.take("object", publication) is None
 
     assert scene.snapshot() == once

@@ -7,8 +7,7 @@ import json
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Ended
 from celery_reliable.ledger.answers.workers import Asked, Begun, Busy, Known, NotDue, Overtaken
-from tests.ledger.scene import LEASE_MS, Scene
-from tests.support.redis_server import RedisServer
+from tests.ledger.scene import LEASE_MS, RestartableScene, Scene
 from tests.support.waiting import wait_for
 
 LONG_MS = 600_000
@@ -129,13 +128,13 @@ def test_a_gap_between_passes_starts_grace_once_and_never_extends_it(scene: Scen
 
 
 def test_a_server_that_started_anew_is_an_interruption_however_short(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     first = run_pass(scene, lease_ms=1)
     wait_until_ms(scene, first)
-    redis_server.stop()
-    redis_server.start()
+    restartable.server.stop()
+    restartable.server.start()
 
     # Due at once, too: the interval belongs to the server that was.
     answer = begin(scene, interval_ms=LONG_MS)

@@ -5,7 +5,7 @@ restart that lost nothing, what was lost runs, and a copy that comes late change
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,17 +21,12 @@ from celery_reliable.ledger.answers.tasks import (
 )
 from celery_reliable.ledger.senders import Senders, sender_of
 from celery_reliable.model import State, TaskRef
-from tests.ledger.scene import Published, Scene, open_ledger
+from tests.conftest import StartRedis
+from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
 from tests.support.promises import promise
-from tests.support.redis_server import RedisServer
 
 QUEUE = "celery"
 HOUR_MS = 3_600_000
-
-
-def restart(server: RedisServer) -> None:
-    server.kill()
-    server.start()
 
 
 def end_in_all_ways(scene: Scene) -> list[Published]:
@@ -47,11 +42,11 @@ def end_in_all_ways(scene: Scene) -> list[Published]:
 
 @promise("as-durable-as-redis")
 def test_what_ended_has_ended_after_a_restart_that_lost_nothing(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     messages = end_in_all_ways(scene)
-    restart(redis_server)
+    restartable.restart()
 
     for message in messages:
         assert scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
@@ -60,29 +55,27 @@ def test_what_ended_has_ended_after_a_restart_that_lost_nothing(
 
 
 def test_numbers_of_attempts_do_not_fall_over_a_restart_that_lost_nothing(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     message = scene.publish()
     scene.lose(scene.claim(message))
     retry = scene.publish(claim=scene.claim(message))
-    restart(redis_server)
+    restartable.restart()
     assert scene.claim(retry).attempt == 3
     scene.ledger.settle(scene.claim(scene.publish("another")))
-    restart(redis_server)
+    restartable.restart()
 
     assert isinstance(scene.ask(message), Held)
     scene.ledger.settle(scene.claim(retry, token=scene.record_of().token))
     assert [type(scene.ask(late)) for late in (message, retry)] == [Ended] * 2
 
 
-def test_a_publication_right_after_a_restart_proves_as_much(
-    restartable: Scene, redis_server: RedisServer
-) -> None:
+def test_a_publication_right_after_a_restart_proves_as_much(restartable: RestartableScene) -> None:
     """It is stamped with the old generation, as nobody has looked at the server yet."""
     scene = restartable
     before = scene.publish("before")
-    restart(redis_server)
+    restartable.restart()
     message = scene.publish("after")
     assert message.generation == before.generation
     scene.ledger.revoke("after")
@@ -97,22 +90,18 @@ class TestLoss:
     """A server that comes back with an older snapshot."""
 
     @pytest.fixture
-    def server(self, start_redis: Callable[..., RedisServer]) -> RedisServer:
-        return start_redis({"appendonly": "no", "save": ""})
-
-    @pytest.fixture
-    def scene(self, server: RedisServer) -> Iterator[Scene]:
-        ledger, client = open_ledger(server.url(), "own"), server.client()
-        found = Scene(ledger, client)
+    def scene(self, start_redis: StartRedis) -> Iterator[RestartableScene]:
+        server = start_redis({"appendonly": "no", "save": ""})
+        found = RestartableScene(open_ledger(server.url(), "own"), server)
         found.start_worker("me")
         yield found
-        ledger.close()
-        client.close()
+        found.ledger.close()
+        found.client.close()
 
     @promise("as-durable-as-redis")
     @pytest.mark.parametrize("how", ["an older snapshot", "nothing", "flushed"])
     def test_what_was_lost_runs_and_what_was_kept_has_ended(
-        self, scene: Scene, server: RedisServer, how: str
+        self, scene: RestartableScene, how: str
     ) -> None:
         kept = end_in_all_ways(scene)
         if how == "an older snapshot":
@@ -122,7 +111,7 @@ class TestLoss:
         if how == "flushed":
             scene.client.flushall()
         else:
-            restart(server)
+            scene.restart()
         scene.start_worker("me")
 
         # Its sender goes on, and what it publishes now says nothing of what was lost.
@@ -138,13 +127,13 @@ class TestLoss:
             assert has_ended is (how == "an older snapshot")
         assert [scene.claim(message).attempt for message in later] == [1, 1]
 
-    def test_the_same_snapshot_twice(self, scene: Scene, server: RedisServer) -> None:
+    def test_the_same_snapshot_twice(self, scene: RestartableScene) -> None:
         scene.publish("kept")
         scene.client.save()
         lost = []
         for n in range(3):
             lost += [scene.publish(f"lost {n} {m}") for m in range(3)]
-            restart(server)
+            scene.restart()
 
         assert [scene.claim(message).attempt for message in lost] == [1] * len(lost)
 
@@ -230,7 +219,7 @@ def test_one_that_was_forgotten_begins_anew(scene: Scene) -> None:
 
 
 def test_a_message_of_a_generation_of_its_own_without_a_sender_is_judged_by_that(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     """As the publishers of before this wrote them."""
     scene = restartable
@@ -239,7 +228,7 @@ def test_a_message_of_a_generation_of_its_own_without_a_sender_is_judged_by_that
     message = Published(task, epoch, scene.ledger.generation)
     scene.ledger.revoke("task")
     assert isinstance(scene.ask(message), Ended)
-    restart(redis_server)
+    restartable.restart()
 
     assert isinstance(scene.ask(message), Unrecorded)
 

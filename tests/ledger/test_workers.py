@@ -22,8 +22,7 @@ from celery_reliable.ledger.answers.workers import (
     Suspected,
 )
 from celery_reliable.ledger.workers import Workers
-from tests.ledger.scene import LEASE_MS, Scene, open_ledger
-from tests.support.redis_server import RedisServer
+from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
 from tests.support.waiting import wait_for
 
 BRIEF_MS = 40
@@ -211,13 +210,13 @@ def test_a_renewal_clears_the_suspicion(scene: Scene) -> None:
 
 
 def test_the_witness_knows_nothing_of_a_server_that_started_anew(
-    restartable: Scene, redis_server: RedisServer
+    restartable: RestartableScene,
 ) -> None:
     scene = restartable
     scene.start_worker("me", client_id=CLIENT_ID)
     assert declare(scene, "connection") is Suspected
-    redis_server.stop()
-    redis_server.start()
+    restartable.server.stop()
+    restartable.server.start()
 
     assert declare(scene, "connection") is Alive
     assert declare(scene, "connection") is Alive

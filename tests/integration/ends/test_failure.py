@@ -6,7 +6,7 @@ import celery
 import pytest
 
 from celery_reliable.app import reliable_of
-from celery_reliable.model import Reason
+from celery_reliable.model import DeadLetter, Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project, Start
 from tests.integration.ends.ways import (
@@ -95,52 +95,41 @@ def test_ends_that_the_main_process_sees_do_not_need_the_result_backend(
 
 
 @promise("poison-stops")
-def test_autoretry_spends_retries_only(awkward: Project, awkward_worker: Worker) -> None:
-    result = awkward.send("autoretried", 2)
-    assert result.get(timeout=15) == "autoretried"
+def test_a_failure_is_no_loss_whatever_it_says_and_wherever_it_comes_from(
+    awkward: Project, awkward_worker: Worker
+) -> None:
+    letters = DeadLetters(awkward.app)
+
+    def letter_of(task_id: str) -> DeadLetter:
+        wait_for(lambda: record_of(awkward.redis, task_id).get("state") == "dead", 15, "buried")
+        return letters.get(task_id)
+
+    retried = awkward.send("autoretried", 2)
+    assert retried.get(timeout=15) == "autoretried"
+    wait_until_gone(awkward.redis, retried.id)
     failed = awkward.send("autoretried", 9)
-    wait_for(lambda: record_of(awkward.redis, failed.id).get("state") == "dead", 15, "buried")
+    assert letter_of(failed.id).reason is Reason.FAILED
     assert len(awkward.effects.runs(failed.id)) == 3
-    assert record_of(awkward.redis, failed.id)["reason"] == "failed"
-    wait_until_gone(awkward.redis, result.id)
-
-
-def test_reject_buries_or_runs_again(awkward: Project, awkward_worker: Worker) -> None:
-    refused = awkward.send("rejecting", False)
-    wait_for(lambda: record_of(awkward.redis, refused.id).get("state") == "dead", 10, "buried")
-    assert record_of(awkward.redis, refused.id)["reason"] == "rejected"
+    assert letter_of(awkward.send("rejecting", False).id).reason is Reason.REJECTED
     again = awkward.send("rejecting", True)
     wait_for(lambda: len(awkward.effects.runs(again.id)) == 2, 10, "the second run")
     wait_until_gone(awkward.redis, again.id)
-
-
-def test_a_task_may_do_without_dead_letters(awkward: Project, awkward_worker: Worker) -> None:
-    result = awkward.send("undeadly")
+    # A task may do without dead letters.
+    undeadly = awkward.send("undeadly")
     with pytest.raises(ValueError, match="no letter"):
-        result.get(timeout=10)
-    wait_until_gone(awkward.redis, result.id)
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("surrogate", r"FileNotFoundError: letter-\udcff.txt"),
-        ("unsayable", "Unsayable: <its str() raised ValueError>"),
-    ],
-)
-def test_a_failure_whose_text_cannot_be_written_is_a_failure_like_any_other(
-    awkward: Project, awkward_worker: Worker, how: str, said: str
-) -> None:
-    result = awkward.send("unsayable", how)
-    letters = DeadLetters(awkward.app)
-
-    wait_for(letters.count, 15, "a dead letter")
-
-    letter = letters.get(result.id)
-    assert (letter.reason, letter.exception) == (Reason.FAILED, said)
-    assert "in unsayable" in letter.traceback
-    assert (len(awkward.effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
-    assert result.state == "FAILURE"
+        undeadly.get(timeout=10)
+    wait_until_gone(awkward.redis, undeadly.id)
+    # The text of a failure may be one that cannot be written.
+    for how, said in {
+        "surrogate": r"FileNotFoundError: letter-\udcff.txt",
+        "unsayable": "Unsayable: <its str() raised ValueError>",
+    }.items():
+        result = awkward.send("unsayable", how)
+        letter = letter_of(result.id)
+        assert (letter.reason, letter.exception) == (Reason.FAILED, said)
+        assert "in unsayable" in letter.traceback
+        assert (len(awkward.effects.runs(result.id)), letter.attempts, letter.losses) == (1, 1, 0)
+        assert result.state == "FAILURE"
 
 
 def test_a_failure_that_takes_long_to_tell_is_no_orphan(project: Project, start: Start) -> None:

@@ -16,44 +16,33 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
-def test_hooks_without_super_do_not_switch_the_protection_off(
+def test_whatever_a_task_overrides_it_is_protected_all_the_same(
     awkward: Project, awkward_worker: Worker
 ) -> None:
-    result = awkward.send("hooked", 2)
-    assert result.get(timeout=15) == "hooked"
-    assert [run.attempt for run in awkward.effects.runs(result.id)] == [1, 2, 3]
-    wait_until_gone(awkward.redis, result.id)
+    # Hooks without `super`.
+    hooked = awkward.send("hooked", 2)
+    assert hooked.get(timeout=15) == "hooked"
+    assert [run.attempt for run in awkward.effects.runs(hooked.id)] == [1, 2, 3]
+    wait_until_gone(awkward.redis, hooked.id)
     assert awkward.effects.client.lrange("hooks", -4, -1) == [
         b"before_start 2",
         b"before_start 3",
         b"on_success",
         b"after_return",
     ]
-
-
-def test_without_results_it_is_protected_all_the_same(
-    awkward: Project, awkward_worker: Worker
-) -> None:
-    result = awkward.send("silent", 2)
-    wait_for(lambda: len(awkward.effects.runs(result.id)) == 3, 15, "the third run")
-    wait_until_gone(awkward.redis, result.id)
-
-
-def test_pickled_and_compressed_messages_are_recovered(
-    awkward: Project, awkward_worker: Worker
-) -> None:
-    result = awkward.send("pickled", {1, 2})
-    assert result.get(timeout=15) == "{1, 2}"
-    wait_until_gone(awkward.redis, result.id)
-
-
-def test_a_canvas_that_is_quicker_than_its_host_keeps_its_last_member(
-    awkward: Project, awkward_worker: Worker
-) -> None:
-    result = awkward.send("replaced", [1, 2, 3])
-    assert result.get(timeout=10) == 6
-    assert [run.attempt for run in awkward.effects.runs(result.id)] == [1, 2]
-    wait_until_gone(awkward.redis, result.id)
+    # No results.
+    silent = awkward.send("silent", 2)
+    wait_for(lambda: len(awkward.effects.runs(silent.id)) == 3, 15, "the third run")
+    wait_until_gone(awkward.redis, silent.id)
+    # Pickled and compressed messages.
+    pickled = awkward.send("pickled", {1, 2})
+    assert pickled.get(timeout=15) == "{1, 2}"
+    wait_until_gone(awkward.redis, pickled.id)
+    # A canvas that is quicker than its host.
+    replaced = awkward.send("replaced", [1, 2, 3])
+    assert replaced.get(timeout=10) == 6
+    assert [run.attempt for run in awkward.effects.runs(replaced.id)] == [1, 2]
+    wait_until_gone(awkward.redis, replaced.id)
     client = awkward.redis.client()
     wait_for(lambda: not client.keys("{reliable:0}:claims:*"), 5, "no claim is left")
 
@@ -127,21 +116,17 @@ def test_an_old_publication_redelivered_after_a_retry_is_dropped(project: Projec
     assert record_of(project.redis, result.id) == before
 
 
-def test_a_replacing_chain_ends_with_the_hosts_id(
+def test_a_canvas_runs_whole_also_in_the_place_of_its_host(
     project: Project, workers: dict[str, Worker]
 ) -> None:
-    result = project.send("replaced", [1, 2, 3, 4])
-    assert result.get(timeout=15) == 10
-    # The last member runs under the host's id, and its fencing token has grown.
-    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
-    wait_until_settled(project.redis, 10)
-
-
-def test_canvas_runs_whole(project: Project, workers: dict[str, Worker]) -> None:
     add, total = project.task("add"), project.task("total")
     assert chain(add.s(1, 2), add.s(3), add.s(4)).apply_async().get(timeout=15) == 10
     assert group(add.s(n, n) for n in range(5)).apply_async().get(timeout=15) == [0, 2, 4, 6, 8]
     assert chord((add.s(n, n) for n in range(5)), total.s()).apply_async().get(timeout=15) == 20
+    replaced = project.send("replaced", [1, 2, 3, 4])
+    assert replaced.get(timeout=15) == 10
+    # The last member runs under the host's id, and its fencing token has grown.
+    assert [run.attempt for run in project.effects.runs(replaced.id)] == [1, 2]
     wait_until_settled(project.redis, 10)
 
 
@@ -173,28 +158,23 @@ def test_the_same_message_twice_runs_once(project: Project) -> None:
     wait_until_settled(project.redis, 10)
 
 
-@pytest.mark.parametrize("expiration", ["60000.0", "soon", "nan"])
-def test_a_foreign_expiration_ends_no_worker(
-    project: Project, start: Start, expiration: str
-) -> None:
+def test_what_others_wrote_into_a_message_ends_no_worker(project: Project, start: Start) -> None:
     one = start()
-    message = foreign_message("foreign", [[0.01], {}, {}], expiration=expiration)
-    project.redis.client().lpush("celery", message)
-    wait_for(lambda: project.effects.finished("foreign") or not one.is_running, 10, "it ran")
-    assert one.is_running
-    assert project.send("work", 0.01).get(timeout=10) == "worked"
-    assert len(project.effects.runs("foreign")) == 1
-
-
-def test_a_body_of_another_shape_ends_no_worker(project: Project, start: Start) -> None:
-    one = start()
-    project.redis.client().lpush("celery", foreign_message("foreign", [[0.01]]))
-    result = project.send("work", 0.01)
+    client = project.redis.client()
+    for number, expiration in enumerate(("60000.0", "soon", "nan")):
+        task_id = f"foreign-{number}"
+        message = foreign_message(task_id, [[0.01], {}, {}], expiration=expiration)
+        client.lpush("celery", message)
+        wait_for(lambda i=task_id: project.effects.finished(i) or not one.is_running, 10, "it ran")
+    # A body of another shape.
+    client.lpush("celery", foreign_message("shapeless", [[0.01]]))
+    later = project.send("work", 0.01)
     wait_for(
-        lambda: project.effects.finished(result.id) or not one.is_running, 10, "the next one ran"
+        lambda: project.effects.finished(later.id) or not one.is_running, 10, "the next one ran"
     )
     assert one.is_running
-    assert not project.effects.runs("foreign")
+    runs = [run.task_id for run in project.effects.runs()]
+    assert runs == ["foreign-0", "foreign-1", "foreign-2", later.id]
 
 
 def test_a_foreign_task_that_kills_its_process_after_its_success_does_not_run_again(

@@ -11,6 +11,7 @@ import pytest
 from celery import chain, chord, group
 
 from celery_reliable import ObjectBusy, ObjectIdError
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import LOCKS, RECORD
 from tests.support.processes import Worker
@@ -40,33 +41,22 @@ def test_fifty_publications_of_one_object_never_overlap(
 
 
 @promise("one-object")
-def test_a_killed_holder_blocks_its_object_no_longer_than_its_recovery(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    holder = project.send("locked_gate", "object", "gate")
-    first = project.effects.run_of(holder.id)
-    workers[first.worker.partition("@")[0]].kill_group()
-    killed_at = project.effects.now()
-    skipped = project.send("locked_gate", "object", "gate")
-    # The redelivered task walks back into its own lock.
-    wait_for(lambda: len(project.effects.runs(holder.id)) == 2, 10, "the holder runs again")
-    assert project.effects.starts(holder.id)[1] - killed_at <= 8
-    project.effects.open_gate("gate")
-    holder.get(timeout=10)
-    assert not project.effects.runs(skipped.id)
-    free = project.send("locked", "object", 0.01)
-    assert free.get(timeout=10) == "object"
-    settled(project.redis)
-
-
-def test_a_killed_child_walks_back_into_its_lock(
+def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
     project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
     os.kill(project.effects.run_of(holder.id).pid, signal.SIGKILL)
-    wait_for(lambda: len(project.effects.runs(holder.id)) == 2, 10, "the holder runs again")
+    second = project.effects.run_of(holder.id, 2, timeout_seconds=10)
+    workers[second.worker.partition("@")[0]].kill_group()
+    killed_at = project.effects.now()
+    skipped = project.send("locked_gate", "object", "gate")
+    wait_for(lambda: len(project.effects.runs(holder.id)) == 3, 10, "the holder runs again")
+    assert project.effects.starts(holder.id)[2] - killed_at <= 8
     project.effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
+    assert not project.effects.runs(skipped.id)
+    free = project.send("locked", "object", 0.01)
+    assert free.get(timeout=10) == "object"
     settled(project.redis)
 
 
@@ -107,58 +97,46 @@ def test_who_waited_and_was_lost_goes_on_counting(
     settled(project.redis)
 
 
-def test_on_conflict_fail_stores_the_failure(project: Project, workers: dict[str, Worker]) -> None:
-    holder = project.send("locked_fail", "object", 3.0)
-    project.effects.run_of(holder.id)
-    refused = project.send("locked_fail", "object", 0.01)
-    with pytest.raises(ObjectBusy, match=holder.id):
-        refused.get(timeout=10)
-    assert not project.effects.runs(refused.id)
-    assert holder.get(timeout=10) == "object"
-
-
-def test_whoever_calls_what_is_skipped_hears_of_it(
+def test_whoever_calls_what_is_skipped_or_refused_hears_of_it_and_its_chain_goes_on(
     project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    project.effects.run_of(holder.id)
+    strict = project.send("locked_fail", "object", 3.0)
+    for one in (holder, strict):
+        project.effects.run_of(one.id)
+    locked, work, listed = (project.task(name) for name in ("locked_gate", "work", "listed"))
 
-    skipped = project.task("locked_gate").delay("object", "gate")
+    refused = project.send("locked_fail", "object", 0.01)
+    skipped = locked.delay("object", "gate")
 
-    assert skipped.get(timeout=10) == {"skipped": holder.id}
+    with pytest.raises(ObjectBusy, match=strict.id):
+        refused.get(timeout=10)
+    # As the only failure it stays, as a dead letter.
+    wait_for(lambda: DeadLetters(project.app).count() == 1, 10, "it is a dead letter")
+    DeadLetters(project.app).discard(refused.id)
+    told = {"skipped": holder.id}
+    assert skipped.get(timeout=10) == told
     assert skipped.state == "SUCCESS"
     # Whoever wants no result has none.
     silent = project.send("locked_gate", "object", "gate", ignore_result=True)
     wait_for(lambda: not project.redis.client().exists(RECORD + silent.id), 10, "skipped")
     assert not project.redis.client(1).exists(f"celery-task-meta-{silent.id}")
+    member = locked.si("object", "gate")
+    last = chain(member, work.si(0.01)).apply_async()
+    assert last.get(timeout=10) == "worked"
+    assert last.parent.get(timeout=5) == told
+    # Somebody waits for the last one too, and for members and body of groups and chords.
+    assert chain(work.si(0.01), member).apply_async().get(timeout=10) == told
+    assert group(work.si(0.01), member).apply_async().get(timeout=10) == ["worked", told]
+    assert chord([work.si(0.01), work.si(0.01)], member).apply_async().get(timeout=10) == told
+    gathered = chord([work.si(0.01), member], listed.s()).apply_async()
+    assert gathered.get(timeout=10) == ["worked", told]
+    # What comes behind it gets what it gives.
+    assert chain(member, listed.s()).apply_async().get(timeout=10) == told
     project.effects.open_gate("gate")
     assert holder.get(timeout=10) == "object"
-    assert not project.effects.runs(skipped.id)
-    assert not project.effects.runs(silent.id)
-    settled(project.redis)
-
-
-def test_a_skipped_member_lets_its_chain_go_on(
-    project: Project, workers: dict[str, Worker]
-) -> None:
-    holder = project.send("locked_gate", "object", "gate")
-    project.effects.run_of(holder.id)
-    locked, work = project.task("locked_gate"), project.task("work")
-    last = chain(locked.si("object", "gate"), work.si(0.01)).apply_async()
-    assert last.get(timeout=10) == "worked"
-    skipped = {"skipped": holder.id}
-    assert last.parent.get(timeout=5) == skipped
-    # Somebody waits for the last one too, and for members and body of groups and chords.
-    member = locked.si("object", "gate")
-    assert chain(work.si(0.01), member).apply_async().get(timeout=10) == skipped
-    assert group(work.si(0.01), member).apply_async().get(timeout=10) == ["worked", skipped]
-    assert chord([work.si(0.01), work.si(0.01)], member).apply_async().get(timeout=10) == skipped
-    listed = chord([work.si(0.01), member], project.task("listed").s())
-    assert listed.apply_async().get(timeout=10) == ["worked", skipped]
-    # What comes behind it gets what it gives.
-    assert chain(member, project.task("listed").s()).apply_async().get(timeout=10) == skipped
-    project.effects.open_gate("gate")
-    holder.get(timeout=10)
+    assert strict.get(timeout=10) == "object"
+    assert {run.task_id for run in project.effects.runs("object")} == {holder.id, strict.id}
     settled(project.redis)
 
 

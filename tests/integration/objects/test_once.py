@@ -49,18 +49,15 @@ def test_a_success_is_the_answer_until_its_time_is_up(project: Project) -> None:
     assert later.get(timeout=10) == "run 1"
 
 
-def test_a_failure_keeps_nothing(project: Project) -> None:
+def test_a_success_keeps_its_object_from_its_own_id_too_and_a_failure_keeps_nothing(
+    project: Project,
+) -> None:
     project.start_worker("one")
     client = project.redis.client()
     # Kept for longer than this test takes.
-    first = project.send("once_fail", "object", ["fail"])
-    wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "buried")
+    failed = project.send("once_fail", "object", ["fail"])
+    wait_for(lambda: client.hget(RECORD + failed.id, "state") == b"dead", 15, "buried")
     wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
-    assert project.send("once_fail", "object").get(timeout=10) == "run 1"
-
-
-def test_what_runs_again_too_early_meets_a_conflict(project: Project) -> None:
-    project.start_worker("one")
     first = project.send("once_fail", "object")
     assert first.get(timeout=10) == "run 1"
     second = project.send("once_fail", "object")
@@ -68,13 +65,6 @@ def test_what_runs_again_too_early_meets_a_conflict(project: Project) -> None:
         second.get(timeout=10)
     assert project.send("once_fail", "another").get(timeout=10) == "run 1"
     assert not project.effects.runs(second.id)
-
-
-def test_an_id_that_is_used_again_too_early_meets_a_conflict_with_itself(project: Project) -> None:
-    project.start_worker("one")
-    first = project.send("once_fail", "object")
-    assert first.get(timeout=10) == "run 1"
-    client = project.redis.client()
     wait_for(lambda: not client.exists(RECORD + first.id), 5, "settled")
 
     project.send("once_fail", "object", task_id=first.id)

@@ -54,17 +54,6 @@ def test_one_of_fifty_calls_runs_and_all_have_its_result(
     wait_until_settled(project.redis, 5)
 
 
-def test_the_next_call_after_the_end_is_another_task(project: Project) -> None:
-    project.start_worker("one")
-    ids = set()
-    for _ in range(3):
-        result = project.send("unique", "object")
-        assert result.get(timeout=10) == "run 1"
-        ids.add(result.id)
-        wait_until_free(project.redis)
-    assert len(ids) == len(project.effects.runs()) == 3
-
-
 def test_what_was_subscribed_for_a_call_that_was_withdrawn_is_given_up(project: Project) -> None:
     first = project.send("unique", "object")
     backend = project.app.backend

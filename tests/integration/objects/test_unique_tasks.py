@@ -19,11 +19,34 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
-def test_what_stores_no_result_frees_its_object_too(project: Project) -> None:
+def test_whatever_ends_a_task_frees_its_object(project: Project) -> None:
     project.start_worker("one")
-    result = project.send("unique", "object", ignore_result=True)
-    project.effects.run_of(result.id)
+    silent = project.send("unique", "object", ignore_result=True)
+    project.effects.run_of(silent.id)
     wait_until_free(project.redis)
+    for links in (1, 3):
+        replaced = project.send("unique_replaced", "object", links)
+        assert replaced.get(timeout=10) == links + 1
+        wait_until_free(project.redis)
+    ids = set()
+    for _ in range(3):
+        result = project.send("unique", "object")
+        assert result.get(timeout=10) == "run 1"
+        ids.add(result.id)
+        wait_until_free(project.redis)
+    terminated = project.send("unique", "object", ["gate:never"])
+    project.effects.run_of(terminated.id)
+    terminated.revoke(terminate=True)
+    with pytest.raises(TaskRevokedError):
+        terminated.get(timeout=15)
+    wait_until_free(project.redis)
+    # A call right after a failure is not answered with it.
+    for _ in range(4):
+        limited = project.send("unique", "object", ["gate:never"], time_limit=1)
+        ids.add(limited.id)
+        with pytest.raises(TimeLimitExceeded):
+            limited.get(timeout=10)
+    assert len(ids) == 7
 
 
 @promise("one-object")
@@ -47,45 +70,37 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project, victim
     assert [run.attempt for run in soon.effects.runs()] == [1, 2]
 
 
-@pytest.mark.parametrize("step", ["retry", "reject"])
-def test_who_comes_again_keeps_its_object(project: Project, step: str) -> None:
+def test_who_comes_again_keeps_its_object(project: Project) -> None:
     project.start_worker("one")
     client = project.redis.client()
-    first = project.send("unique", "object", [step, "gate:gate"], 4)
+    for step in ("retry", "reject"):
+        first = project.send("unique", step, [step, f"gate:{step}"], 4)
 
-    def waits_for_its_second_turn() -> bool:
-        state, attempt = client.hmget(RECORD + first.id, "state", "attempt")
-        return (state, attempt) == (b"queued", b"1")
+        def waits_for_its_second_turn(key: str = RECORD + first.id) -> bool:
+            return client.hmget(key, "state", "attempt") == [b"queued", b"1"]
 
-    wait_for(waits_for_its_second_turn, 10, "it was queued again")
-    assert project.send("unique", "object").id == first.id
-    assert len(project.effects.runs()) == 1
-    project.effects.run_of(first.id, 2)
-    assert project.send("unique", "object").id == first.id
-    project.effects.open_gate("gate")
-    assert first.get(timeout=10) == "run 2"
-    wait_until_free(project.redis)
-    assert len(project.effects.runs()) == 2
+        wait_for(waits_for_its_second_turn, 10, "it was queued again")
+        assert project.send("unique", step).id == first.id
+        assert len(project.effects.runs(first.id)) == 1
+        project.effects.run_of(first.id, 2)
+        assert project.send("unique", step).id == first.id
+        project.effects.open_gate(step)
+        assert first.get(timeout=10) == "run 2"
+        wait_until_free(project.redis)
+        assert len(project.effects.runs(first.id)) == 2
 
 
-@pytest.mark.parametrize("links", [1, 3])
-def test_what_replaces_itself_leaves_its_object(project: Project, links: int) -> None:
+def test_a_dead_letter_has_no_object(project: Project) -> None:
+    project = project.with_settings(reliable={"MAX_LOSSES": 0})
     project.start_worker("one")
-    assert project.send("unique_replaced", "object", links).get(timeout=10) == links + 1
-    wait_until_free(project.redis)
-
-
-@pytest.mark.parametrize(("step", "losses"), [("fail", 3), ("kill", 0), ("reject", 0)])
-def test_a_dead_letter_has_no_object(project: Project, step: str, losses: int) -> None:
-    project = project.with_settings(reliable={"MAX_LOSSES": losses})
-    project.start_worker("one")
-    first = project.send("unique", "object", [step])
     client = project.redis.client()
-    wait_for(lambda: client.hget(RECORD + first.id, "state") == b"dead", 15, "buried")
-    wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
-    second = project.send("unique", "object")
-    assert second.id != first.id
-    assert second.get(timeout=10) == "run 1"
+    for step in ("fail", "kill", "reject"):
+        first = project.send("unique", "object", [step])
+        wait_for(lambda i=first.id: client.hget(RECORD + i, "state") == b"dead", 15, "buried")
+        wait_for(lambda: not client.keys(LOCKS), 5, "no object held")
+        second = project.send("unique", "object")
+        assert second.id != first.id
+        assert second.get(timeout=10) == "run 1"
 
 
 def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Project) -> None:
@@ -116,17 +131,6 @@ def test_what_nobody_has_begun_has_its_object_until_it_is_called_off(project: Pr
         assert again.id != result.id
         assert again.get(timeout=10) == "run 1"
     assert len(project.effects.runs()) == 3
-
-
-def test_a_terminated_task_frees_its_object(project: Project) -> None:
-    project.start_worker("one")
-    first = project.send("unique", "object", ["gate:never"])
-    project.effects.run_of(first.id)
-    first.revoke(terminate=True)
-    with pytest.raises(TaskRevokedError):
-        first.get(timeout=15)
-    wait_until_free(project.redis)
-    assert project.send("unique", "object").get(timeout=10) == "run 1"
 
 
 @pytest.mark.parametrize("is_failing", [True, False])
@@ -162,14 +166,3 @@ def test_a_call_after_a_failure_is_never_answered_with_it(
         with pytest.raises(Broken):
             result.get(timeout=10)
     assert len(ids) == calls
-
-
-def test_a_call_after_a_time_limit_is_never_answered_with_it(project: Project) -> None:
-    project.start_worker("one")
-    ids = set()
-    for _ in range(4):
-        result = project.send("unique", "object", ["gate:never"], time_limit=1)
-        ids.add(result.id)
-        with pytest.raises(TimeLimitExceeded):
-            result.get(timeout=10)
-    assert len(ids) == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -138,69 +140,56 @@ def test_while_the_ledger_is_away_nothing_is_sent(
         assert client.llen("celery") == 0
 
 
-@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
-def test_a_record_that_was_lost_on_the_way_is_made_once(
-    how: str, project: Project, proxy: RedisProxy
-) -> None:
-    project.start_worker("one")
-    publisher = project.with_settings(broker_url=proxy.url())
-    rule = getattr(proxy, how)(script=script("record").sha)
-    result = publisher.send("work", 0.01)
-    rule.wait()
-    assert result.get(timeout=10) == "worked"
-    assert len(project.effects.runs(result.id)) == 1
-
-
 @promise("one-object")
-@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
-@pytest.mark.parametrize("step", ["record", "lock", "withdraw"])
-def test_of_two_unique_calls_one_runs_whatever_is_lost_on_the_way(
-    step: str, how: str, project: Project, proxy: RedisProxy
+def test_of_each_call_one_runs_whatever_is_lost_on_the_way(
+    project: Project, proxy: RedisProxy
 ) -> None:
     project.start_worker("one")
-    publisher = project.with_settings(broker_url=proxy.url())
-    rule = getattr(proxy, how)(script=script(step).sha)
-    results = [publisher.send("unique", "object", ["gate:gate"]) for _ in range(2)]
-    rule.wait()
-    assert len({result.id for result in results}) == 1
     client = project.redis.client()
-    assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{results[0].id}".encode()]
-    project.effects.open_gate("gate")
-    assert results[1].get(timeout=10) == "run 1"
-    assert len(project.effects.runs()) == 1
-    wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
+    for step, how in product(("record", "lock", "withdraw"), ("drop_request", "drop_reply")):
+        lose = partial(getattr(proxy, how), script=script(step).sha)
+        # Each time with connections of its own.
+        publisher = project.with_settings(broker_url=proxy.url())
+        if step == "record":
+            rule = lose()
+            result = publisher.send("work", 0.01)
+            rule.wait()
+            assert result.get(timeout=10) == "worked", how
+            assert len(project.effects.runs(result.id)) == 1, how
+            wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
+        rule, gate = lose(), f"{step} {how}"
+        first, second = (publisher.send("unique", "object", [f"gate:{gate}"]) for _ in range(2))
+        rule.wait()
+        assert first.id == second.id, gate
+        assert client.keys(RECORD + "*") == [f"{{reliable:0}}:task:{first.id}".encode()], gate
+        project.effects.open_gate(gate)
+        assert second.get(timeout=10) == "run 1", gate
+        assert len(project.effects.runs(first.id)) == 1, gate
+        wait_for(lambda: not client.keys(LOCKS), 10, "no object held")
+        wait_for(lambda: not client.keys(RECORD + "*"), 10, "it is settled")
 
 
-def test_a_message_whose_reply_was_lost_is_sent_again_and_runs_once(
+def test_a_send_that_raised_is_withdrawn_and_one_whose_reply_was_lost_is_sent_again(
     project: Project, proxy: RedisProxy
 ) -> None:
     # Elsewhere than the ledger, as far as the publisher can know: recorded first, then sent.
     publisher = project.with_settings(
         broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
     )
+    client = project.redis.client()
+    proxy.sever()
+    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+        publisher.send("work", 0.01, retry=False)
+    assert not client.keys(RECORD + "*")
+    proxy.mend()
     rule = proxy.drop_reply("LPUSH")
     result = publisher.send("work", 0.01)
     rule.wait()
-    client = project.redis.client()
     assert client.llen("celery") == 2
     project.start_worker("one")
     assert result.get(timeout=10) == "worked"
     # What follows both in their queue.
-    assert project.send("work", 0.01).get(timeout=10) == "worked"
+    later = project.send("work", 0.01)
+    assert later.get(timeout=10) == "worked"
     wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
-    assert len(project.effects.runs(result.id)) == 1
-
-
-def test_a_send_that_raised_is_withdrawn(project: Project, proxy: RedisProxy) -> None:
-    publisher = project.with_settings(
-        broker_url=proxy.url(), reliable={"REDIS_URL": project.redis.url()}
-    )
-    project.start_worker("one")
-    proxy.sever()
-    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
-        publisher.send("work", 0.01, retry=False)
-    assert not project.redis.client().keys(RECORD + "*")
-    proxy.mend()
-    result = publisher.send("work", 0.01)
-    assert result.get(timeout=10) == "worked"
-    assert len(project.effects.runs()) == 1
+    assert [run.task_id for run in project.effects.runs()] == [result.id, later.id]
