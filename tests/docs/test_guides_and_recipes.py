@@ -398,9 +398,14 @@ def test_the_deployment_names_what_there_is() -> None:
 
 
 def test_the_commands_inside_a_pod_are_ours() -> None:
+    told: dict[str, Any] = {}
     for command in commands("recipes/kubernetes"):
         program, _, inner = command.partition(" -- ")
         assert program.startswith("kubectl "), command
         if inner.startswith("celery "):
             _, _, _, _, name, *options = inner.split()
-            reliable.commands[name].make_context(name, options)
+            called = reliable.commands[name].make_context(name, options)
+            told.update(called.params)
+    (block,) = READ["recipes/kubernetes"].of("yaml")
+    pod = yaml.safe_load(block.text)["spec"]["template"]["spec"]
+    assert told["grace_seconds"] == pod["terminationGracePeriodSeconds"]
