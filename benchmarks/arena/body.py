@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-__all__ = ["is_ready", "jobs", "run", "run_async"]
+__all__ = ["is_ready", "jobs", "run", "run_async", "wait_until_wanted"]
 
 TICK_SECONDS = 0.1
 
@@ -21,6 +21,16 @@ TICK_SECONDS = 0.1
 def folder() -> Path:
     """Where the effects of this stage are."""
     return Path(os.environ["ARENA_FOLDER"])
+
+
+def wait_until_wanted() -> None:
+    """Wait, with all of it imported, until the fault wants this worker.
+
+    Redelivery by time goes on while a worker comes up, and a busy machine may take long for it.
+    """
+    name = os.environ["ARENA_WORKER"]
+    while (folder() / f"hold-{name}").exists():
+        time.sleep(0.02)
 
 
 def is_ready() -> None:

@@ -97,8 +97,8 @@ def _zombie(stage: Stage) -> Outcome:
 
 def _restart(stage: Stage) -> Outcome:
     keys = ("one", "two", "three", "four", "later")
-    stage.worker("b")
     _running(stage, keys[:4], running=2)
+    stage.worker("b")
     stage.publish("later", delay=_ETA_SECONDS)
     stage.server.stop()
     stage.server.start()
@@ -172,6 +172,7 @@ def _long(stage: Stage) -> Outcome:
 
 
 def _running(stage: Stage, keys: Sequence[str], running: int | None = None) -> Unit:
+    stage.prepare("b")
     a = stage.worker("a")
     stage.publish(*keys)
     if running is None:

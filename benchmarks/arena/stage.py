@@ -143,8 +143,22 @@ class Stage:
             with suppress(Exception):
                 self.server.stop()
 
+    def prepare(self, name: str) -> None:
+        """Start a worker, as far as it comes without its broker."""
+        (self.folder / f"hold-{name}").touch()
+        self._start(name)
+
     def worker(self, name: str) -> Unit:
-        """Start a worker for two tasks at a time, and wait until it takes some."""
+        """Start a worker for two tasks at a time, or let the prepared one go on, and wait until it
+        takes some.
+        """
+        (self.folder / f"hold-{name}").unlink(missing_ok=True)
+        unit = next((one for one in self._units if one.name == name), None) or self._start(name)
+        if not self.wait((self.folder / f"ready-{name}").exists, READY_SECONDS):
+            raise NotReady(f"{name} was not ready within {READY_SECONDS:g} s:\n{self.log(name)}")
+        return unit
+
+    def _start(self, name: str) -> Unit:
         node = ("-n", f"{name}@%h") if "with_celery" in self.system.module else ()
         unit = Unit(
             name,
@@ -153,9 +167,6 @@ class Stage:
             self.folder / f"{name}.log",
         )
         self._units.append(unit)
-        ready = self.folder / f"ready-{name}"
-        if not self.wait(ready.exists, READY_SECONDS):
-            raise NotReady(f"{name} was not ready within {READY_SECONDS:g} s:\n{self.log(name)}")
         return unit
 
     def publish(self, *keys: str, mode: str = "gate", delay: float = 0) -> None:

@@ -10,6 +10,8 @@ from celery.signals import worker_ready
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 _kind, _url = os.environ["ARENA_SYSTEM"], os.environ["ARENA_URL"]
 
 app = Celery("arena", broker=f"{_url}/0", backend=f"{_url}/1")

@@ -11,6 +11,8 @@ from docket import Docket, Worker
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 
 async def work(key: str, mode: str) -> None:
     """Do what the fault needs."""

@@ -10,6 +10,8 @@ from dramatiq.brokers.redis import RedisBroker
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 #: Defaults: 60 000 ms, and a look on 1 000 of a million commands.
 #: How often a failure is tried again is left at its default.
 broker = RedisBroker(

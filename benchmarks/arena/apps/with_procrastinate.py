@@ -11,6 +11,8 @@ from procrastinate.exceptions import AlreadyEnqueued
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 app = App(connector=PsycopgConnector(conninfo=os.environ["ARENA_URL"]))
 
 

@@ -11,6 +11,8 @@ from saq import Queue
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 queue = Queue.from_url(f"{os.environ['ARENA_URL']}/0")
 
 #: Defaults: a timeout of 10 s, no heartbeat, one attempt.  A heartbeat is a call in the task.

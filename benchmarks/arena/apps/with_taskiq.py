@@ -12,6 +12,8 @@ from taskiq_redis import ListRedisScheduleSource, RedisAsyncResultBackend, Redis
 
 from benchmarks.arena import body
 
+body.wait_until_wanted()
+
 _url = os.environ["ARENA_URL"]
 #: Defaults: 600 000 ms, and a lock that is held for ever when its holder is killed.
 broker = RedisStreamBroker(
