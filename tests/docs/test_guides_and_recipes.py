@@ -316,11 +316,15 @@ def canvases(shop: Shop) -> None:
 
 def probes(shop: Shop) -> None:
     """Those of the Deployment, as its kubelet runs them."""
-    found = {
+    (block,) = READ["recipes/kubernetes"].of("yaml")
+    (container,) = yaml.safe_load(block.text)["spec"]["template"]["spec"]["containers"]
+    found = {tuple(one["exec"]["command"]) for key, one in container.items() if "Probe" in key}
+    typed = {
         tuple(command.partition(" -- ")[2].split())
         for command in commands("recipes/kubernetes")
         if "celery-reliable-probe" in command
     }
+    assert found == typed
     assert {command[1] for command in found} == {"livez", "readyz"}
     for program, *arguments in found:
         script = Path(sys.executable).with_name(program)
