@@ -11,7 +11,7 @@ author = "The celery-reliable contributors"
 copyright = author  # noqa: A001
 version = release = celery_reliable.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 # Entries of the index stand there before the first page that they are for. (Sphinx gives this
 # warning no type by which it could be suppressed.)
@@ -29,10 +29,10 @@ html_copy_source = False
 # A literal block without a language is text; single backquotes in docstrings are names.
 highlight_language = "text"
 default_role = "code"
-# Types of other packages are not linked: their inventories would have to be fetched.
-nitpick_ignore_regex = [
-    (r"py:.*", r"(?!celery_reliable).*"),
-]
+# Two dashes are an option.
+smartquotes = False
+# Types in signatures are told, not linked: others' inventories would have to be fetched.
+nitpick_ignore_regex = [(r"py:(class|obj|data|exc)", r".*")]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,15 @@ from typing import Any
 from celery_reliable import ReliableConfig, ReliableTask
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import config
+from tests.support import reference_doors as doors
+from tests.support import states
+from tests.support.rst import as_code, head, indented, one_line, prose, table
 
-__all__ = ["FOLDER", "PAGES", "options", "settings", "table"]
+__all__ = ["FOLDER", "PAGES", "comments", "options", "settings"]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 _DAY_SECONDS = 86400
-_WRITTEN = (
-    ".. Written by ``python -m tests.support.reference``; a test compares it with the code.\n"
-)
 
 
 def settings() -> str:
@@ -38,7 +38,7 @@ def settings() -> str:
         ]
         for one in fields(ReliableConfig)
     ]
-    head = _page(
+    top = head(
         "Settings",
         """
         One dictionary: ``CELERY_RELIABLE`` in Django's settings, ``app.conf.reliable`` in a plain
@@ -47,14 +47,14 @@ def settings() -> str:
         start, all at once, each with what to change.
         """,
     )
-    return head + table(["name", "default", "takes", "meaning"], rows, "22 13 20 45")
+    return top + table(["name", "default", "takes", "meaning"], rows, "22 13 20 45")
 
 
 def options() -> str:
     """The page of the options of a task, and of what a bound task has."""
     docs = comments(ReliableTask)
-    rows = [[f"``{name}``", _code(getattr(ReliableTask, name)), docs[name]] for name in OPTIONS]
-    head = _page(
+    rows = [[f"``{name}``", as_code(getattr(ReliableTask, name)), docs[name]] for name in OPTIONS]
+    top = head(
         "Options of a task",
         """
         They are given to the decorator, ``@shared_task(base=ReliableTask, object_id="order_id")``,
@@ -62,7 +62,7 @@ def options() -> str:
         options stay what they are.
         """,
     )
-    notes = _wrapped(
+    notes = prose(
         """
         A misspelt option is warned of when the task is defined (``ConfigurationWarning``), a value
         that cannot work is refused: so is ``acks_late=False``, which asks for at most one run. For
@@ -75,14 +75,14 @@ def options() -> str:
         """
     )
     bound = "\n".join(
-        f"``self.{name}``\n{_indented(_wrapped(inspect.getdoc(of)))}" for name, of in _bound()
+        f"``self.{name}``\n{indented(prose(inspect.getdoc(of)))}" for name, of in _bound()
     )
     return (
-        head
+        top
         + table(["name", "default", "meaning"], rows, "25 15 60")
         + f"\n{notes}\n"
         + f"In a bound task\n---------------\n\n{bound}\n"
-        + _wrapped(
+        + prose(
             "The signal ``celery_reliable.signals.task_running_out`` comes in time to touch "
             "(:doc:`/events`)."
         )
@@ -92,16 +92,7 @@ def options() -> str:
 def comments(cls: type) -> dict[str, str]:
     """What the ``#:`` above each attribute of a class says of it."""
     found = re.findall(r"((?:^    #: .*\n)+)^    (\w+)\b", inspect.getsource(cls), re.MULTILINE)
-    return {name: _code_marked(text.replace("    #: ", "")) for text, name in found}
-
-
-def table(head: list[str], rows: Iterable[list[str]], widths: str) -> str:
-    """A list table."""
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for cells in [head, *rows]:
-        first, *others = (f"- {cell}".rstrip() for cell in cells)
-        lines += [f"   * {first}", *(f"     {cell}" for cell in others)]
-    return "\n".join(lines) + "\n"
+    return {name: one_line(text.replace("    #: ", "")) for text, name in found}
 
 
 def _bound() -> list[tuple[str, Any]]:
@@ -112,33 +103,10 @@ def _bound() -> list[tuple[str, Any]]:
     ]
 
 
-def _page(title: str, text: str) -> str:
-    return f"{title}\n{'=' * len(title)}\n\n{_WRITTEN}\n{_wrapped(text)}\n"
-
-
-def _wrapped(text: str | None) -> str:
-    """Paragraphs as they are, without what they are indented by."""
-    return _code_marked(inspect.cleandoc(text or ""), join=False) + "\n"
-
-
-def _indented(text: str) -> str:
-    return "".join(f"   {line}\n" if line else "\n" for line in text.splitlines())
-
-
-def _code_marked(text: str, *, join: bool = True) -> str:
-    """A docstring's text as a page has it: its single backquotes are code."""
-    marked = re.sub(r"(?<![`:\w])`([^`\n]+)`(?!`)", r"``\1``", text)
-    return " ".join(marked.split()) if join else marked
-
-
-def _code(value: object) -> str:
-    return f'``"{value}"``' if isinstance(value, str) else f"``{value}``"
-
-
 def _default(value: Any, kind: str) -> str:
     if kind == "seconds" and value >= _DAY_SECONDS:
         return f"``{value:.0f}`` ({value / _DAY_SECONDS:g} days)"
-    return f"``{value:g}``" if kind in ("seconds", "count") else _code(value)
+    return f"``{value:g}``" if kind in ("seconds", "count") else as_code(value)
 
 
 def _takes(rule: Mapping[str, Any]) -> str:
@@ -149,7 +117,15 @@ def _takes(rule: Mapping[str, Any]) -> str:
     return said.removesuffix(" for the broker's")
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings.rst": settings, "options.rst": options}
+PAGES: dict[str, Callable[[], str]] = {
+    "api.rst": doors.api,
+    "commands.rst": doors.commands,
+    "metrics.rst": doors.metrics,
+    "options.rst": options,
+    "settings.rst": settings,
+    "states.rst": states.page,
+    "states.svg": states.drawing,
+}
 
 
 if __name__ == "__main__":

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import click
 import pytest
 
-from celery_reliable import ReliableConfig, ReliableTask
+import celery_reliable
+from celery_reliable import ReliableConfig, ReliableTask, exceptions
+from celery_reliable.model import State
+from celery_reliable.operations.cli import reliable
 from celery_reliable.options.definition import OPTIONS
+from tests.support import states
 from tests.support.reference import FOLDER, PAGES, comments
+from tests.support.reference_doors import fleet_metrics, walk
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -21,3 +27,47 @@ def test_the_page_is_what_the_code_says(name: str) -> None:
 def test_every_setting_and_option_says_what_it_is() -> None:
     assert {one.name for one in fields(ReliableConfig)} == comments(ReliableConfig).keys()
     assert OPTIONS.keys() <= comments(ReliableTask).keys()
+
+
+def test_every_command_and_option_says_what_it_does() -> None:
+    found = dict(walk(reliable, ()))
+
+    assert {("status",), ("dead-letters", "replay")} <= found.keys()
+    silent = [
+        (words, option.name)
+        for words, command in found.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden and not option.help
+    ]
+    assert silent == []
+    assert [words for words, command in found.items() if not command.help] == []
+
+
+def test_every_move_of_a_task_is_drawn_and_none_that_is_not_there() -> None:
+    drawn = {(one.source, one.target) for one in states.arrows()}
+
+    assert drawn == states._WAYS.keys()
+    (claim,) = (one for one in states.arrows() if (one.source, one.target) == ("queued", "running"))
+    assert claim.scripts == ["claim"]
+
+
+def test_every_state_is_a_word_that_is_explained() -> None:
+    concepts = (FOLDER.parent / "concepts.rst").read_text("utf-8")
+
+    assert {state.value for state in State} <= {*states._PLACES, "absent"}
+    for word in ("attempt", "token", "lease", "pass", "loss", "fence", "parked", "waiting"):
+        assert f"\n{word}\n   " in concepts
+
+
+def test_every_metric_of_the_fleet_is_found() -> None:
+    assert {"reliable_up", "reliable_finding", "reliable_tasks"} <= {
+        name for name, *_ in fleet_metrics()
+    }
+
+
+def test_every_public_name_has_its_place() -> None:
+    said = (FOLDER / "python.rst").read_text("utf-8")
+    named = {*exceptions.__all__, "__version__"}
+
+    missing = {one for one in celery_reliable.__all__ if f"celery_reliable.{one}" not in said}
+    assert missing <= named

@@ -1,0 +1,203 @@
+"""The reference pages of the doors: commands, JSON API, metrics."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import prometheus_client
+from celery import Celery
+from prometheus_client import CollectorRegistry
+
+from celery_reliable.contrib.django.api.document import document_of
+from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.operations import metrics as declared
+from celery_reliable.operations.cli import reliable
+from tests.support.rst import head, one_line, prose, section, table
+
+__all__ = ["api", "commands", "fleet_metrics", "metrics", "walk"]
+
+
+def commands() -> str:
+    """The page of the command line."""
+    parts = [
+        head(
+            "Commands",
+            """
+            All of them are given as ``celery -A proj reliable …``, and each says the same with
+            ``--help``. What they are for: :doc:`/operations`.
+            """,
+        ),
+        prose(reliable.help),
+    ]
+    for words, command in walk(reliable, ()):
+        with click.Context(command, info_name=" ".join(words)) as context:
+            pieces = " ".join(command.collect_usage_pieces(context))
+            usage = f"reliable {' '.join(words)} {pieces}"
+            text = f".. code-block:: text\n\n    {usage}\n\n{prose(command.help)}"
+            rows = [_option(context, one) for one in command.params if _is_option(one)]
+        if rows:
+            text += "\n" + table(["option", "meaning"], rows, "35 65")
+        parts.append(section(f"reliable {' '.join(words)}", text))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def walk(
+    group: click.Group, words: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group that does something, by its words."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from walk(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def api() -> str:
+    """The page of the JSON API."""
+    document = document_of(OPERATIONS, "/", [])
+    parts = [
+        head(
+            "JSON API",
+            """
+            Every operation, made of the declarations by which requests are checked, as
+            ``v1/openapi.json`` is, which has the types of all answers besides. How it is switched
+            on and asked: :doc:`/operations-api`. Addresses are below ``v1/``.
+            """,
+        )
+    ]
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            rows = [_parameter(document, given) for given in one.get("parameters", ())]
+            rows += _body(document, one)
+            statuses = ", ".join(f"``{status}``" for status in one["responses"])
+            text = prose(f"{one['summary']}.\n\n{one.get('description', '')}")
+            text += f"\nAnswers: {statuses}\n"
+            if rows:
+                text += "\n" + table(["parameter", "in", "type", "meaning"], rows, "20 10 25 45")
+            parts.append(section(f"{method.upper()} {path.removeprefix('/')}", text))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def metrics() -> str:
+    """The page of the metrics."""
+    counted = [
+        [f"``{_total(one)}``", one.type, _labels(one), one_line(one.documentation)]
+        for one in _counts()
+    ]
+    fleet = [
+        [f"``{name}``", "gauge", _code(labels), one_line(text)]
+        for name, text, labels in fleet_metrics()
+    ]
+    columns, widths = ["name", "type", "labels", "meaning"], "30 12 18 40"
+    return (
+        head(
+            "Metrics",
+            """
+            For Prometheus, with ``celery-reliable[metrics]``. How they are served:
+            :doc:`/operations-status`; a dashboard and alarms on them: :doc:`/monitoring`. Times
+            are seconds.
+            """,
+        )
+        + section(
+            "Of the fleet", "Told by ``reliable metrics``.\n\n" + table(columns, fleet, widths)
+        )
+        + "\n"
+        + section(
+            "Of processes",
+            "Counted where ``install_metrics`` was called.\n\n" + table(columns, counted, widths),
+        )
+    ).rstrip("\n") + "\n"
+
+
+def fleet_metrics() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, meaning and labels of what the collector yields, each once."""
+    found = {}
+    for node in ast.walk(ast.parse(inspect.getsource(declared))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("_gauge", "_labelled"):
+            name, text, third = node.args[:3]
+            labels = ast.literal_eval(third) if ast.unparse(node.func) == "_labelled" else ()
+            found[ast.literal_eval(name)] = (ast.literal_eval(text), tuple(labels))
+    return [(name, *rest) for name, rest in found.items()]
+
+
+def _counts() -> list[Any]:
+    registry = CollectorRegistry()
+    declared._Counts(Celery(set_as_current=False), prometheus_client, registry)
+    return list(registry.collect())
+
+
+def _total(family: Any) -> str:
+    return family.name + ("_total" if family.type == "counter" else "")
+
+
+def _labels(family: Any) -> str:
+    counts = declared._Counts(Celery(set_as_current=False), prometheus_client, CollectorRegistry())
+    (one,) = (one for one in vars(counts).values() if getattr(one, "_name", "") == family.name)
+    return _code(one._labelnames)
+
+
+def _code(names: Any) -> str:
+    return ", ".join(f"``{name}``" for name in names)
+
+
+def _is_option(one: click.Parameter) -> bool:
+    return isinstance(one, click.Option) and not one.hidden
+
+
+def _option(context: click.Context, one: click.Parameter) -> list[str]:
+    record = one.get_help_record(context)
+    assert record is not None, one.name
+    return [f"``{record[0]}``", one_line(record[1])]
+
+
+def _parameter(document: Any, given: Any) -> list[str]:
+    schema = given["schema"]
+    needed = " (needed)" if given.get("required") else ""
+    return [
+        f"``{given['name']}``",
+        f"{given['in']}{needed}",
+        _type(schema),
+        _meaning(document, schema),
+    ]
+
+
+def _body(document: Any, one: Any) -> list[list[str]]:
+    if "requestBody" not in one:
+        return []
+    (content,) = one["requestBody"]["content"].values()
+    schema = _resolved(document, content["schema"])
+    return [
+        [
+            f"``{name}``",
+            "body (needed)" if name in schema.get("required", ()) else "body",
+            _type(part),
+            _meaning(document, part),
+        ]
+        for name, part in schema["properties"].items()
+    ]
+
+
+def _resolved(document: Any, schema: Any) -> Any:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return document["components"]["schemas"][name] if name else schema
+
+
+def _meaning(document: Any, schema: Any) -> str:
+    said = schema.get("description") or _resolved(document, schema).get("description", "")
+    return one_line(said)
+
+
+def _type(schema: Any) -> str:
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"``{one}``" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
