@@ -258,7 +258,7 @@ def test_what_cannot_be_sent_is_refused_at_once(
     """However long the caller would wait for an operator: it would be refused for ever."""
     claim = replace(scene.claim(scene.publish()), token=cast("str", None))
 
-    with pytest.raises(LedgerRefused, match=r"'settle' was not sent.*NoneType") as caught:
+    with pytest.raises(LedgerRefused, match="'settle' was not sent") as caught:
         scene.ledger.settle(claim, patience_seconds=patience_seconds)
 
     assert caught.value.operation == "settle"

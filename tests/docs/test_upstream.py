@@ -1,0 +1,75 @@
+"""Each report that is ready for upstream shows its fault on the installed release; one that does
+not is mended there, and has to say so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Page
+from tests.support.redis_server import RedisServer
+
+PAGES = (
+    "upstream/celery-migrate-expiration.rst",
+    "upstream/kombu-delivery-tags.rst",
+    "upstream/kombu-list-elements.rst",
+    "upstream/kombu-lost-bindings.rst",
+    "upstream/kombu-visibility-timeout.rst",
+)
+REPORTS = [Page(name) for name in PAGES]
+SCRIPTS = [report.of("python")[0] for report in REPORTS]
+
+
+def test_the_scripts_show_the_faults(redis_server: RedisServer) -> None:
+    """All at once: mostly they wait, each in a database of its own."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script.text],
+            env={**os.environ, "REDIS_URL": redis_server.url(number)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number, script in enumerate(SCRIPTS, start=1)
+    ]
+    said = [one.communicate(timeout=60)[0] for one in running]
+
+    for report, words in zip(REPORTS, said, strict=True):
+        assert "FAULT" in words or "MENDED" in words, (report.name, words)
+        if "FAULT" not in words:
+            releases = ", ".join(f"{one} {metadata.version(one)}" for one in ("celery", "kombu"))
+            pytest.fail(
+                f"MENDED UPSTREAM: {report.name} does not show its fault with {releases}. Say "
+                "there since when, and see what in celery_reliable.compat and .broker can go."
+            )
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.name)
+def test_a_cause_is_at_the_line_that_is_told(report: Page) -> None:
+    found = re.findall(r"``(kombu|celery)/([\w/]+\.py):(\d+)``\s\(``(\w+)``\)", report.text)
+    seen_with = re.search(r"seen with ([\d.]+\d)", report.text)
+
+    assert found
+    assert seen_with
+    for package, path, line, name in found:
+        if metadata.version(package) != seen_with[1]:
+            continue
+        file = metadata.distribution(package).locate_file(f"{package}/{path}")
+        source = Path(str(file)).read_text("utf-8").splitlines()
+        assert re.search(rf"def {name}\(", source[int(line) - 1]), (path, line, name)
+
+
+def test_each_report_has_all_that_a_maintainer_asks_for() -> None:
+    for report in REPORTS:
+        titles = {block.section[-1] for block in report.blocks}
+        assert titles == {"Script"}, report.name
+        for title in ("Symptom", "Cause", "Proposed change", "What is known upstream"):
+            assert f"\n{title}\n---" in report.text, (report.name, title)
+    assert [str(one) for page in REPORTS for one in page.left()] == []
