@@ -87,7 +87,7 @@ def _measure(
     client: Any = server.client()
     with Desk(app, patience_seconds=60) as desk:
         started = time.perf_counter()
-        _fill(desk, client, letters)
+        fill(desk, client, letters)
         print(f"{letters} dead letters made in {time.perf_counter() - started:.1f} s")
         timed = _looks(desk, client)
         paced = [_paced(desk, client, rate, replays) for rate in rates]
@@ -179,7 +179,8 @@ def _paced(desk: Desk, client: Any, rate: float, count: int) -> Paced:
     return one
 
 
-def _fill(desk: Desk, client: Any, count: int) -> None:
+def fill(desk: Desk, client: Any, count: int) -> None:
+    """Make so many dead letters of some groups, named `letter-0000000` and so on."""
     keys, sha = desk.ledger.keys, script("bury").sha
     client.script_load(script("bury").text)
     for start in range(0, count, _PIPELINED):

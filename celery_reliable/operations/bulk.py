@@ -170,7 +170,7 @@ class Bulk:
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
         bounds = Bounds.of(None, limit, seconds)
-        done = replace(self._begun(chosen, seconds), is_dry_run=True)
+        done = replace(self.begun(chosen, seconds), is_dry_run=True)
         return self._run(chosen, done, lambda letter: "", bounds, progress)
 
     def replay(
@@ -238,7 +238,7 @@ class Bulk:
         how = {"rate": rate, "limit": limit, "seconds": seconds}
         return self._noted("discard", by, chosen, how, act, progress)
 
-    def _begun(self, chosen: Chosen, seconds: float | None) -> Done:
+    def begun(self, chosen: Chosen, seconds: float | None) -> Done:
         """Return an act that has done nothing yet, when all that it needs is there."""
         problem = ""
         Position.of(chosen.cursor)
@@ -261,7 +261,7 @@ class Bulk:
         progress: Progress | None,
     ) -> Done:
         bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
-        done = self._begun(chosen, how["seconds"])
+        done = self.begun(chosen, how["seconds"])
         about = {**chosen.as_dict(), **how, "before": iso(done.before_ms)}
         with noted(self._ledger, name, by, about, done.run) as outcome:
 

@@ -10,6 +10,9 @@ from celery_reliable.operations.groups import LetterPages
 
 __all__ = ["estimated"]
 
+#: Parts of a filter that fit all letters of a group, or none.
+_OF_GROUPS = {"task", "reason", "exception"}
+
 
 def estimated(
     bulk: Bulk,
@@ -19,11 +22,26 @@ def estimated(
     limit: int,
     seconds: float,
 ) -> Done:
-    """Return how many are meant, as a dry run: all, or a whole group, by their index; others by
-    looking, for about *seconds* and at most up to *limit*.  Unless ``is_whole`` there are more.
+    """Return how many are meant, at most *limit*, as a dry run: all, a whole group, and what fits a
+    filter that asks for what groups have in common, by their index; others by looking, for about
+    *seconds*.  Unless ``is_whole`` there are more.
     """
-    if chosen.ids or chosen.wanted.given:
+    count = None
+    if not chosen.ids and chosen.before_ms is None and not chosen.cursor:
+        count = _indexed(letters, pages, chosen)
+    if count is None:
         return bulk.count(chosen, limit=limit, seconds=seconds)
-    begun = bulk.count(replace(chosen, cursor=""), limit=0, seconds=seconds)
-    count = pages.count(chosen.group) if chosen.group else letters.count()
-    return replace(begun, done=count, is_whole=not begun.problem, cursor="")
+    begun = bulk.begun(chosen, seconds)
+    is_whole = count <= limit and not begun.problem
+    return replace(begun, done=min(count, limit), is_dry_run=True, is_whole=is_whole)
+
+
+def _indexed(letters: DeadLetters, pages: LetterPages, chosen: Chosen) -> int | None:
+    """Return how many the indexes have; None where they do not tell."""
+    asked = set(chosen.wanted.given)
+    if not asked:
+        return pages.count(chosen.group) if chosen.group else letters.count()
+    if chosen.group or asked - _OF_GROUPS:
+        return None
+    found = pages.groups(chosen.wanted)
+    return sum(one.count for one in found.groups) if found.is_complete else None

@@ -172,7 +172,7 @@ def log_in(django_project: None) -> Any:
     from django.contrib.auth.models import Permission, User
     from django.test import Client
 
-    users = []
+    users: list[Any] = []
 
     def log_in(*permissions: str, is_superuser: bool = False, csrf: bool = False) -> Client:
         user = User.objects.create(

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
@@ -20,6 +22,7 @@ from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.bulk import Chosen, Done
+from celery_reliable.operations.cli import reliable
 from celery_reliable.operations.dead_letters import CannotReplay
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import publish_edited
@@ -284,6 +287,56 @@ def test_counting_changes_nothing(project: Project, desk: Desk) -> None:
     assert (done.done, done.is_dry_run) == (4, True)
     assert len(left(desk)) == 5
     assert desk.audit() == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (Filter(), 60),
+        (Filter(task="project.w*"), 40),
+        (Filter(exception="KeyError", reason="failed"), 20),
+        (Filter(task="nobody"), 0),
+    ],
+)
+def test_what_the_index_tells_is_counted_without_reading_a_letter(
+    project: Project, desk: Desk, redis_server: RedisServer, wanted: Filter, count: int
+) -> None:
+    for number in range(40):
+        bury(project, f"value-{number}")
+    for number in range(20):
+        bury(project, f"key-{number}", exception="KeyError: 'x'", name="project.other")
+    desk.letter_pages.groups()
+    client = redis_server.client()
+
+    def reads() -> int:
+        stats = client.info("commandstats")
+        return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("hmget", "hget"))
+
+    before = reads()
+    found = desk.estimate(Chosen(wanted=wanted), limit=10**9, seconds=5)
+    few = desk.estimate(Chosen(wanted=wanted), limit=10, seconds=5)
+
+    assert reads() - before < 20
+    assert (found.done, found.is_whole) == (count, True)
+    assert (few.done, few.is_whole) == (min(count, 10), count <= 10)
+    assert desk.bulk.count(Chosen(wanted=wanted)).done == count
+
+
+def test_what_takes_long_to_count_is_said_to_be_more(project: Project, desk: Desk) -> None:
+    for number in range(120):
+        bury(project, f"value-{number}")
+
+    found = desk.estimate(Chosen(wanted=Filter(text="value")), limit=10**9, seconds=0)
+
+    assert 0 < found.done < 120
+    assert not found.is_whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("celery_reliable.operations.cli.acts._COUNT_SECONDS", 0.0)
+        calling = SimpleNamespace(app=project.app, no_color=True)
+        command = ["dead-letters", "replay", "--text", "value", "--dry-run"]
+        told = CliRunner().invoke(reliable, command, obj=calling)
+    assert told.output.startswith("at least ")
+    assert told.exit_code == 0
 
 
 # Who did what.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -33,6 +34,9 @@ from celery_reliable.operations.times import iso
 __all__ = ["discard", "replay"]
 
 _TOLD_EVERY_SECONDS = 2.0
+#: For so long letters are counted.
+_COUNT_SECONDS = 0.7
+_MOST_COUNTED = 10**9
 
 _all_option = click.option("--all", "all_", is_flag=True, help="All that there are.")
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count them.")
@@ -107,7 +111,7 @@ def replay(
         elif len(task_ids) == 1 and not dry_run:
             _replay_one(desk, task_ids[0], to_queue, as_json)
         elif dry_run:
-            _told(desk.bulk.count(chosen, limit=limit), "would be replayed", as_json)
+            _told(_meant(desk, chosen, limit), "would be replayed", as_json)
         else:
             done = desk.bulk.replay(
                 chosen,
@@ -189,11 +193,11 @@ def discard(
             _discard_one(desk, task_ids[0], yes, as_json)
             return
         if dry_run or not yes:
-            meant = desk.bulk.count(chosen, limit=limit)
+            meant = _meant(desk, chosen, limit)
             if dry_run:
                 _told(meant, "would be discarded", as_json)
                 return
-            question = f"Discard {counted(meant.done, 'dead letter')} for good?"
+            question = f"Discard {_counted(meant)} for good?"
             click.confirm(question, abort=True, err=True)
         done = desk.bulk.discard(
             chosen, by=somebody(), rate=rate, limit=limit, progress=_Progress("discarded")
@@ -227,6 +231,17 @@ def _chosen(
         raise click.UsageError(str(exc)) from exc
 
 
+def _meant(desk: Desk, chosen: Chosen, limit: int | None) -> Done:
+    """Count for as long as a person waits; whole unless there are more than were counted."""
+    found = desk.estimate(chosen, limit=limit or _MOST_COUNTED, seconds=_COUNT_SECONDS)
+    return replace(found, is_whole=True) if found.done == limit else found
+
+
+def _counted(done: Done) -> str:
+    at_least = "at least " if done.is_dry_run and not done.is_whole else ""
+    return f"{at_least}{counted(done.done, 'dead letter')}"
+
+
 class _Progress:
     """Tells a person at a terminal how far it is."""
 
@@ -254,7 +269,7 @@ def _told(done: Done, verb: str, as_json: bool) -> None:
             )
             if count
         ]
-        click.echo(", ".join([f"{counted(done.done, 'dead letter')} {verb}", *others]))
+        click.echo(", ".join([f"{_counted(done)} {verb}", *others]))
         if done.problem:
             click.echo(printable(done.problem), err=True)
         if not done.is_whole and not done.is_dry_run:

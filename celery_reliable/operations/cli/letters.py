@@ -34,7 +34,7 @@ __all__ = ["dead_letters"]
 
 _LONGEST_EXCEPTION = 200
 #: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.7
 
 
 @click.group("dead-letters")
@@ -89,13 +89,13 @@ def list_(
             )
         click.echo(f"{len(views)} of {counted(total, 'dead letter')}")
     if cursor:
-        click.echo(f"There may be more: --cursor {cursor}", err=True)
+        click.echo(f"There may be more:\n--cursor {cursor}", err=True)
 
 
 def _found(
     desk: Desk, wanted: Filter, group: str, cursor: str, limit: int
 ) -> tuple[Sequence[DeadLetter], str]:
-    """Return what is found in a second, and the cursor of what follows."""
+    """Return what is found while a person waits, and the cursor of what follows."""
     page = gathered(
         lambda cursor, limit: desk.letter_pages.page(
             wanted, group=group, cursor=cursor, limit=limit

@@ -32,7 +32,7 @@ from celery_reliable.operations.walks import Kind
 __all__ = ["objects", "show", "tasks"]
 
 #: How long a list is looked for before it says where to go on.
-_LOOKING_SECONDS = 2.0
+_LOOKING_SECONDS = 0.7
 
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
@@ -186,4 +186,4 @@ def _about(one: ObjectView) -> str:
 def _print_end(page: Page[Any], noun: str) -> None:
     click.echo(f"{counted(len(page.items), noun)}, {page.looked_at} looked at")
     if not page.is_last:
-        click.echo(f"There may be more: --cursor {page.cursor}")
+        click.echo(f"There may be more:\n--cursor {page.cursor}")
