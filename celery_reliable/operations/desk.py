@@ -115,12 +115,14 @@ class Desk:
         *most_passes*: so many follow one another while there is more to do than one does.  For who
         knows the app's tasks.  Raises kombu's errors, too.
         """
-        with self.noted("sweep", by, {}):
+        with noted(self.ledger, "sweep", by, {}) as outcome:
             sweeper = Sweeper(self.app)
             try:
-                return sweeper.run_if_due(most_passes)[0]
+                report, _ = sweeper.run_if_due(most_passes)
             finally:
                 sweeper.close()
+            outcome.done = int(report is not None)
+            return report
 
     @cached_property
     def objects(self) -> Objects:

@@ -567,7 +567,9 @@ def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project
 
     assert (first["ran"], second) == (True, {"ran": False, "report": None})
     assert get(client, "status").json()["last_pass"]["ended_at"]
-    assert {one["act"] for one in get(client, "audit").json()["items"]} == {"sweep"}
+    notes = get(client, "audit").json()["items"]
+    assert {one["act"] for one in notes} == {"sweep"}
+    assert [one["done"] for one in notes if one["phase"] == "end"] == [0, 1]
 
 
 # What is wrong with a request.

@@ -34,6 +34,7 @@ from tests.integration.commands import Ran, entry_point_path, run_celery
 from tests.integration.conftest import APP, Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 
@@ -504,6 +505,10 @@ def test_discarding_many_asks_first_and_says_how_many(
     asked = run("dead-letters", "discard", "--reason", "failed", answer="n\n")
     assert (asked.code, len(left(desk))) == (1, 5)
     assert "Discard 4 dead letters for good?" in asked.err
+
+    # Nobody is asked about nothing.
+    nothing = run("dead-letters", "discard", "--text", "no such")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "0 dead letters discarded\n", "")
 
     done = run("dead-letters", "discard", "value-0", "key-0", "nobody", "--yes")
     assert done.out == "2 dead letters discarded, 1 gone already\n"

@@ -197,6 +197,10 @@ def discard(
             if dry_run:
                 _told(meant, "would be discarded", as_json)
                 return
+            if not meant.done:
+                # What comes in this moment was not asked about.
+                _told(replace(meant, is_dry_run=False), "discarded", as_json)
+                return
             question = f"Discard {_counted(meant)} for good?"
             click.confirm(question, abort=True, err=True)
         done = desk.bulk.discard(

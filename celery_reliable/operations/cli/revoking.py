@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 from celery.bin.base import CeleryCommand
@@ -54,10 +55,13 @@ def revoke(
             if dry_run:
                 _told(meant, "would be revoked", as_json)
                 return
-            if meant.done:
-                runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
-                question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
-                click.confirm(question, abort=True, err=True)
+            if not meant.done:
+                # What is published in this moment was not asked about.
+                _told(replace(meant, is_dry_run=False), "revoked", as_json)
+                return
+            runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
+            question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
+            click.confirm(question, abort=True, err=True)
         done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
         _told(done, "revoked", as_json)
 
