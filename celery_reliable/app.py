@@ -123,6 +123,13 @@ class Reliable:
                     made.close()
             self._made.clear()
 
+    def forget(self) -> None:
+        """Forget the settings and whatever was made by them, after somebody changed them."""
+        self.close()
+        self._config = None
+        for name in ("is_unprotected", "queues_at"):
+            self.__dict__.pop(name, None)
+
     @property
     def config(self) -> ReliableConfig:
         """The settings.  Raises ConfigurationError, naming everything that is wrong with them."""

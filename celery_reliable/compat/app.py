@@ -17,6 +17,7 @@ from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, rel
 __all__ = [
     "app_property",
     "fixups_of",
+    "forget_servers",
     "give_part",
     "make_part_by",
     "may_yet_get",
@@ -123,6 +124,33 @@ def fixups_of(app: Celery) -> Iterable[Any]:
     """
     fixups: Iterable[Any] = app._fixups
     return fixups
+
+
+@relies_on(
+    Name(f"{_APP}._pool"),
+    Kept(f"{_APP}._backend_cache"),
+    Kept(f"{_APP}._local"),
+    Kept("celery.app.amqp:AMQP._producer_pool"),
+    Name("celery.backends.asynchronous:AsyncBackendMixin.remove_pending_result"),
+    part=Part.PRODUCER,
+    is_promise=False,
+)
+def forget_servers(app: Any) -> None:
+    """Let an app connect anew to where its settings say now, after somebody changed them.
+
+    Resets ``Celery._pool``, ``Celery._backend_cache``, the backend of this thread in
+    ``Celery._local``, and ``AMQP._producer_pool``: Celery reads these settings once.  Replaces
+    ``remove_pending_result`` of the backend that is dropped, as its server may be gone when a
+    result is collected, and would be waited for.  Checked on Celery 5.6.3 and 5.7.0.  Without it a
+    test publishes to the servers that the settings named before.
+    """
+    backend = app._backend_cache or app._local.__dict__.get("backend")
+    if hasattr(backend, "remove_pending_result"):
+        backend.remove_pending_result = lambda result: result
+    app._pool = None
+    app._backend_cache = None
+    app._local.__dict__.pop("backend", None)
+    app.amqp._producer_pool = None
 
 
 @relies_on(

