@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
 
+import pytest
+import redis
+
+from celery_reliable.contrib.testing import NoRedis, redis_database
 from tests.docs.blocks import Page
 from tests.support.processes import REPOSITORY
 from tests.support.redis_server import redis_binary
@@ -133,9 +136,31 @@ def test_where_there_is_no_redis_it_is_said_what_to_do(tmp_path: Path) -> None:
     write(tmp_path, {**FILES, "shop/__init__.py": ""})
 
     said = run(tmp_path, "tests/test_killed.py", REDIS_SERVER="/nowhere/redis-server")
-    assert re.search(r"Install a redis-server|No such file", said), said
-    taken = run(tmp_path, "tests/test_killed.py", "-o", "reliable_redis_url=redis://127.0.0.1:1/0")
-    assert "reliable_redis_url is redis://127.0.0.1:1/0, which cannot be used" in taken
+
+    assert "Install a redis-server" in said
+
+
+def test_a_database_with_something_in_it_is_never_used(
+    shared_redis: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = shared_redis.connection_pool.connection_kwargs
+    url = f"redis://127.0.0.1:{where['port']}/{where['db']}"
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    shared_redis.set("somebody's", "own")
+
+    with pytest.raises(NoRedis, match="1 keys"), redis_database(url, tmp_path):
+        pass
+    monkeypatch.setenv("REDIS_URL", url)
+    monkeypatch.setenv("REDIS_SERVER", str(redis_binary()))
+    with redis_database("", tmp_path) as own:
+        assert own != url
+    assert shared_redis.get("somebody's") == b"own"
+
+    shared_redis.flushdb()
+    with redis_database("", tmp_path) as own:
+        assert own == url
+        shared_redis.set("a test's", "own")
+    assert shared_redis.dbsize() == 0
 
 
 def test_pytest_finds_the_plugin_where_the_package_is_installed() -> None:

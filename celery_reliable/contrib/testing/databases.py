@@ -104,12 +104,15 @@ def _server(binary: str, folder: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
     log = folder / "redis.log"
-    process = subprocess.Popen(
-        [binary, "--port", str(port), *options, "--logfile", str(log)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    try:
+        process = subprocess.Popen(
+            [binary, "--port", str(port), *options, "--logfile", str(log)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as exc:
+        raise NoRedis(f"{binary} could not be started: {exc}. {_HOW}") from exc
     try:
         url = f"redis://127.0.0.1:{port}/0"
         deadline = time.monotonic() + _START_SECONDS
