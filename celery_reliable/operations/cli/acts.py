@@ -197,7 +197,7 @@ def discard(
             if dry_run:
                 _told(meant, "would be discarded", as_json)
                 return
-            if not meant.done:
+            if meant.is_whole and not meant.done:
                 # What comes in this moment was not asked about.
                 _told(replace(meant, is_dry_run=False), "discarded", as_json)
                 return
