@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Any
 
 from celery_reliable.ledger import Death, death_of, group_of
@@ -12,6 +11,7 @@ from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter, GroupOfLetters, Record
 from celery_reliable.operations import shapes
 from celery_reliable.operations.messages import arguments_of, envelope_of
+from celery_reliable.operations.times import iso
 
 __all__ = ["REDACTED", "arguments_view", "full_view", "group_view", "short_view"]
 
@@ -58,8 +58,8 @@ def short_view(letter: DeadLetter) -> shapes.DeadLetter:
         "group": group_of(letter).id,
         "attempts": letter.attempts,
         "losses": letter.losses,
-        "published_at": _iso(letter.published_ms),
-        "buried_at": _iso(letter.buried_ms),
+        "published_at": iso(letter.published_ms),
+        "buried_at": iso(letter.buried_ms),
         "queue": (envelope.routing_key or envelope.exchange) if envelope else "",
     }
 
@@ -77,7 +77,7 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> shapes.Dea
         "traceback": letter.traceback,
         "history": [
             {
-                "at": _iso(entry.at_ms),
+                "at": iso(entry.at_ms),
                 "what": entry.what,
                 "attempt": entry.attempt,
                 "cause": entry.cause,
@@ -130,8 +130,8 @@ def group_view(found: GroupOfLetters) -> shapes.Group:
         "reason": group.reason,
         "cause": group.cause,
         "exception": group.exception,
-        "first_at": _iso(found.first_ms),
-        "last_at": _iso(found.last_ms),
+        "first_at": iso(found.first_ms),
+        "last_at": iso(found.last_ms),
         "example": found.example_id,
     }
 
@@ -168,9 +168,3 @@ def _plain(value: Any) -> Any:
         return json.loads(json.dumps(value, default=repr))
     except (TypeError, ValueError):
         return repr(value)
-
-
-def _iso(ms: int) -> str | None:
-    if not ms:
-        return None
-    return datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="milliseconds")

@@ -17,8 +17,10 @@ from celery.result import AsyncResult
 
 from celery_reliable.app import reliable_of
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.desk import Desk
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.conftest import PROCESSES, StartRedis
+from tests.integration.commands import Ran, Run, run_celery
 from tests.integration.project.factory import Settings, create_app
 from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
@@ -163,6 +165,36 @@ def apart(project: Project, ledger_server: RedisServer) -> Project:
 def letters(project: Project) -> DeadLetters:
     """The project's dead letters."""
     return DeadLetters(project.app)
+
+
+@pytest.fixture
+def desk(project: Project) -> Iterator[Desk]:
+    """The desk as an operator opens it: by connections of its own."""
+    with Desk(project.app) as found:
+        yield found
+
+
+@pytest.fixture
+def run(project: Project, tmp_path: Path) -> Run:
+    """Run `celery -A … reliable …` with the project's settings."""
+
+    def run(*arguments: str, project: Project = project, answer: str = "", **environ: str) -> Ran:
+        return run_celery(
+            "reliable",
+            *arguments,
+            app=APP,
+            environ=project.environ("ready:none", environ),
+            folder=tmp_path,
+            answer=answer,
+        )
+
+    return run
+
+
+@pytest.fixture
+def results(start_redis: StartRedis) -> RedisServer:
+    """A Redis for results alone."""
+    return start_redis()
 
 
 @pytest.fixture

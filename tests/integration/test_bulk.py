@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,30 +30,12 @@ from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.groups import UnknownGroup
 from celery_reliable.operations.pages import BadCursor
 from tests.conftest import StartRedis
-from tests.integration.commands import Ran, entry_point_path, run_celery
+from tests.integration.commands import Run, entry_point_path
 from tests.integration.conftest import APP, Project
 from tests.integration.letters import put
 from tests.support.processes import REPOSITORY
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture
-def desk(project: Project) -> Iterator[Desk]:
-    with Desk(project.app) as found:
-        yield found
-
-
-@pytest.fixture
-def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
-    """Run `celery -A … reliable …` with the project's settings."""
-
-    def run(*arguments: str, answer: str = "") -> Ran:
-        environ = project.environ("ready:none", {})
-        command = ("reliable", *arguments)
-        return run_celery(*command, app=APP, environ=environ, folder=tmp_path, answer=answer)
-
-    return run
 
 
 def bury(
@@ -407,7 +389,7 @@ def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: 
 
 
 def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
-    project: Project, desk: Desk, run: Callable[..., Ran], tmp_path: Path
+    project: Project, desk: Desk, run: Run, tmp_path: Path
 ) -> None:
     count = 2_000
     ids = [f"task-{number:04}" for number in range(count)]
@@ -445,7 +427,7 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
 
 
 def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
-    project: Project, desk: Desk, run: Callable[..., Ran]
+    project: Project, desk: Desk, run: Run
 ) -> None:
     several(project)
     table = run("dead-letters", "groups")
@@ -487,7 +469,7 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     ],
 )
 def test_what_is_not_said_is_not_done(
-    project: Project, desk: Desk, run: Callable[..., Ran], arguments: list[str]
+    project: Project, desk: Desk, run: Run, arguments: list[str]
 ) -> None:
     put(project, "one")
     put(project, "two")
@@ -498,7 +480,7 @@ def test_what_is_not_said_is_not_done(
 
 
 def test_discarding_many_asks_first_and_says_how_many(
-    project: Project, desk: Desk, run: Callable[..., Ran]
+    project: Project, desk: Desk, run: Run
 ) -> None:
     several(project)
 

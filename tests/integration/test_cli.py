@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +11,15 @@ import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Reason
-from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, SOON, Project
+from tests.integration.commands import Ran, Run
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD
 from tests.integration.letters import put
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
-@pytest.fixture
-def run(project: Project, tmp_path: Path) -> Callable[..., Ran]:
-    """Run `celery -A … reliable …` with the project's settings."""
-
-    def run(*arguments: str, project: Project = project, **environ: str) -> Ran:
-        return run_celery(
-            "reliable",
-            *arguments,
-            app=APP,
-            environ=project.environ("ready:none", environ),
-            folder=tmp_path,
-        )
-
-    return run
-
-
-def test_the_whole_round_of_a_failed_task(project: Project, run: Callable[..., Ran]) -> None:
+def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     project.start_worker("one")
     result = project.send("follow", ["fail", "fail", "finish"])
     # The list says so by itself when the letter is there.
@@ -85,14 +68,12 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Callable[..., R
     assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
 
 
-def test_discard_asks_first(project: Project, run: Callable[..., Ran], tmp_path: Path) -> None:
+def test_discard_asks_first(project: Project, run: Run) -> None:
     put(project, "one")
     put(project, "two")
-    environ = project.environ("ready:none", {})
 
     def ask(task_id: str, answer: str) -> Ran:
-        command = ("reliable", "dead-letters", "discard", task_id)
-        return run_celery(*command, app=APP, environ=environ, folder=tmp_path, answer=answer)
+        return run("dead-letters", "discard", task_id, answer=answer)
 
     assert ask("one", "n\n").code == 1
     assert len(run("dead-letters", "list", "--json").json) == 2
@@ -103,7 +84,7 @@ def test_discard_asks_first(project: Project, run: Callable[..., Ran], tmp_path:
 
 
 @pytest.mark.parametrize("command", ["show", "replay", "discard"])
-def test_an_unknown_id_is_one_sentence_and_code_1(run: Callable[..., Ran], command: str) -> None:
+def test_an_unknown_id_is_one_sentence_and_code_1(run: Run, command: str) -> None:
     ran = run("dead-letters", command, "nobody", "--json")
 
     assert (ran.code, ran.out) == (1, "")
@@ -112,7 +93,7 @@ def test_an_unknown_id_is_one_sentence_and_code_1(run: Callable[..., Ran], comma
 
 
 def test_a_redis_that_is_not_there_is_one_paragraph_without_the_password(
-    project: Project, run: Callable[..., Ran]
+    project: Project, run: Run
 ) -> None:
     away = project.with_settings(broker_url="redis://user:s3cret@127.0.0.1:1/0")
 
@@ -132,9 +113,7 @@ def test_a_redis_that_is_not_there_is_one_paragraph_without_the_password(
     away.close()
 
 
-def test_wrong_settings_are_told_without_a_traceback(
-    project: Project, run: Callable[..., Ran]
-) -> None:
+def test_wrong_settings_are_told_without_a_traceback(project: Project, run: Run) -> None:
     wrong = project.with_settings(reliable={"LEASE_SECOND": 3})
 
     ran = run("dead-letters", "list", project=wrong)
@@ -144,7 +123,7 @@ def test_wrong_settings_are_told_without_a_traceback(
     assert "Traceback" not in ran.err
 
 
-def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Callable[..., Ran]) -> None:
+def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Run) -> None:
     reliable_of(project.app).ledger.bury_message(
         "evil\x1b[2J",
         Reason.UNPROCESSABLE,
@@ -162,7 +141,7 @@ def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Callable[
     assert run("dead-letters", "list", "--json").json[0]["task_id"] == "evil\x1b[2J"
 
 
-def test_long_ids_are_folded_and_never_cut(project: Project, run: Callable[..., Ran]) -> None:
+def test_long_ids_are_folded_and_never_cut(project: Project, run: Run) -> None:
     task_id = "import-" + "0123456789" * 9
     put(project, task_id)
 
@@ -173,7 +152,7 @@ def test_long_ids_are_folded_and_never_cut(project: Project, run: Callable[..., 
 
 
 def test_tables_without_rich_say_what_to_install(
-    project: Project, run: Callable[..., Ran], tmp_path: Path
+    project: Project, run: Run, tmp_path: Path
 ) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
@@ -188,7 +167,7 @@ def test_tables_without_rich_say_what_to_install(
     assert run("dead-letters", "discard", "one", "--yes", PYTHONPATH=str(hidden)).code == 0
 
 
-def test_workers_and_passes(project: Project, run: Callable[..., Ran]) -> None:
+def test_workers_and_passes(project: Project, run: Run) -> None:
     assert run("workers").out == "0 workers\n"
     first = run("sweep", "--json").json
     assert first["ran"] is True
@@ -215,7 +194,7 @@ def test_workers_and_passes(project: Project, run: Callable[..., Ran]) -> None:
 
 
 @promise("purge-is-undone")
-def test_what_is_purged_is_not_sent_again(project: Project, run: Callable[..., Ran]) -> None:
+def test_what_is_purged_is_not_sent_again(project: Project, run: Run) -> None:
     hasty = project.with_settings(reliable=SOON)
     kept = hasty.send("work", 0, queue="kept")
     gone = [hasty.send(name, 0) for name in ("work", "plain_work", "work")]
@@ -244,14 +223,14 @@ def test_what_celery_purges_is_sent_again(project: Project) -> None:
     assert result.get(timeout=30) == "worked"
 
 
-def test_help_names_every_command(run: Callable[..., Ran]) -> None:
+def test_help_names_every_command(run: Run) -> None:
     ran = run("--help")
 
     assert ran.code == 0
     assert all(name in ran.out for name in ("dead-letters", "purge", "release", "sweep"))
 
 
-def test_json_is_the_same_for_every_locale(project: Project, run: Callable[..., Ran]) -> None:
+def test_json_is_the_same_for_every_locale(project: Project, run: Run) -> None:
     put(project, "ключ")
 
     ran = run("dead-letters", "list", "--json", LC_ALL="C", PYTHONUTF8="0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -25,13 +25,12 @@ INNOCENTS = 50
 
 
 @pytest.fixture
-def brief(project: Project) -> Iterator[Project]:
+def brief(project: Project) -> Project:
     """The project with short times, and the format that kills."""
     times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
     derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
     add_tasks(derived.app)
-    yield derived
-    derived.close()
+    return derived
 
 
 @promise("poison-stops")

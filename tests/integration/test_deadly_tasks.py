@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from celery.result import AsyncResult
@@ -25,13 +25,12 @@ StartOne = Callable[[], Worker]
 
 
 @pytest.fixture
-def brief(project: Project) -> Iterator[Project]:
+def brief(project: Project) -> Project:
     """The project with short times, and tasks that kill their workers."""
     times = {"LEASE_SECONDS": 5, "SWEEP_SECONDS": 0.5, "WITNESS_SECONDS": 0.3}
     derived = project.with_settings(reliable={**times, "MAX_LOSSES": MAX_LOSSES})
     add_tasks(derived.app)
-    yield derived
-    derived.close()
+    return derived
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,12 +22,11 @@ RELIABLE = {"LEASE_SECONDS": LEASE_SECONDS, "SWEEP_SECONDS": 1}
 
 
 @pytest.fixture
-def brief(project: Project) -> Iterator[Project]:
+def brief(project: Project) -> Project:
     """The project with short leases, and tasks that acknowledge late."""
     derived = project.with_settings(reliable=RELIABLE)
     add_tasks(derived.app)
-    yield derived
-    derived.close()
+    return derived
 
 
 @pytest.fixture

@@ -22,6 +22,12 @@ SOON_SECONDS = 6.0
 
 REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
 
+COLD = pytest.mark.parametrize(
+    ("number", "environ"),
+    [(signal.SIGQUIT, {}), (signal.SIGTERM, REMAPPED)],
+    ids=["SIGQUIT", "SIGTERM remapped"],
+)
+
 
 @pytest.fixture
 def project_settings(project_settings: Settings) -> Settings:
@@ -75,11 +81,14 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
     wait_until_settled(project.redis, 10)
 
 
-def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
+@COLD
+def test_a_cold_stop_hands_over_at_once(
+    project: Project, number: signal.Signals, environ: dict[str, str]
+) -> None:
     # At once is before anybody sweeps.
     rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
     project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
-    one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
+    one = project.start_worker("one", options=("--prefetch-multiplier", "4"), environ=environ)
     running = [project.send("gate", "cold") for _ in range(2)]
     for result in running:
         project.effects.run_of(result.id)
@@ -87,7 +96,7 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     client = project.redis.client()
     wait_for(lambda: client.llen("celery") == 0, 10, "all of them fetched")
     project.start_worker("two")
-    one.signal_main(signal.SIGQUIT)
+    one.signal_main(number)
     asked_at = project.effects.now()
     again = [project.effects.run_of(result.id, 2) for result in running]
     took = max(run.started_at for run in again) - asked_at
@@ -107,17 +116,30 @@ def test_a_cold_stop_hands_over_at_once(project: Project) -> None:
     wait_until_settled(project.redis, 10)
 
 
-@pytest.mark.parametrize("is_quick", [True, False], ids=["ends in time", "does not"])
-def test_a_soft_stop_waits_and_then_hands_over(project: Project, is_quick: bool) -> None:
-    project = project.with_settings(celery={"worker_soft_shutdown_timeout": 4})
+@pytest.mark.parametrize(
+    ("stop_seconds", "run_seconds", "times"),
+    [
+        (4, 1, {}),
+        (4, None, {}),
+        (30, 8, {"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}),
+    ],
+    ids=["ends in time", "does not", "longer than a lease and a stall"],
+)
+def test_a_soft_stop_waits_and_then_hands_over(
+    project: Project, stop_seconds: int, run_seconds: int | None, times: dict[str, float]
+) -> None:
+    project = project.with_settings(
+        celery={"worker_soft_shutdown_timeout": stop_seconds},
+        reliable={"MAX_LOSSES": 0, **times},
+    )
     one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
     result = project.send("gate", "soft")
     project.effects.run_of(result.id)
     project.start_worker("two", options=ONE_EACH)
     one.signal_main(signal.SIGTERM)
     asked_at = project.effects.now()
-    if is_quick:
-        wait_for(lambda: project.effects.now() - asked_at > 1, 5, "the stop to be under way")
+    if run_seconds is not None:
+        wait_for(lambda: project.effects.now() - asked_at > run_seconds, 15, "the stop goes on")
         project.effects.open_gate("soft")
         # It is settled while the main process sleeps in its signal handler.
         wait_for(lambda: not project.redis.client().keys(RECORD + "*"), 2, "settled")
@@ -132,45 +154,9 @@ def test_a_soft_stop_waits_and_then_hands_over(project: Project, is_quick: bool)
     assert result.get(timeout=10) == "soft"
     one.wait_until_ended()
     assert not left_behind(project.redis, "one")
-    assert len(project.effects.runs(result.id)) == (1 if is_quick else 2)
+    assert len(project.effects.runs(result.id)) == (2 if run_seconds is None else 1)
     assert not project.effects.overlaps()
     project.close()
-    wait_until_settled(project.redis, 10)
-
-
-def test_a_soft_stop_may_take_longer_than_a_lease_and_a_stall(project: Project) -> None:
-    reliable = {"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "STALL_SECONDS": 2}
-    project = project.with_settings(celery={"worker_soft_shutdown_timeout": 30}, reliable=reliable)
-    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
-    result = project.send("gate", "soft")
-    project.effects.run_of(result.id)
-    project.start_worker("two", options=ONE_EACH)
-    one.signal_main(signal.SIGTERM)
-    asked_at = project.effects.now()
-    wait_for(lambda: project.effects.now() - asked_at > 8, 15, "more than a stall and a lease")
-    project.effects.open_gate("soft")
-    assert result.get(timeout=10) == "soft"
-    one.wait_until_ended()
-    assert len(project.effects.runs(result.id)) == 1
-    assert not left_behind(project.redis, "one")
-    project.close()
-    wait_until_settled(project.redis, 10)
-
-
-def test_sigterm_remapped_to_a_cold_stop(project: Project) -> None:
-    one = project.start_worker("one", options=ONE_EACH, environ=REMAPPED)
-    result = project.send("gate", "remapped")
-    project.effects.run_of(result.id)
-    project.start_worker("two", options=ONE_EACH)
-    one.signal_main(signal.SIGTERM)
-    asked_at = project.effects.now()
-    again = project.effects.run_of(result.id, 2)
-    assert again.started_at - asked_at <= SOON_SECONDS
-    assert (again.attempt, losses(project.redis, result.id)) == (2, 0)
-    one.wait_until_ended()
-    assert not left_behind(project.redis, "one")
-    project.effects.open_gate("remapped")
-    assert result.get(timeout=10) == "remapped"
     wait_until_settled(project.redis, 10)
 
 

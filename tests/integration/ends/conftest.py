@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.project import awkward as awkward_tasks
 from tests.integration.project.ends import add_tasks
@@ -36,12 +35,6 @@ def start(request: pytest.FixtureRequest, start_worker: Start) -> Start:
         return start_worker(name, app="tests.integration.project.ends", **options)
 
     return one
-
-
-@pytest.fixture
-def results(start_redis: StartRedis) -> RedisServer:
-    """A Redis for results alone."""
-    return start_redis()
 
 
 @pytest.fixture

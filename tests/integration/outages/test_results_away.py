@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.conftest import StartRedis
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.support.promises import promise
@@ -15,17 +12,9 @@ from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def results(start_redis: StartRedis) -> RedisServer:
-    """A Redis for results alone."""
-    return start_redis()
-
-
-@pytest.fixture
-def apart(project: Project, results: RedisServer) -> Iterator[Project]:
+def apart(project: Project, results: RedisServer) -> Project:
     """The project with its results on a Redis of their own, and no loss forgiven."""
-    derived = project.with_settings(result_url=results.url(), reliable={"MAX_LOSSES": 0})
-    yield derived
-    derived.close()
+    return project.with_settings(result_url=results.url(), reliable={"MAX_LOSSES": 0})
 
 
 @promise("results-best-effort")
