@@ -215,7 +215,8 @@ class _Prefetch:
 class Host:
     """One worker from its start to its end; `main` is its main process."""
 
-    max_tasks_per_child = max_memory_per_child = None
+    max_tasks_per_child = max_memory_per_child = time_limit = None
+    prefetch_multiplier = 1
     task_events = False
     state = state
 
