@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.arena.cost import measure
 from benchmarks.arena.faults import FAULTS, Fault
-from benchmarks.arena.report import print_report, rst, write_json
+from benchmarks.arena.report import print_report, rst, settings_rst, write_json
 from benchmarks.arena.servers import why_no_postgres
 from benchmarks.arena.stage import NotReady, Stage
 from benchmarks.arena.systems import OURS, STOCK, SYSTEMS, System
@@ -64,7 +64,7 @@ def main() -> None:
     if options.json:
         write_json(options.json, content)
     if options.rst:
-        options.rst.write_text(rst(content), encoding="utf-8")
+        options.rst.write_text(rst(content) + "\n" + settings_rst(content), encoding="utf-8")
 
 
 def _faults(

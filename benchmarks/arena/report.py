@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich import box
@@ -15,7 +14,13 @@ from rich.table import Table
 from benchmarks.arena.faults import FAULTS
 from benchmarks.arena.systems import STOCK, SYSTEMS
 
-__all__ = ["cells", "print_report", "rst", "write_json"]
+__all__ = ["cells", "print_report", "rst", "settings_rst", "write_json"]
+
+_RATE = "drained_per_second"
+_CPU = {
+    "worker_cpu_ms": "the worker's CPU for a task, in milliseconds",
+    "server_cpu_ms": "the server's CPU for a task, in milliseconds",
+}
 
 
 def cells(content: Mapping[str, Any]) -> list[list[str]]:
@@ -27,15 +32,14 @@ def cells(content: Mapping[str, Any]) -> list[list[str]]:
         if found:
             rows.append([fault.title, *(_cell(fault.name, found.get(name)) for name in names)])
     cost = content.get("cost", {})
-    if cost:
-        rows.append(
-            [f"tasks worked off in a second, beside {STOCK}"]
-            + [_ratio(cost, name, "drained_per_second", "{:.2f}") for name in names]
-        )
-        rows.append(
-            ["the server's CPU for a task, in milliseconds"]
-            + [_median(cost, name, "server_cpu_ms", "{:.2f}") for name in names]
-        )
+    stock = _best(cost, STOCK, _RATE)
+    if any(cost.values()):
+        rates = {name: _best(cost, name, _RATE) for name in names}
+        ratios = [rate / stock if rate and stock else None for rate in rates.values()]
+        rows.append([f"tasks worked off in a second, beside {STOCK}", *map(_figure, ratios)])
+        for figure, title in _CPU.items():
+            found = [_best(cost, name, figure) for name in names]
+            rows.append([title, *map(_figure, found)])
     return rows
 
 
@@ -57,15 +61,26 @@ def print_report(content: Mapping[str, Any]) -> None:
 
 def rst(content: Mapping[str, Any]) -> str:
     """The table as the docs have it: a row a fault."""
-    lines = [".. list-table::", "   :header-rows: 1", "   :stub-columns: 1", ""]
-    for row in cells(content):
-        lines += [f"   {'*' if n == 0 else ' '} - {cell}".rstrip() for n, cell in enumerate(row)]
-    return "\n".join(lines) + "\n"
+    return _list_table(cells(content))
+
+
+def settings_rst(content: Mapping[str, Any]) -> str:
+    """The versions and settings as the docs have them."""
+    head = ["", "version", "settings"]
+    systems = content["systems"].items()
+    return _list_table([head, *([name, one["version"], one["settings"]] for name, one in systems)])
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write all of it."""
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _list_table(rows: Sequence[Sequence[str]]) -> str:
+    lines = [".. list-table::", "   :header-rows: 1", "   :stub-columns: 1", ""]
+    for row in rows:
+        lines += [f"   {'*' if n == 0 else ' '} - {cell}".rstrip() for n, cell in enumerate(row)]
+    return "\n".join(lines) + "\n"
 
 
 def _cell(fault: str, found: Mapping[str, Any] | None) -> str:
@@ -75,7 +90,7 @@ def _cell(fault: str, found: Mapping[str, Any] | None) -> str:
         return "not measured"
     said = []
     if fault == "poison":
-        said.append(f"{found['runs']} runs")
+        said.append(f"{found['runs']} run{'' if found['runs'] == 1 else 's'}")
     if found["was_redelivered"] is False:
         said.append("not taken over")
     if found["not_back"]:
@@ -91,18 +106,14 @@ def _cell(fault: str, found: Mapping[str, Any] | None) -> str:
     return ", ".join(said) or "once"
 
 
-def _known(cost: Mapping[str, Sequence[Mapping[str, Any]]], name: str, figure: str) -> list[Any]:
+def _best(cost: Mapping[str, Any], name: str, figure: str) -> float | None:
+    """The best of the rounds: what else a machine does makes a figure worse, never better."""
     turns = [turn.get(figure) for turn in cost.get(name, ())]
-    return [] if None in turns else turns
+    known = [one for one in turns if one is not None]
+    if not known:
+        return None
+    return float(max(known) if figure == _RATE else min(known))
 
 
-def _median(cost: Mapping[str, Any], name: str, figure: str, form: str) -> str:
-    known = _known(cost, name, figure)
-    return form.format(median(known)) if known else "-"
-
-
-def _ratio(cost: Mapping[str, Any], name: str, figure: str, form: str) -> str:
-    """The median of the rounds' own ratios."""
-    pairs = zip(_known(cost, name, figure), _known(cost, STOCK, figure), strict=False)
-    ratios = [one / stock for one, stock in pairs]
-    return form.format(median(ratios)) if ratios else "-"
+def _figure(found: float | None) -> str:
+    return "-" if found is None else f"{found:.2f}"

@@ -53,7 +53,7 @@ _FILES = {
             note = FOLDER / f"{kind}-{number}"
             with open(note, "a") as file:
                 file.write(f"{os.environ['TREE']} began\\n")
-            until = time.monotonic() + 60
+            until = time.monotonic() + 600
             while (FOLDER / f"hold-{kind}-{number}").exists() and time.monotonic() < until:
                 time.sleep(0.02)
             with open(note, "a") as file:

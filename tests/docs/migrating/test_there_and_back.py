@@ -117,16 +117,29 @@ def test_work_goes_over_to_the_package_and_back(
     delay(before, 1)
     wait_for(lambda: all_have(1, ["before began"]), 30, "the old worker runs one of each")
     old.signal_main(signal.SIGTERM)
-    new = after.worker("new", concurrency=len(TASKS), options=shlex.split(WORKER)[4:])
-    # A web process with the old code: the new worker does it.
-    delay(before, 2)
+    new = after.worker("new", concurrency=3 * len(TASKS), options=shlex.split(WORKER)[4:])
+    # A web process with the old code: the new worker does it, and what the new code calls
+    # meanwhile does not run beside it where the object is one.
+    held_two = hold(2)
+    queued = delay(before, 2)
     before.run(
         "proj.celery.app.send_task('documents.scans.read_scan', "
         f"({OF_RELIER!r},), task_id={OF_RELIER['task_id']!r}, queue='default')"
     )
-    scan = tmp_path / "scan-7"
-    wait_for(lambda: all_have(2, ["after began", "after ended"]), 30, "the old code's calls")
-    wait_for(scan.exists, 20, "what stood in Relier's queue")
+    wait_for(lambda: all_have(2, ["after began"]), 30, "the old code's calls")
+    wait_for((tmp_path / "scan-7").exists, 20, "what stood in Relier's queue")
+    called = delay(after, 2)
+    twice = ("letter", "export")
+    wait_for(lambda: all(len(noted(2)[kind]) == 2 for kind in twice), 20, "the new code's calls")
+    once_only = {"report": 1, "index": 1, "account": 1}
+    # With the object it is known, too: who calls gets the result of the one that there is.
+    kinds = list(TASKS)
+    same = [kind for kind, one, other in zip(kinds, queued, called, strict=True) if one == other]
+    assert same == ["report", "index"]
+    assert {kind: len(noted(2)[kind]) for kind in once_only} == once_only
+    let_go(held_two)
+    ends = ["after began", "after ended"]
+    wait_for(lambda: all(noted(2)[kind] == ends for kind in once_only), 20, "they end")
     # What the old worker runs, the new code does not see; neither do the locks of theirs.
     delay(after, 1)
     beside = ["before began", "after began"]
@@ -143,9 +156,8 @@ def test_work_goes_over_to_the_package_and_back(
     # Who still publishes with the old code finds them, and publishes nothing.
     delay(before, 2)
     delay(after, 2)
-    again = ["after began", "after ended"]
     for kind in ("report", "index"):
-        wait_for(lambda kind=kind: noted(2)[kind] == again * 2, 20, f"one {kind} more, not two")
+        wait_for(lambda kind=kind: noted(2)[kind] == ends * 2, 20, f"one {kind} more, not two")
     before.run(ONCE.replace("ONCE_URL", "proj.celery.ONCE_URL"))
     before.run(SINGLETON)
     assert not once.keys("qo_*")
@@ -154,7 +166,6 @@ def test_work_goes_over_to_the_package_and_back(
     # With the package: one of many calls, and a killed process costs nothing.
     held = hold(3)
     first, second = delay(after, 3), delay(after, 3)
-    kinds = list(TASKS)
     assert [kinds[n] for n in range(len(kinds)) if first[n] == second[n]] == ["report", "index"]
     wait_for(lambda: all(noted(3).values()), 20, "one of each runs")
     new.kill_group()
