@@ -16,6 +16,7 @@ from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
+from celery_reliable.operations.backlogs import Backlog
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.groups import LetterPages
@@ -23,7 +24,7 @@ from celery_reliable.operations.letter_walks import LetterWalk
 from celery_reliable.operations.paces import Bounds, Pace
 from celery_reliable.operations.pages import Position
 from celery_reliable.operations.times import iso
-from celery_reliable.recovery import MOST_BYTES
+from celery_reliable.recovery import MOST_BYTES, BrokerView
 
 __all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done", "Unclear"]
 
@@ -143,6 +144,12 @@ class Done:
 
 
 Progress = Callable[[Done], None]
+#: Whether a letter may be acted on now; it waits until it may, or until the time is over.
+Admits = Callable[[DeadLetter, "float | None"], bool]
+
+
+def _admits_all(letter: DeadLetter, deadline: float | None) -> bool:
+    return True
 
 
 class Bulk:
@@ -154,8 +161,11 @@ class Bulk:
     written.
     """
 
-    def __init__(self, app: Celery, ledger: Ledger, letters: DeadLetters) -> None:
+    def __init__(
+        self, app: Celery, ledger: Ledger, letters: DeadLetters, broker: BrokerView
+    ) -> None:
         self._app = app
+        self._broker = broker
         self._ledger = ledger
         self._letters = letters
         self._pages = LetterPages(app, ledger)
@@ -182,6 +192,7 @@ class Bulk:
         limit: int | None = None,
         seconds: float | None = None,
         to_queue: str = "",
+        max_waiting: int | None = None,
         progress: Progress | None = None,
         each: Callable[[str], None] | None = None,
     ) -> Done:
@@ -198,6 +209,8 @@ class Bulk:
             limit: at most so many.
             seconds: for so long, about; one is done anyway.  None: until it is whole.
             to_queue: send them there instead of where they were sent before.
+            max_waiting: go on only while fewer messages than that wait in the letter's queue, of
+                whoever published them.  None: whatever waits there.
             progress: is told now and then.
             each: is told the id of each letter to which it was done.
 
@@ -213,8 +226,17 @@ class Bulk:
                 each(letter.task_id)
             return problem
 
+        backlog = None if max_waiting is None else Backlog(self._broker, max_waiting)
+
+        def admits(letter: DeadLetter, deadline: float | None) -> bool:
+            if backlog is None:
+                return True
+            return backlog.admits(*self._letters.destination(letter, to_queue), deadline)
+
         how = {"rate": rate, "limit": limit, "seconds": seconds, "to_queue": to_queue}
-        return self._noted("replay", by, chosen, how, act, progress)
+        if max_waiting is not None:
+            how["max_waiting"] = max_waiting
+        return self._noted("replay", by, chosen, how, act, progress, admits)
 
     def discard(
         self,
@@ -259,6 +281,7 @@ class Bulk:
         how: dict[str, Any],
         act: Callable[[DeadLetter], str],
         progress: Progress | None,
+        admits: Admits = _admits_all,
     ) -> Done:
         bounds = Bounds.of(how["rate"], how["limit"], how["seconds"])
         done = self.begun(chosen, how["seconds"])
@@ -270,7 +293,7 @@ class Bulk:
                 if progress is not None:
                     progress(now)
 
-            return self._run(chosen, done, act, bounds, told)
+            return self._run(chosen, done, act, bounds, told, admits)
 
     def _run(
         self,
@@ -279,6 +302,7 @@ class Bulk:
         act: Callable[[DeadLetter], str],
         bounds: Bounds,
         progress: Progress | None,
+        admits: Admits = _admits_all,
     ) -> Done:
         """Do it to each letter that is meant."""
         pace = Pace(bounds.rate, bounds.deadline)
@@ -289,8 +313,9 @@ class Bulk:
         try:
             for letter in self._with(chosen.ids, chosen.before_ms) if walk is None else walk:
                 is_enough = bounds.most is not None and done.done >= bounds.most
-                if is_enough or pace.is_over():
-                    if not is_enough:
+                is_late = not is_enough and (pace.is_over() or not admits(letter, bounds.deadline))
+                if is_enough or is_late:
+                    if is_late:
                         pace.rest()
                     before = walk.before if walk is not None and has_place else None
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")

@@ -143,6 +143,18 @@ class DeadLetters:
         self._ledger.groups.left([letter])
         return replayed
 
+    def destination(self, letter: DeadLetter, to_queue: str = "") -> tuple[str, str]:
+        """Return the exchange and the routing key that a replay would send it with; empty ones when
+        nobody can read it.
+        """
+        try:
+            envelope = _afresh(letter)
+        except CannotReplay:
+            return "", ""
+        if to_queue:
+            envelope = _sent_to(self.app, envelope, to_queue)
+        return envelope.exchange, envelope.routing_key
+
     def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> Replayed:
         """Do the same for a letter that was read; one that was buried again since is not meant.
         Whoever calls tells the groups.

@@ -78,7 +78,7 @@ class Desk:
     @cached_property
     def bulk(self) -> Bulk:
         """What is done to many dead letters at once."""
-        return Bulk(self.app, self.ledger, self.letters)
+        return Bulk(self.app, self.ledger, self.letters, self._broker)
 
     def estimate(self, chosen: Chosen, *, limit: int, seconds: float) -> Done:
         """Return about how many dead letters are meant, as `estimated` has it."""

@@ -481,6 +481,27 @@ def test_a_choice_of_ids_a_group_or_all(
     assert post(client, "dead-letters/discard", {"all": True}).json()["done"] in (2, 3)
 
 
+def test_a_replay_goes_no_further_than_the_queue_has_room(
+    client: Any,
+    document: Document,
+    put: Callable[..., None],
+    letters: DeadLetters,
+    shared_redis: redis.Redis,
+    namespace: str,
+) -> None:
+    for name in ("one", "two", "three"):
+        put(name)
+    body = {"ids": ["one", "two", "three"], "to_queue": f"few-{namespace}", "max_waiting": 2}
+
+    answer = post(client, "dead-letters/replay", {**body, "seconds": 0.5})
+
+    found = document.check(answer, "dead-letters/replay", "post")
+    assert (found["done"], found["is_whole"]) == (2, False)
+    assert letters.count() == 1
+    assert shared_redis.llen(body["to_queue"]) == 2
+    shared_redis.delete(body["to_queue"])
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -79,6 +79,11 @@ class _Json(click.ParamType):  # type: ignore[type-arg]
 @_limit_option
 @_before_option
 @click.option("--to-queue", default="", help="To this queue instead of their own.")
+@click.option(
+    "--max-waiting",
+    type=click.IntRange(min=1),
+    help="Go on only while fewer messages wait in the queue.",
+)
 @click.option("--args", type=_Json(list), help="Run one ID anew with these arguments (JSON list).")
 @click.option("--kwargs", type=_Json(dict), help="The same by name (JSON object).")
 @as_json_option
@@ -94,6 +99,7 @@ def replay(
     limit: int | None,
     before: int | None,
     to_queue: str,
+    max_waiting: int | None,
     args: list[Any] | None,
     kwargs: dict[str, Any] | None,
     as_json: bool,
@@ -119,6 +125,7 @@ def replay(
                 rate=rate,
                 limit=limit,
                 to_queue=to_queue,
+                max_waiting=max_waiting,
                 progress=_Progress("replayed"),
             )
             _told(done, "replayed", as_json)

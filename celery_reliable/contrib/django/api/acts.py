@@ -42,6 +42,7 @@ def replay_dead_letters(asked: Asked) -> shapes.Done:
         limit=body.most,
         seconds=body.seconds,
         to_queue=body.to_queue,
+        max_waiting=None if isinstance(body.max_waiting, UnsetType) else body.max_waiting,
     ).as_dict()
 
 

@@ -220,6 +220,10 @@ class Choice(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 _Rate = Annotated[float, Meta(ge=0.01, le=100_000, description="So many a second.")]
+_MaxWaiting = Annotated[
+    int,
+    Meta(ge=1, le=10**9, description="Go on only while fewer messages wait in a letter's queue."),
+]
 
 
 class ReplayBody(Choice, kw_only=True, forbid_unknown_fields=True):
@@ -227,6 +231,7 @@ class ReplayBody(Choice, kw_only=True, forbid_unknown_fields=True):
 
     rate: _Rate = 100.0
     to_queue: Queue = ""
+    max_waiting: _MaxWaiting | UnsetType = UNSET
 
 
 class DiscardBody(Choice, kw_only=True, forbid_unknown_fields=True):

@@ -53,6 +53,8 @@ class Run:
     #: At most so many are to be done.
     most: int | None
     to_queue: str
+    #: Only while fewer messages wait in a letter's queue.
+    max_waiting: int | None
     before_ms: int
     #: How many were meant when it began, or that many and more.
     total: int
@@ -75,6 +77,9 @@ class Run:
             rate=read.rate(DEFAULT_RATE if act.name == "replay" else None),
             most=read.number("limit", least=1) or None,
             to_queue=given.get("to_queue", "").strip()[:255] if act.name == "replay" else "",
+            max_waiting=(
+                read.number("max_waiting", least=1) or None if act.name == "replay" else None
+            ),
             before_ms=read.number("before"),
             total=read.number("total"),
             is_exact=not given.get("at_least"),
@@ -105,6 +110,7 @@ class Run:
             "rate": f"{self.rate:g}" if self.rate is not None else "",
             "limit": str(self.most or ""),
             "to_queue": self.to_queue,
+            "max_waiting": str(self.max_waiting or ""),
             "before": str(self.before_ms or ""),
             "total": str(self.total or ""),
             "at_least": "" if self.is_exact else "1",
@@ -148,7 +154,8 @@ class _Numbers:
             return 0
         if text.isascii() and text.isdecimal() and len(text) < 16 and int(text) >= least:
             return int(text)
-        self.problems.append(f"{name.capitalize()}: a whole number from {least} on.")
+        title = name.replace("_", " ").capitalize()
+        self.problems.append(f"{title}: a whole number from {least} on.")
         return 0
 
     def rate(self, default: float | None) -> float | None:
@@ -189,6 +196,7 @@ def _ask(visit: Visit, run: Run, problems: tuple[str, ...]) -> HttpResponse:
         "rate": fields.pop("rate", ""),
         "limit": fields.pop("limit", ""),
         "to_queue": fields.pop("to_queue", ""),
+        "max_waiting": fields.pop("max_waiting", ""),
         "has_queue": run.act.name == "replay",
         "fields": [(name, value) for name, value in fields.items() if name != "done"],
         "action": visit.link("run"),
@@ -234,7 +242,9 @@ def _step(visit: Visit, run: Run) -> tuple[Run, str]:
     """Do some of it; return it then, and what is in the way of going on at once."""
     if run.is_over:
         return run, ""
-    how: dict[str, Any] = {"to_queue": run.to_queue} if run.act.name == "replay" else {}
+    how: dict[str, Any] = {}
+    if run.act.name == "replay":
+        how = {"to_queue": run.to_queue, "max_waiting": run.max_waiting}
     left = None if run.most is None else max(0, run.most - run.done)
     if left == 0:
         return replace(run, is_over=True), ""
@@ -299,6 +309,6 @@ def address_of(visit: Visit, act: str, about: Mapping[str, Any]) -> str:
     except ValueError:
         return ""
     given = {"act": act, **inputs, "group": str(about.get("group") or ""), "before": str(begun)}
-    for name in ("rate", "limit", "to_queue"):
+    for name in ("rate", "limit", "to_queue", "max_waiting"):
         given[name] = str(about.get(name) or "")
     return f"{visit.link('run')}?{urlencode({k: v for k, v in given.items() if v})}"
