@@ -1,10 +1,10 @@
 """What a replay costs the other tasks of its worker, and whether it is exact when it is killed.
 
-`python -m benchmarks.beside [--letters N] [--rate N] [--busy-ms N ...]` starts a Redis and a worker
-of two processes.  While nothing else happens, and then while the command line replays so many dead
-letters at that rate, a short task is published ten times a second to the queue of the letters, and
-one to another queue of the worker; their waits, from publication to start, are compared.  In the
-middle the replay is killed, and run again; each letter has to run once.
+`python -m benchmarks.beside [--letters N] [--rate N] [--busy-ms N ...] [--max-waiting N]` starts a
+Redis and a worker of two processes.  While nothing else happens, and then while the command line
+replays so many dead letters at that rate, a short task is published ten times a second to the queue
+of the letters, and one to another queue of the worker; their waits, from publication to start, are
+compared.  In the middle the replay is killed, and run again; each letter has to run once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,8 @@ class Beside:
     """One replay, and the waits of others by their queue: without it and beside it."""
 
     busy_ms: float
-    rate: float
+    #: What the command was told.
+    how: str
     quiet: dict[str, Waits]
     beside: dict[str, Waits]
     replayed: int
@@ -101,6 +102,7 @@ def main() -> None:
     parser.add_argument("--letters", type=int, default=10_000)
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--busy-ms", type=float, nargs="+", default=[0, 10])
+    parser.add_argument("--max-waiting", type=int, help="as the command has it")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     options = parser.parse_args()
     logging.getLogger("celery_reliable").setLevel(logging.ERROR)
@@ -111,14 +113,17 @@ def main() -> None:
             tempfile.TemporaryDirectory() as folder,
             RedisServer(Path(folder), {"appendonly": "no", "save": ""}) as server,
         ):
-            found.append(_measure(server, Path(folder), options.letters, options.rate, busy_ms))
+            words = ["--rate", f"{options.rate:g}"]
+            if options.max_waiting:
+                words += ["--max-waiting", str(options.max_waiting)]
+            found.append(_measure(server, Path(folder), options.letters, words, busy_ms))
         _print(found[-1])
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in found], indent=2))
 
 
 def _measure(
-    server: RedisServer, folder: Path, letters: int, rate: float, busy_ms: float
+    server: RedisServer, folder: Path, letters: int, how: Sequence[str], busy_ms: float
 ) -> Beside:
     app = create_app(server.url())
     own = server.client(2)
@@ -131,7 +136,7 @@ def _measure(
             _until(lambda: bool(desk.workers.all()))
             _publish_while(app, "warm", lambda elapsed: elapsed < 3)
             _publish_while(app, "quiet", lambda elapsed: elapsed < _QUIET_SECONDS)
-            rates = _replay(app, desk, environ, letters, rate)
+            rates = _replay(app, desk, environ, letters, how)
             _until(lambda: sum(map(int, own.hvals("letters"))) >= letters)
             # What would run a second time does so now.
             _publish_while(app, "after", lambda elapsed: elapsed < 2)
@@ -148,7 +153,7 @@ def _measure(
     app.close()
     return Beside(
         busy_ms,
-        rate,
+        " ".join(how),
         found["quiet"],
         found["beside"],
         letters,
@@ -158,10 +163,10 @@ def _measure(
 
 
 def _replay(
-    app: Celery, desk: Desk, environ: Mapping[str, str], letters: int, rate: float
+    app: Celery, desk: Desk, environ: Mapping[str, str], letters: int, how: Sequence[str]
 ) -> list[float]:
     """Replay all, with one kill in the middle; return the rates until then and after."""
-    words = ("reliable", "dead-letters", "replay", "--all", "--rate", f"{rate:g}")
+    words = ("reliable", "dead-letters", "replay", "--all", *how)
     rates = []
     for least in (letters // 2, 0):
         begun: list[tuple[float, int]] = []
@@ -201,8 +206,8 @@ def _waits(own: Any, phase: str, queue: str) -> Waits:
 
 def _print(found: Beside) -> None:
     print(
-        f"{found.replayed} letters of {found.busy_ms:g} ms, asked for {found.rate:g} a second: "
-        f"{found.real_rate:.1f}; ran (times: letters) {found.runs}"
+        f"{found.replayed} letters of {found.busy_ms:g} ms, {found.how}: "
+        f"{found.real_rate:.1f} a second; ran (times: letters) {found.runs}"
     )
     for queue in ("celery", _OTHER):
         quiet, beside = found.quiet[queue], found.beside[queue]
