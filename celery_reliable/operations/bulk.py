@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
@@ -14,11 +14,10 @@ from celery import Celery
 from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter
-from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.backlogs import Backlog
+from celery_reliable.operations.choices import MOST_EXAMPLES, Chosen, Done, Unclear
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.letter_walks import LetterWalk
 from celery_reliable.operations.paces import Bounds, Pace
@@ -35,113 +34,6 @@ _AT_ONCE = 50
 #: An index of groups that lags behind is waited for.
 _CAUGHT_UP_AT_ONCE = 2_000
 _CAUGHT_UP_SECONDS = 10.0
-_MOST_EXAMPLES = 5
-
-
-class Unclear(ReliableError, ValueError):
-    """It is not clear which dead letters are meant."""
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which dead letters are meant: those with *ids*; or those of a *group*, or of all, that fit
-    *wanted*.
-
-    Only those are meant that were buried before *before_ms* of the server's clock, or before the
-    act begins.  Who goes on with what was interrupted, and gives the time at which that began, does
-    not take what was replayed and died again.  *cursor* is where an act of the same choice has
-    ended: what was looked at is not looked at again.
-    """
-
-    ids: tuple[str, ...] = ()
-    group: str = ""
-    wanted: Filter = field(default_factory=Filter)
-    before_ms: int | None = None
-    cursor: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        ids: tuple[str, ...] = (),
-        group: str = "",
-        wanted: Filter | None = None,
-        *,
-        is_all: bool = False,
-        before_ms: int | None = None,
-        cursor: str = "",
-    ) -> Chosen:
-        """Return what somebody means, who has to say it: nobody means all by saying nothing.
-
-        Raises Unclear.
-        """
-        wanted = wanted or Filter()
-        is_part = bool(group or wanted.given)
-        if not (ids or is_part or is_all):
-            raise Unclear("Which dead letters? Give ids, a group, a filter, or say all.")
-        if (is_all and (ids or is_part)) or (ids and is_part):
-            raise Unclear("Give ids, or all, or a group and a filter: one of them.")
-        if ids and cursor:
-            raise Unclear("A cursor does not go with ids: give the same ids again.")
-        return cls(ids, group, wanted, before_ms, cursor)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same for the audit, without what is not asked for."""
-        found: dict[str, Any] = {"filter": self.wanted.given} if self.wanted.given else {}
-        if self.ids:
-            found["ids"] = [*self.ids[:_MOST_EXAMPLES]]
-            found["ids_given"] = len(self.ids)
-        if self.group:
-            found["group"] = self.group
-        return found or {"all": True}
-
-
-@dataclass(frozen=True)
-class Done:
-    """What was done, or with a dry run what would be.
-
-    Attributes:
-        run: names the act in the audit.
-        before_ms: only letters that were buried before it were meant.
-        done: letters that were replayed or discarded; with a dry run, that fit.
-        failed: that could not be: nobody can read them.
-        gone: that somebody else replayed or discarded first, or that never were any.
-        unsent: replayed letters whose message could not be sent; the sweeper sends it.
-        is_dry_run: nothing was changed.
-        is_whole: all that were meant were reached: neither *limit*, *seconds* nor a problem ended
-            it.
-        cursor: where to go on, with the same *before_ms*; empty: at the beginning, or nowhere.
-        problem: what went wrong last; empty when nothing did.
-        examples: some of their ids.
-    """
-
-    run: str
-    before_ms: int
-    done: int = 0
-    failed: int = 0
-    gone: int = 0
-    unsent: int = 0
-    is_dry_run: bool = False
-    is_whole: bool = True
-    cursor: str = ""
-    problem: str = ""
-    examples: tuple[str, ...] = ()
-
-    def as_dict(self) -> shapes.Done:
-        """The same as plain JSON values."""
-        return {
-            "run": self.run,
-            "before": iso(self.before_ms),
-            "done": self.done,
-            "failed": self.failed,
-            "gone": self.gone,
-            "unsent": self.unsent,
-            "is_dry_run": self.is_dry_run,
-            "is_whole": self.is_whole,
-            "cursor": self.cursor,
-            "problem": self.problem,
-            "examples": [*self.examples],
-        }
-
 
 Progress = Callable[[Done], None]
 #: Whether a letter may be acted on now; it waits until it may, or until the time is over.
@@ -311,7 +203,9 @@ class Bulk:
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
         try:
-            for letter in self._with(chosen.ids, chosen.before_ms) if walk is None else walk:
+            for letter in (
+                _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
+            ):
                 is_enough = bounds.most is not None and done.done >= bounds.most
                 is_late = not is_enough and (pace.is_over() or not admits(letter, bounds.deadline))
                 if is_enough or is_late:
@@ -323,11 +217,11 @@ class Bulk:
                 done = _after(letter, done, act)
                 over.append(letter)
                 if len(over) >= _AT_ONCE:
-                    self._tell(over, done, progress)
+                    _tell(self._ledger, over, done, progress)
                 if done.unsent:
                     break
         finally:
-            self._tell(over, done, progress)
+            _tell(self._ledger, over, done, progress)
         if walk is None:
             if done.unsent:
                 return replace(done, is_whole=False)
@@ -335,15 +229,6 @@ class Bulk:
         if not walk.is_over:
             return replace(done, is_whole=False, cursor=walk.cursor if has_place else "")
         return done
-
-    def _tell(self, over: list[DeadLetter], done: Done, progress: Progress | None) -> None:
-        if not done.is_dry_run:
-            # Where that fails, the groups are caught up later.
-            with suppress(ReliableError):
-                self._ledger.groups.left(over)
-        over.clear()
-        if progress is not None:
-            progress(done)
 
     def _walk(self, chosen: Chosen, before_ms: int, deadline: float | None) -> LetterWalk:
         return LetterWalk(
@@ -358,15 +243,26 @@ class Bulk:
             deadline=deadline,
         )
 
-    def _with(self, given: tuple[str, ...], before_ms: int | None) -> Iterator[DeadLetter]:
-        ids = list(dict.fromkeys(given))
-        for start in range(0, len(ids), _AT_ONCE):
-            found = self._ledger.letters_in_groups(
-                ids[start : start + _AT_ONCE], most_bytes=MOST_BYTES
-            )
-            for letter in found:
-                if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
-                    yield letter
+
+def _with(ledger: Ledger, given: tuple[str, ...], before_ms: int | None) -> Iterator[DeadLetter]:
+    """Give the letters with these ids that are meant."""
+    ids = list(dict.fromkeys(given))
+    for start in range(0, len(ids), _AT_ONCE):
+        found = ledger.letters_in_groups(ids[start : start + _AT_ONCE], most_bytes=MOST_BYTES)
+        for letter in found:
+            if letter is not None and (before_ms is None or letter.buried_ms < before_ms):
+                yield letter
+
+
+def _tell(ledger: Ledger, over: list[DeadLetter], done: Done, progress: Progress | None) -> None:
+    """Tell the groups, and whoever watches."""
+    if not done.is_dry_run:
+        # Where that fails, the groups are caught up later.
+        with suppress(ReliableError):
+            ledger.groups.left(over)
+    over.clear()
+    if progress is not None:
+        progress(done)
 
 
 def _caught_up(ledger: Ledger, seconds: float) -> str:
@@ -390,7 +286,7 @@ def _after(letter: DeadLetter, done: Done, act: Callable[[DeadLetter], str]) -> 
     except CannotReplay as exc:
         return replace(done, failed=done.failed + 1, problem=str(exc))
     examples = done.examples
-    if len(examples) < _MOST_EXAMPLES:
+    if len(examples) < MOST_EXAMPLES:
         examples += (letter.task_id,)
     return replace(
         done,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -20,8 +18,8 @@ from celery.utils import uuid
 
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import forget_servers
-from celery_reliable.contrib.testing.held import WORKER_VARIABLE, Held, Moment
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.contrib.testing.held import Held, Moment
+from celery_reliable.contrib.testing.own_workers import OwnWorkers
 from celery_reliable.ledger import connect
 from celery_reliable.model import SweepReport
 from celery_reliable.operations import DeadLetters, Desk, TaskView
@@ -46,7 +44,6 @@ _QUICK: dict[str, Any] = {
     "CACHE": None,
 }
 _LOOK_SECONDS = 0.02
-_LOG_LINES = 30
 
 
 def app_at(path: str) -> Celery:
@@ -69,9 +66,7 @@ class PrivateLedger:
         self.app = app
         self.url = url
         self._folder = folder
-        self._app_path = app_path
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._logs: list[Path] = []
+        self._workers = OwnWorkers(folder, app_path)
         self._before: dict[str, Any] = {}
         config = reliable_of(app).config
         own = {name: getattr(config, name.lower()) for name in ReliableConfig.names()}
@@ -97,8 +92,7 @@ class PrivateLedger:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            _end(worker)
+        self._workers.end()
         if "desk" in self.__dict__:
             self.desk.close()
         self._forget()
@@ -127,33 +121,7 @@ class PrivateLedger:
 
         It imports the app by its path, so that tasks which a test defines are not there.
         """
-        if not self._app_path:
-            raise ConfigurationError(
-                "A worker is a process of its own, and has to be told where the app is: say "
-                "`reliable_app = proj.celery:app` in pytest's configuration."
-            )
-        number = len(self._workers)
-        told = {
-            "app": self._app_path,
-            "conf": self._conf,
-            "databases": _databases(),
-            "folder": str(self._folder),
-            "name": f"test{number}@localhost",
-            "paths": [path or str(Path.cwd()) for path in sys.path],
-        }
-        log = self._folder / f"worker-{number}.log"
-        self._logs.append(log)
-        with log.open("wb") as output:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "celery_reliable.contrib.testing.worker"],
-                env={**os.environ, WORKER_VARIABLE: json.dumps(told)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._workers.append(worker)
-        return worker
+        return self._workers.start(self._conf)
 
     def kill_worker(
         self,
@@ -189,8 +157,7 @@ class PrivateLedger:
         if child:
             os.kill(pid, signal.SIGKILL)
         else:
-            worker = next(one for one in self._workers if one.pid == parent)
-            _end(worker)
+            self._workers.kill(parent)
         return result
 
     def lapse_lease(self, nodename: str = "") -> list[str]:
@@ -267,12 +234,7 @@ class PrivateLedger:
 
     def _some_worker(self) -> None:
         """Start a worker if none lives."""
-        if any(worker.poll() is None for worker in self._workers):
-            return
-        # Those that were killed have a lease for some time yet.
-        killed = {worker.pid for worker in self._workers}
-        views = self.desk.workers.all(with_broker=False)
-        if not any(one.state == "alive" and one.pid not in killed for one in views):
+        if not self._workers.has_one_that_runs() and not self._workers.is_another_alive(self.desk):
             self.start_worker()
 
     def _wait(
@@ -283,38 +245,8 @@ class PrivateLedger:
             found = look()
             if found is not None:
                 return found
-            if self._workers and self._workers[-1].poll() not in (None, -signal.SIGKILL):
+            if self._workers.has_failed():
                 break
             time.sleep(_LOOK_SECONDS)
         why = self.desk.tasks.get(task_id).why.sentence if task_id else ""
-        raise AssertionError(f"waited in vain for {what}. {why}\n{self._log()}")
-
-    def _log(self) -> str:
-        lines = self._logs[-1].read_text(errors="replace").splitlines() if self._logs else []
-        return "\n".join(["The end of the log of the last worker:", *lines[-_LOG_LINES:]])
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a worker and its pool processes."""
-    if worker.poll() is None:
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
-
-
-def _databases() -> dict[str, str]:
-    """Return the names of this process's databases where it is one of Django, whose tests have
-    databases of their own.  Raises ConfigurationError for one that another process cannot see.
-    """
-    settings = sys.modules.get("django.conf")
-    if settings is None or not settings.settings.configured:
-        return {}
-    from django.db import connections
-
-    found = {one.alias: str(one.settings_dict["NAME"]) for one in connections.all()}
-    hidden = [alias for alias, name in found.items() if ":memory:" in name or "mode=memory" in name]
-    if hidden:
-        raise ConfigurationError(
-            f"The database {hidden[0]!r} of the tests is in the memory of this process, where a "
-            'worker cannot see it. Give it a file: DATABASES["default"]["TEST"] = {"NAME": ...}.'
-        )
-    return found
+        raise AssertionError(f"waited in vain for {what}. {why}\n{self._workers.log()}")
