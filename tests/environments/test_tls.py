@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.operations import Desk
 from tests.conftest import StartRedis
@@ -149,5 +148,8 @@ def test_who_is_not_trusted_is_not_talked_to(
     url = wrong(secured, authority(tmp_path, "another"))
     refused = project.with_settings(broker_url=url)
 
-    with pytest.raises(LedgerUnavailable, match=says):
-        reliable_of(refused.app).check()
+    with (
+        Desk(refused.app, patience_seconds=1) as desk,
+        pytest.raises(LedgerUnavailable, match=says),
+    ):
+        desk.workers.all()

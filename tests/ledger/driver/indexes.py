@@ -123,8 +123,11 @@ class Indexes:
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
         return float(found[0][1]) if found else 0.0
 
-    def left(self, workers: set[str], hashes: set[str]) -> list[str]:
-        """Return what has no owner, where only *workers* live, with their *hashes*."""
+    def left(self, workers: set[str], hashes: set[str], has_lost: bool) -> list[str]:
+        """Return what has no owner, where only *workers* live, with their *hashes*.
+
+        *has_lost*: the server has once lost what it knew.
+        """
         found = []
         for key in sorted(self._client.keys("*")):
             name = key.decode()
@@ -142,15 +145,19 @@ class Indexes:
                     continue
                 found.append(f"record of {rest}: {record.get('state')}")
                 continue
-            if kind == "lock":
-                holder = (self._client.get(key) or b"").decode().partition(":")[2]
-                # Its worker died before it said that it has stopped it: who wants it looks.
-                if "stopping_on" in self.record(holder):
-                    continue
+            if kind == "lock" and self._is_free(key, has_lost):
+                continue
             if self._client.pttl(key) < 0:
                 found.append(name)
         found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]
         return found + self._left_at_broker(hashes)
+
+    def _is_free(self, lock: bytes, has_lost: bool) -> bool:
+        """Whether who wants the object takes it."""
+        holder = self.record((self._client.get(lock) or b"").decode().partition(":")[2])
+        # Its worker died before it said that it has stopped it; or the server forgot that the
+        # object was freed.
+        return "stopping_on" in holder or (has_lost and not holder)
 
     def _workers(self) -> set[str]:
         return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}

@@ -374,7 +374,8 @@ class Observer:
     def what_is_left(self) -> list[str]:
         up = [host for host in self.world.hosts if host.is_up and host.is_ready]
         workers = {host.identity.id for host in up if host.identity is not None}
-        return self.indexes.left(workers, {host.step.unacked_name for host in up})
+        hashes = {host.step.unacked_name for host in up}
+        return self.indexes.left(workers, hashes, has_lost=self._losses > 0)
 
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""
