@@ -29,10 +29,9 @@ from typing import Any
 import redis
 from celery import Celery
 
+from benchmarks.letters import fill
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.scripts import script
-from celery_reliable.message.envelope import Envelope
 from celery_reliable.operations import Desk
 from tests.support.redis_server import RedisServer
 
@@ -40,7 +39,6 @@ _BROKER = "BESIDE_BROKER"
 _OTHER = "other"
 _QUIET_SECONDS = 10.0
 _EVERY_SECONDS = 0.1
-_PIPELINED = 500
 _NAME = "beside.letter"
 
 
@@ -130,7 +128,7 @@ def _measure(
     environ = {**os.environ, _BROKER: server.url()}
     words = ("worker", "-c", "2", "-Q", f"celery,{_OTHER}", "--without-mingle", "--without-gossip")
     with Desk(app, patience_seconds=60) as desk, (folder / "worker.log").open("w") as log:
-        _fill(desk, server.client(), letters, busy_ms)
+        fill(desk, server.client(), letters, _letter_that_takes(busy_ms))
         worker = subprocess.Popen(_command(*words), env=environ, stdout=log, stderr=log)
         try:
             _until(lambda: bool(desk.workers.all()))
@@ -233,30 +231,12 @@ def _until(is_so: Callable[[], bool], seconds: float = 600) -> None:
         time.sleep(0.1)
 
 
-def _fill(desk: Desk, client: Any, count: int, busy_ms: float) -> None:
-    keys, sha = desk.ledger.keys, script("bury").sha
-    client.script_load(script("bury").text)
-    for start in range(0, count, _PIPELINED):
-        pipe = client.pipeline(transaction=False)
-        for number in range(start, min(start + _PIPELINED, count)):
-            task_id = f"letter-{number:07}"
-            envelope = Envelope(
-                json.dumps([[number, busy_ms], {}, {}]).encode(),
-                "application/json",
-                "utf-8",
-                {"id": task_id, "task": _NAME, "lang": "py", "root_id": task_id},
-                {"correlation_id": task_id},
-                "",
-                "celery",
-            )
-            pipe.evalsha(
-                sha,
-                5,
-                *(keys.record(task_id), keys.due, keys.claims(""), keys.dead, keys.none),
-                *(task_id, "", "failed", "ValueError: no", "Traceback ...\n" * 20),
-                *(envelope.to_text(), _NAME, "", "", "", "1", ""),
-            )
-        pipe.execute()
+def _letter_that_takes(busy_ms: float) -> Callable[[int], tuple[str, str, bytes]]:
+    return lambda number: (
+        _NAME,
+        "ValueError: no",
+        json.dumps([[number, busy_ms], {}, {}]).encode(),
+    )
 
 
 if _BROKER in os.environ:

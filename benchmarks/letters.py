@@ -179,16 +179,27 @@ def _paced(desk: Desk, client: Any, rate: float, count: int) -> Paced:
     return one
 
 
-def fill(desk: Desk, client: Any, count: int) -> None:
-    """Make so many dead letters of some groups, named `letter-0000000` and so on."""
+def letter_of_some_group(number: int) -> tuple[str, str, bytes]:
+    """Return a letter's task, exception and body."""
+    return _TASKS[number % 3], _EXCEPTIONS[number % 7 % 3], b"[[], {}, {}]"
+
+
+def fill(
+    desk: Desk,
+    client: Any,
+    count: int,
+    letter: Callable[[int], tuple[str, str, bytes]] = letter_of_some_group,
+) -> None:
+    """Make so many dead letters, named `letter-0000000` and so on."""
     keys, sha = desk.ledger.keys, script("bury").sha
     client.script_load(script("bury").text)
     for start in range(0, count, _PIPELINED):
         pipe = client.pipeline(transaction=False)
         for number in range(start, min(start + _PIPELINED, count)):
-            task_id, name = f"letter-{number:07}", _TASKS[number % 3]
+            task_id = f"letter-{number:07}"
+            name, exception, body = letter(number)
             envelope = Envelope(
-                b"[[], {}, {}]",
+                body,
                 "application/json",
                 "utf-8",
                 {"id": task_id, "task": name, "lang": "py", "root_id": task_id},
@@ -200,7 +211,7 @@ def fill(desk: Desk, client: Any, count: int) -> None:
                 sha,
                 5,
                 *(keys.record(task_id), keys.due, keys.claims(""), keys.dead, keys.none),
-                *(task_id, "", "failed", _EXCEPTIONS[number % 7 % 3], "Traceback ...\n" * 20),
+                *(task_id, "", "failed", exception, "Traceback ...\n" * 20),
                 *(envelope.to_text(), name, "", "", "", "1", ""),
             )
         pipe.execute()

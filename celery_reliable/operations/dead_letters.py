@@ -148,21 +148,22 @@ class DeadLetters:
         nobody can read it.
         """
         try:
-            envelope = _afresh(letter)
+            envelope = self._to_send(letter, to_queue)
         except CannotReplay:
             return "", ""
-        if to_queue:
-            envelope = _sent_to(self.app, envelope, to_queue)
         return envelope.exchange, envelope.routing_key
+
+    def _to_send(self, letter: DeadLetter, to_queue: str) -> Envelope:
+        """Return the message that a replay sends.  Raises CannotReplay."""
+        envelope = _afresh(letter)
+        return _sent_to(self.app, envelope, to_queue) if to_queue else envelope
 
     def replay_seen(self, letter: DeadLetter, *, to_queue: str = "", by: str = "") -> Replayed:
         """Do the same for a letter that was read; one that was buried again since is not meant.
         Whoever calls tells the groups.
         """
         task_id = letter.task_id
-        envelope = _afresh(letter)
-        if to_queue:
-            envelope = _sent_to(self.app, envelope, to_queue)
+        envelope = self._to_send(letter, to_queue)
         if not self._is_ours(letter, envelope):
             return self._replay_plain(letter, envelope, by)
         epoch = new_epoch(letter.attempts)
