@@ -205,7 +205,9 @@ def test_another_queue_a_limit_and_a_queue_that_is_none(project: Project, desk: 
     assert left(desk) == {"task-3"}
 
 
-def test_a_replay_goes_on_only_while_few_wait_in_the_queue(project: Project, desk: Desk) -> None:
+def test_a_replay_goes_on_only_while_few_wait_in_the_queue(
+    project: Project, desk: Desk, run: Run
+) -> None:
     several(project)
     for number in range(20):
         bury(project, f"more-{number:02}")
@@ -222,7 +224,6 @@ def test_a_replay_goes_on_only_while_few_wait_in_the_queue(project: Project, des
     with project.redis.client() as client:
         assert client.llen("celery") == len(waiting) + 2
         assert client.llen("other") == 6
-    assert desk.audit(1)[0].about["max_waiting"] == 100
 
     # Who goes on leaves out nobody, as soon as somebody works.
     lengths: list[int] = []
@@ -240,6 +241,12 @@ def test_a_replay_goes_on_only_while_few_wait_in_the_queue(project: Project, des
     assert len(lengths) == done.done
     assert max(lengths) <= 5
     assert left(desk) == {"key-0", "unread"}
+
+    # The command says the same.
+    words = ("--reason", "failed", "--max-waiting", "100")
+    assert run("dead-letters", "replay", *words).code == 0
+    assert desk.audit(1)[0].about["max_waiting"] == 100
+    assert left(desk) == {"unread"}
 
 
 def test_what_died_again_meanwhile_is_not_replayed_twice(project: Project, desk: Desk) -> None:
