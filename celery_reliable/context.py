@@ -150,6 +150,8 @@ class RunningAttempt:
     stored: str = ""
     #: Ids of the members of that canvas, but for its own; not all of a large one.
     members: tuple[str, ...] = ()
+    #: How long it may run without a touch; None: it has no limit.
+    time_to_run_seconds: float | None = None
     #: When its time to run is up, by `clock.now`; None: it has no limit.
     deadline: float | None = None
 

@@ -21,7 +21,7 @@ from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.ledger import answers
-from celery_reliable.options import TaskObject, is_reliable, is_unique
+from celery_reliable.options import TaskObject, check_call, is_reliable, is_unique
 from celery_reliable.publishing import fresh_id, instead_of, is_member, unique_publication
 from celery_reliable.results import PatientBackend
 
@@ -207,6 +207,10 @@ class ReliableTask(CeleryTask):
     ) -> Any:
         """Publish the task, as Celery does.
 
+        `time_to_run_seconds` and `max_losses` may be given here, too (and to `set`, or among the
+        options of an entry of the beat schedule): this call's own, in place of the task's.  None:
+        the task's.  Raises ConfigurationError for values that cannot work.
+
         With ``unique="queued"``, nothing is published while another task has the object, and the
         result that is returned is that task's.  Members of a canvas, calls with a ``link`` and
         `app.send_task` are published all the same; `on_conflict` says what they do when they come
@@ -216,6 +220,7 @@ class ReliableTask(CeleryTask):
         not published or may not have been, and LedgerRefused when the ledger refuses to record it.
         With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
+        check_call(self.name, options)
         is_chosen = task_id is not None and not is_member(options)
         task_id = task_id or uuid()
         alone: AbstractContextManager[None] = nullcontext()
@@ -285,9 +290,9 @@ class ReliableTask(CeleryTask):
         and LedgerRefused when it refuses.
         """
         current = running.get()
-        seconds = type(self).time_to_run_seconds
-        if current is None or not seconds:
+        if current is None or not current.time_to_run_seconds:
             return True
+        seconds = current.time_to_run_seconds
         touched_at = clock.now()
         answer = reliable_of(self.app).ledger.touch(
             current.claim, time_to_run_ms=int(seconds * 1000)

@@ -48,7 +48,7 @@ class Delivery:
     @property
     def ref(self) -> TaskRef:
         """What the ledger is told of the task."""
-        return task_ref(self.task, self.id)
+        return task_ref(self.task, self.id, self.request)
 
     def message(self) -> str:
         """Return the message as the ledger keeps it; made anew where nobody has passed it on."""

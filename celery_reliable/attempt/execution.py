@@ -25,6 +25,7 @@ from celery_reliable.attempt.time_limits import time_to_run, uninterrupted
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
+from celery_reliable.options import in_force
 from celery_reliable.publishing import resend
 
 __all__ = ["around"]
@@ -79,7 +80,8 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
 def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """Run the body under its limits, and conclude."""
     try:
-        with time_to_run(delivery.task, attempt):
+        seconds = in_force(delivery.task, "time_to_run_seconds", delivery.request)
+        with time_to_run(delivery.task, attempt, seconds):
             result = delivery.trace()
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
         # The worker is being stopped, or the task was terminated: then the main process says how

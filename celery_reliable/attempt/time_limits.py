@@ -64,15 +64,15 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def time_to_run(task: Any, attempt: RunningAttempt) -> Iterator[None]:
-    """Warn while the body runs, before the task's ``time_to_run_seconds`` are up.
+def time_to_run(task: Any, attempt: RunningAttempt, seconds: float | None) -> Iterator[None]:
+    """Warn while the body runs, before its ``time_to_run_seconds`` are up; None: it has no limit.
 
     It is the ledger that takes the attempt away, and not this.
     """
-    seconds = type(task).time_to_run_seconds
     if not seconds:
         yield
         return
+    attempt.time_to_run_seconds = seconds
     attempt.deadline = clock.now() + seconds
     notice = min(seconds / 4, _LONGEST_NOTICE_SECONDS)
     done = threading.Event()

@@ -13,6 +13,7 @@ from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.messages import arguments_of, envelope_of
+from celery_reliable.options import CALL, call_of
 
 __all__ = ["ORIGIN", "editable_arguments", "publish_edited"]
 
@@ -55,7 +56,7 @@ def publish_edited(
         new_args,
         new_kwargs,
         task_id=_new_id(letter, new_args, new_kwargs),
-        headers={ORIGIN: task_id},
+        headers={ORIGIN: task_id, **_call_in(envelope)},
         link=embed.get("callbacks"),
         link_error=embed.get("errbacks"),
         chain=embed.get("chain"),
@@ -100,6 +101,12 @@ def _read(letter: DeadLetter) -> tuple[Envelope, Any, Any, Any]:
             f"The message of {letter.task_id!r} is not one that can be read without running what "
             f"is in it ({type(exc).__name__}): publish what was meant by it, and discard it."
         ) from exc
+
+
+def _call_in(envelope: Envelope) -> dict[str, Any]:
+    """Return the header of what the call said in place of its task's options, if it has one."""
+    told = call_of(envelope.headers)
+    return {CALL: dict(told)} if told else {}
 
 
 def _new_id(letter: DeadLetter, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

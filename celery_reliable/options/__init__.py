@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.options.calls import CALL, call_of, check_call, in_force, take_call
 from celery_reliable.options.definition import (
     TaskObject,
     doubts,
@@ -15,8 +16,12 @@ from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_of, task_ref
 
 __all__ = [
+    "CALL",
     "TaskObject",
+    "call_of",
+    "check_call",
     "doubts",
+    "in_force",
     "is_cut_short",
     "is_reliable",
     "is_unique",
@@ -28,5 +33,6 @@ __all__ = [
     "problems",
     "refuse",
     "resolve_object_id",
+    "take_call",
     "task_ref",
 ]

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
 from celery_reliable.options.object_id import check_object_id_spec
-from celery_reliable.settings import MAX_SECONDS
 
 __all__ = [
     "OPTIONS",
@@ -28,9 +28,6 @@ __all__ = [
 
 _ON_CONFLICT = ("skip", "retry", "fail")
 _UNIQUE = ("running", "queued")
-#: The ledger counts in milliseconds, and 0 of them mean no limit.
-_LEAST_SECONDS = 0.001
-
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.  A class's attributes
 #: may be anything, so they must be more similar than a decorator's options.
 _NEAR_OPTION, _NEAR_ATTRIBUTE = 0.85, 0.9
@@ -133,21 +130,12 @@ def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
         for option, default in (("unique", "running"), ("once_for_seconds", None)):
             if getattr(cls, option) != default:
                 yield option, "of use without object_id, which says what the object is"
-    # A bool is an int in Python; here it is a mistake.
-    losses = cls.max_losses
-    if losses is not None and (
-        isinstance(losses, bool) or not isinstance(losses, int) or losses < 0
-    ):
-        yield "max_losses", "a whole number of 0 or more, or None for the setting MAX_LOSSES"
+    if cls.max_losses is not None and (expected := whole_number_problem(cls.max_losses, 0)):
+        yield "max_losses", f"{expected}, or None for the setting MAX_LOSSES"
     for option in ("time_to_run_seconds", "once_for_seconds"):
         seconds = getattr(cls, option)
-        if seconds is not None and (
-            not _is_number(seconds) or not _LEAST_SECONDS <= seconds <= MAX_SECONDS
-        ):
-            yield (
-                option,
-                f"a number of seconds from {_LEAST_SECONDS:g} to {MAX_SECONDS:.0f}, or None",
-            )
+        if seconds is not None and (expected := seconds_problem(seconds)):
+            yield option, expected
     if not isinstance(cls.dead_letter, bool):
         yield "dead_letter", "True or False"
 
@@ -179,7 +167,7 @@ def doubts(cls: Any, base: Any) -> list[str]:
 def is_cut_short(time_to_run_seconds: object, time_limit: object) -> bool:
     """Whether Celery's limit ends an attempt before its time to run is over."""
     seconds, limit = time_to_run_seconds, time_limit
-    return bool(_is_number(seconds) and _is_number(limit) and seconds >= limit)  # type: ignore[operator]
+    return bool(is_number(seconds) and is_number(limit) and seconds >= limit)  # type: ignore[operator]
 
 
 def _misspelt(cls: Any, base: Any) -> Iterator[tuple[str, Any, str]]:
@@ -219,18 +207,14 @@ def _would_fit(option: str, value: Any) -> bool:
     return bool(OPTIONS[option](value))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 #: The options of a task, each with a rough test of its value.
 OPTIONS: dict[str, Callable[[Any], bool]] = {
     "object_id": lambda value: isinstance(value, str) or callable(value),
     "on_conflict": lambda value: value in _ON_CONFLICT,
     "unique": lambda value: value in _UNIQUE,
-    "once_for_seconds": _is_number,
-    "time_to_run_seconds": _is_number,
-    "max_losses": _is_number,
+    "once_for_seconds": is_number,
+    "time_to_run_seconds": is_number,
+    "max_losses": is_number,
     "dead_letter": lambda value: isinstance(value, bool),
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from celery_reliable.model import TaskRef
+from celery_reliable.options.calls import in_force
 from celery_reliable.options.definition import TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
 
@@ -44,9 +46,8 @@ def is_reliable(task: object) -> bool:
     return bool(getattr(type(task), "is_reliable", False))
 
 
-def task_ref(task: Any, task_id: str) -> TaskRef:
-    """Return what the ledger needs to know about *task*."""
-    options = type(task)
-    seconds = getattr(options, "time_to_run_seconds", None)
-    losses = getattr(options, "max_losses", None)
+def task_ref(task: Any, task_id: str, headers: Mapping[str, Any] | None) -> TaskRef:
+    """Return what the ledger needs to know about a call of *task*, whose message has *headers*."""
+    seconds = in_force(task, "time_to_run_seconds", headers)
+    losses = in_force(task, "max_losses", headers)
     return TaskRef(task_id, task.name, losses, int(seconds * 1000) if seconds else 0)

@@ -31,7 +31,8 @@ class Publication:
         self, reliable: Reliable, task: Any, headers: dict[str, Any], object_key: str | None
     ) -> None:
         self._reliable = reliable
-        self.ref = task_ref(task, str(headers["id"]))
+        self._task = task
+        self.ref = task_ref(task, str(headers["id"]), headers)
         #: The headers that are sent.  The stamp is put into them.
         self.headers = headers
         #: Whether the ledger has answered.
@@ -56,6 +57,11 @@ class Publication:
     def is_of(self, headers: Any) -> bool:
         """Whether a message with these headers is this publication's."""
         return bool(headers) and str(headers.get("id")) == self.ref.id
+
+    def sent_with(self, headers: dict[str, Any]) -> None:
+        """Take the headers as they are sent: what its caller and instrumentation have added too."""
+        self.headers = headers
+        self.ref = task_ref(self._task, self.ref.id, headers)
 
     def plan(self) -> tuple[State, float]:
         """Return how the task begins, and after how many seconds somebody must look at it."""

@@ -67,7 +67,7 @@ class RecordingProducer:
         if not publication.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
-        publication.headers = options["headers"]
+        publication.sent_with(options["headers"])
         publication.retry_seconds = retry_seconds(options)
         state, look_seconds = publication.plan()
         # A unique call is sent only once it has the object.

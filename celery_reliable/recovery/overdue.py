@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from celery import Celery
 
@@ -13,6 +14,7 @@ from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import RETURNS, Envelope
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
+from celery_reliable.options import in_force
 from celery_reliable.publishing import resend
 from celery_reliable.recovery.announcements import announce
 from celery_reliable.recovery.broker_view import BrokerView
@@ -159,8 +161,7 @@ class Overdue:
 
         A step of the server's clock while it ran is taken off.  0 if it began in the future.
         """
-        task = self.app.tasks.get(record.name)
-        seconds = getattr(task, "time_to_run_seconds", None) or 0
+        seconds = _time_to_run(self.app.tasks.get(record.name), record)
         ran_ms = now_ms - record.claimed_ms
         step = self.step
         if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
@@ -232,6 +233,15 @@ class Overdue:
             )
             return
         report.resent += 1
+
+
+def _time_to_run(task: Any, record: Record) -> float:
+    """Return the seconds that an attempt may run without a touch; 0 for no limit."""
+    try:
+        headers = Envelope.from_text(record.message).headers
+    except ValueError:
+        headers = {}
+    return float(in_force(task, "time_to_run_seconds", headers) or 0)
 
 
 def _envelope(answer: answers.Send) -> Envelope:

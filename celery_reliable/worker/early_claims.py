@@ -25,7 +25,7 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import Step, answers
 from celery_reliable.message import Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import is_reliable, task_ref
+from celery_reliable.options import in_force, is_reliable, task_ref
 
 __all__ = ["EarlyClaim", "EarlyClaims"]
 
@@ -112,14 +112,14 @@ class EarlyClaims:
             or not has_default_strategy(task)
             # The ledger counts the time to run from the claim: the way to the pool is no part of
             # it.
-            or type(task).time_to_run_seconds
+            or in_force(task, "time_to_run_seconds", headers)
             or not self._has_idle_child()
             # It came back from a dead worker: to read it may kill this one, before the task begins.
             or returns_of(payload)
         ):
             return None
         request = ClaimRequest(
-            task_ref(task, str(headers["id"])),
+            task_ref(task, str(headers["id"]), headers),
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=self._process.id,

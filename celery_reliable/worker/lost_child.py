@@ -95,7 +95,7 @@ def _claim_for_dead(request: Any) -> Claim | None:
     stamp = Stamp.of(request.request_dict)
     told = (request.request_dict.get("properties") or {}).get(MESSAGE)
     made = ClaimRequest(
-        task_ref(request.task, request.id),
+        task_ref(request.task, request.id, request.request_dict),
         stamp.epoch,
         stamp.generation,
         worker=worker.id,

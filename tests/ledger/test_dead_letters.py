@@ -329,3 +329,14 @@ def test_a_history_that_a_later_version_wrote_can_be_read(scene: Scene) -> None:
 
     (line,) = letter_of(scene).history
     assert (line.at_ms, line.what, line.attempt, line.cause) == (5, "abducted", 0, "")
+
+
+def test_how_often_an_id_may_be_lost_is_said_by_its_last_publication(scene: Scene) -> None:
+    scene.bury(scene.claim(scene.publish(max_losses=0)))
+    assert scene.record_of().max_losses == 0
+
+    again = scene.publish()
+
+    assert scene.record_of().max_losses is None
+    scene.publish(claim=scene.claim(again), max_losses=7)
+    assert scene.record_of().max_losses == 7

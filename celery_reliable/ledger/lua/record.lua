@@ -118,7 +118,7 @@ elseif state then
 end
 local when = 'published_ms'
 if state then
-  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by')
+  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses')
   -- A retry or a replacement does not change when the task was published.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end

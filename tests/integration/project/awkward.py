@@ -134,6 +134,17 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
                 time.sleep(60)
         return f"run {run.number}"
 
+    @task(base=ReliableTask)
+    def told_limits(self: Any, before: Any, retries: int = 0) -> list[float | None]:
+        """What is left of its time to run: before and after a touch, behind what was before."""
+        with to.effects.run(self) as run:
+            if run.number <= retries:
+                raise self.retry(countdown=0)
+            left = self.seconds_left
+            time.sleep(0.05)
+            assert self.touch()
+            return [*(before or []), left, self.seconds_left]
+
     @task(base=ReliableTask, time_to_run_seconds=12)
     def hurried(self: Any, seconds: float) -> str:
         with to.effects.run(self):

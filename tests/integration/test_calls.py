@@ -1,0 +1,69 @@
+"""What one call says in place of its task's options, with a worker that keeps to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import chain, group
+
+from celery_reliable.model import State
+from celery_reliable.operations.dead_letters import DeadLetters
+from tests.integration.conftest import SOON, Project
+from tests.integration.figures import RECORD, record_of
+from tests.integration.project.awkward import add_tasks
+from tests.support.waiting import wait_for
+
+AWKWARD = "tests.integration.project.awkward"
+
+
+def is_dead(project: Project, task_id: str, runs: int) -> Any:
+    """Wait until it is a dead letter after so many runs."""
+    wait_for(
+        lambda: record_of(project.redis, task_id).get("state") == State.DEAD.value,
+        20,
+        f"{task_id} is a dead letter",
+    )
+    assert len(project.effects.runs(task_id)) == runs
+
+
+def test_what_a_call_says_is_kept_to(project: Project) -> None:
+    project = project.with_settings(reliable=SOON)
+    add_tasks(project.app)
+    project.start_worker("one", app=AWKWARD)
+    told, step = project.task("told_limits"), {"time_to_run_seconds": 50}
+
+    # Its class says no limit.  The call's is kept over a retry, and by members of a canvas.
+    once = told.apply_async((None, 1), **step)
+    member = chain(told.s(None), told.s().set(time_to_run_seconds=40)).apply_async()
+    both = group(told.s(None).set(time_to_run_seconds=30), told.s(None)).apply_async()
+    before, after = once.get(timeout=20)
+    assert before < after <= 50
+    assert after > 49
+    none, none_either, before, after = member.get(timeout=20)
+    assert (none, none_either) == (None, None)
+    assert 39 < before < after <= 40
+    (before, after), nothing = both.get(timeout=20)
+    assert 29 < before < after <= 30
+    assert nothing == [None, None]
+
+    # One call may not be lost at all; with a class that allows one loss, and one that allows none.
+    frail = project.task("fragile").apply_async(max_losses=0)
+    is_dead(project, frail.id, 1)
+    # A replay is the same call.
+    DeadLetters(project.app).replay(frail.id)
+    wait_for(lambda: len(project.effects.runs(frail.id)) == 2, 20, "it runs again")
+    is_dead(project, frail.id, 2)
+    # The same id, published anew, is another call.
+    project.send("fragile", task_id=frail.id)
+    wait_for(lambda: len(project.effects.runs(frail.id)) == 4, 20, "it is lost twice")
+    is_dead(project, frail.id, 4)
+
+    # Stuck by the call's own limit, which the sweeper goes by; what is touched is not.
+    client = project.redis.client()
+    stuck = project.send("hurried", 30, time_to_run_seconds=1, max_losses=0)
+    slow = project.send("stuck_once", time_to_run_seconds=600)
+    is_dead(project, stuck.id, 1)
+    # Its class gives it 2 seconds, and its call ten minutes.
+    assert record_of(project.redis, slow.id)["attempt"] == "1"
+    assert float(client.zscore("{reliable:0}:due", slow.id)) / 1000 > client.time()[0] + 500
+    assert client.exists(RECORD + slow.id)

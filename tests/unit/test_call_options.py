@@ -1,0 +1,88 @@
+"""What one call may say in place of its task's options, and what is believed of a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_reliable import ReliableTask
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.options import CALL, call_of, in_force, take_call, task_ref
+from celery_reliable.settings import MAX_SECONDS
+
+
+def work() -> None:
+    """Do nothing."""
+
+
+def define(**options: Any) -> Any:
+    app = Celery("calls", set_as_current=False)
+    app.conf.task_always_eager = True
+    return app.task(work, name="app.work", base=ReliableTask, lazy=False, shared=False, **options)
+
+
+WRONG = [
+    ("time_to_run_seconds", value)
+    for value in (0, -1, 0.0001, True, "5", [], float("nan"), float("inf"), MAX_SECONDS + 1)
+] + [("max_losses", value) for value in (-1, 1.0, True, "3", 1001, 10**400, [])]
+
+
+@pytest.mark.parametrize(("option", "value"), WRONG)
+def test_a_call_that_cannot_work_is_refused_with_its_name_and_value(option, value):
+    task = define()
+    with pytest.raises(ConfigurationError) as caught:
+        task.apply_async(**{option: value})
+
+    (problem,) = caught.value.problems
+    assert f"{option}={value!r} of a call of task app.work is not " in problem
+    assert problem.endswith(".")
+    with pytest.raises(ConfigurationError):
+        task.s().set(**{option: value}).apply_async()
+
+
+@pytest.mark.parametrize(("option", "value"), WRONG)
+def test_a_message_may_say_no_more_than_a_call(option, value):
+    task = define(time_to_run_seconds=7, max_losses=2)
+    headers = {CALL: {option: value, "more": 1}}
+
+    assert not call_of(headers)
+    ref = task_ref(task, "id", headers)
+    assert (ref.time_to_run_ms, ref.max_losses) == (7000, 2)
+
+
+@pytest.mark.parametrize("value", [None, 7, "max_losses", [], ["max_losses"], True])
+def test_a_header_of_another_kind_says_nothing(value):
+    assert not call_of({CALL: value})
+    assert in_force(define(max_losses=2), "max_losses", {CALL: value}) == 2
+
+
+def test_what_a_call_says_counts_and_what_it_does_not_say_is_its_tasks():
+    task = define(time_to_run_seconds=7, max_losses=2)
+    options: dict[str, Any] = {"max_losses": 0, "time_to_run_seconds": None, "countdown": 1}
+
+    take_call("app.work", options)
+
+    assert options == {"countdown": 1, "headers": {CALL: {"max_losses": 0}}}
+    ref = task_ref(task, "id", options["headers"])
+    assert (ref.time_to_run_ms, ref.max_losses) == (7000, 0)
+
+
+def test_a_call_that_says_nothing_has_no_header():
+    options: dict[str, Any] = {"countdown": 1, "max_losses": None}
+    take_call("app.work", options)
+    assert options == {"countdown": 1}
+
+
+def test_what_a_retry_says_takes_the_place_of_what_its_call_said():
+    of_the_call = {"own": 1, CALL: {"max_losses": 5, "time_to_run_seconds": 3}}
+    options: dict[str, Any] = {"headers": of_the_call, "max_losses": 1}
+    take_call("app.work", options)
+    told = {"max_losses": 1, "time_to_run_seconds": 3}
+    assert options["headers"] == {"own": 1, CALL: told}
+    assert of_the_call[CALL]["max_losses"] == 5
+
+
+def test_a_call_in_this_very_process_takes_them_too():
+    assert define().apply_async(max_losses=0, time_to_run_seconds=5).get() is None
