@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import Page
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_binary
 
 PAGES = (
     "upstream/celery-migrate-expiration.rst",
+    "upstream/celery-put-back.rst",
+    "upstream/kombu-closed-twice.rst",
     "upstream/kombu-delivery-tags.rst",
     "upstream/kombu-list-elements.rst",
     "upstream/kombu-lost-bindings.rst",
@@ -29,22 +33,32 @@ SCRIPTS = [report.of("python")[0] for report in REPORTS]
 
 def test_the_scripts_show_the_faults(redis_server: RedisServer) -> None:
     """All at once: mostly they wait, each in a database of its own."""
+    environ = {**os.environ, "REDIS_SERVER": redis_binary()}
     running = [
         subprocess.Popen(
             [sys.executable, "-c", script.text],
-            env={**os.environ, "REDIS_URL": redis_server.url(number)},
+            env={**environ, "REDIS_URL": redis_server.url(number)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         for number, script in enumerate(SCRIPTS, start=1)
     ]
-    said = [one.communicate(timeout=60)[0] for one in running]
+    try:
+        said = [one.communicate(timeout=60)[0] for one in running]
+    finally:
+        for one in running:
+            # One that did not end may have left a server or a worker.
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
 
     for report, words in zip(REPORTS, said, strict=True):
         assert "FAULT" in words or "MENDED" in words, (report.name, words)
         if "FAULT" not in words:
-            releases = ", ".join(f"{one} {metadata.version(one)}" for one in ("celery", "kombu"))
+            releases = ", ".join(
+                f"{one} {metadata.version(one)}" for one in ("celery", "kombu", "billiard")
+            )
             pytest.fail(
                 f"MENDED UPSTREAM: {report.name} does not show its fault with {releases}. Say "
                 "there since when, and see what in celery_reliable.compat and .broker can go."
@@ -53,13 +67,18 @@ def test_the_scripts_show_the_faults(redis_server: RedisServer) -> None:
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.name)
 def test_a_cause_is_at_the_line_that_is_told(report: Page) -> None:
-    found = re.findall(r"``(kombu|celery)/([\w/]+\.py):(\d+)``\s\(``(\w+)``\)", report.text)
-    seen_with = re.search(r"seen with ([\d.]+\d)", report.text)
+    found = re.findall(
+        r"``(kombu|celery|billiard)/([\w/]+\.py):(\d+)``\s\(``(\w+)``\)", report.text
+    )
+    seen_with = re.search(r"For `(\w+) <.*\sseen with ([\d.]+\d)(.*)", report.text)
 
     assert found
     assert seen_with
+    releases = {seen_with[1].lower(): seen_with[2]}
+    releases |= {one.lower(): of for one, of in re.findall(r"(\w+) ([\d.]+\d)", seen_with[3])}
+    assert {package for package, *_ in found} <= set(releases)
     for package, path, line, name in found:
-        if metadata.version(package) != seen_with[1]:
+        if metadata.version(package) != releases[package]:
             continue
         file = metadata.distribution(package).locate_file(f"{package}/{path}")
         source = Path(str(file)).read_text("utf-8").splitlines()
