@@ -81,7 +81,8 @@ def assert_each_settled_once(storm: Storm, effects: Effects, results: list[Any])
     finished = {run.task_id for run in effects.finished()}
     assert members - finished == set(), "lost"
     assert effects.overlaps() == []
-    assert storm.unexplained() == []
+    unexplained = storm.unexplained()
+    assert not unexplained, storm.story_of(unexplained)
 
 
 class TestStorm:

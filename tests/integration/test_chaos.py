@@ -57,7 +57,8 @@ def assert_nothing_lost_or_doubled(
     finished = effects.finished()
     assert {run.task_id for run in finished} ^ set(task_ids) == set(), "lost"
     assert effects.overlaps() == []
-    assert storm.unexplained() == []
+    unexplained = storm.unexplained()
+    assert not unexplained, storm.story_of(unexplained)
     with redis_server.client(db=1) as results:
         stored = results.mget([f"celery-task-meta-{task_id}" for task_id in task_ids])
     assert all(found is not None and b'"SUCCESS"' in found for found in stored)
