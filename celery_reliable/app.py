@@ -18,6 +18,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import (
     Connector,
     Ledger,
+    LivingWorkers,
     ObjectLocks,
     connect,
 )
@@ -251,6 +252,20 @@ class Reliable:
     def locks(self) -> ObjectLocks:
         """The object locks, on the ledger's Redis."""
         return self._of_this_process("locks", lambda: ObjectLocks(self.ledger))
+
+    @property
+    def living(self) -> LivingWorkers:
+        """The workers that a task can be sent to by their names."""
+        return self._of_this_process("living", lambda: self.living_by(self.ledger))
+
+    def living_by(self, ledger: Ledger) -> LivingWorkers:
+        """Return the same, read with the connections of *ledger*."""
+        prefix = str((self.app.conf.broker_transport_options or {}).get("global_keyprefix") or "")
+        return LivingWorkers(
+            ledger,
+            str(self.app.main or ""),
+            (lambda queue: prefix + queue) if self.queues_at else None,
+        )
 
     def own_ledger(
         self,

@@ -70,6 +70,11 @@ class WorkerProcess:
         return incarnation, has_lease, until
 
     @property
+    def nodename(self) -> str:
+        """The worker's name as Celery has it."""
+        return self.base.rpartition("/")[0]
+
+    @property
     def id(self) -> str:
         """The worker's id in the ledger."""
         return f"{self.base}.{self._read()[0]}"

@@ -83,6 +83,19 @@ class WorkerLease:
         return str(self.facts.get("app", "") or ""), str(self.facts.get("broker", "") or "")
 
     @property
+    def nodename(self) -> str:
+        """Its name for people, as Celery has it."""
+        return str(self.facts.get("nodename") or self.worker.rpartition("/")[0] or self.worker)
+
+    @property
+    def direct_queue(self) -> str:
+        """The queue that it alone consumes, so that tasks can be sent to it; empty if it has none.
+
+        Another worker of the same name consumes it too.
+        """
+        return str(self.facts.get("direct", "") or "")
+
+    @property
     def looks_again(self) -> bool:
         """Whether it begins a plain task only if the message was not taken from it meanwhile."""
         return bool(self.facts.get("looks_again"))

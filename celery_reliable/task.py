@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +164,15 @@ class ReliableTask(CeleryTask):
     max_losses: int | None = None
     #: Whether a task that failed for good is kept as a dead letter.
     dead_letter: bool = True
+    #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
+    #: without an ``@`` is about what stands before it in a worker's name. None: any worker.
+    only_workers: str | Sequence[str] | None = None
+    #: Names of the workers that get the task first, as patterns, those before that stand first;
+    #: the others get it while none of these is alive. None: nobody is preferred.
+    prefer_workers: str | Sequence[str] | None = None
+    #: The queue that the task goes to while no worker of `only_workers` is alive, where whoever
+    #: consumes it may run it. None: it waits for one.
+    else_queue: str | None = None
 
     #: `object_id` as it was checked when the task was bound.
     _reliable_object: TaskObject | None = None

@@ -23,7 +23,7 @@ from celery_reliable.exceptions import (
     ReliableError,
 )
 from celery_reliable.ledger import FOREVER, Ledger, answers
-from celery_reliable.message import HEIR
+from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
 
 __all__ = ["begin", "claim_or_record", "claimed_early"]
@@ -39,7 +39,10 @@ def begin(delivery: Delivery) -> RunningAttempt | Traced:
     Waits for the worker's lease, and for the ledger as long as it takes.  With FAIL_OPEN it waits
     for the ledger as long as a lease lasts, and then the task runs without a claim.
     """
+    named = NamedWorkers.of(delivery.request) if NAMED in delivery.request else None
     try:
+        if named is not None and not _may_run(named):
+            return _turned_away(delivery)
         begun = _claim(delivery)
     except LedgerUnavailable as exc:
         return _unprotected(delivery, exc)
@@ -108,6 +111,33 @@ def _claim(delivery: Delivery) -> RunningAttempt | answers.ClaimAnswer:
         if not isinstance(answer, answers.NoLease):
             break
     return answer
+
+
+def _may_run(named: NamedWorkers) -> bool:
+    worker = current_worker()
+    return worker is None or named.may_run(worker.nodename)
+
+
+def _turned_away(delivery: Delivery) -> Traced:
+    """Have a task sent to a worker that may run it, where this one may not: its message was moved
+    by hand, or was sent to a worker that has another name now.
+    """
+    ledger = delivery.reliable.ledger
+    answer = ledger.named.divert(delivery.id, delivery.stamp.epoch, patience_seconds=FOREVER)
+    if isinstance(answer, answers.Absent):
+        # Unless it has ended, this makes its record.
+        begun = _claim(delivery)
+        if isinstance(begun, RunningAttempt):
+            ledger.release(begun.claim, due_in_ms=0, is_unsent=True, patience_seconds=FOREVER)
+    worker = current_worker()
+    assert worker is not None
+    events.task_turned_away(
+        app=delivery.task.app,
+        name=delivery.task.name,
+        task_id=delivery.id,
+        worker=worker.id,
+    )
+    return ended(Ignore("another worker is to run it"), states.IGNORED)
 
 
 def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:

@@ -88,6 +88,26 @@ def claim_without_process(*, task_id: str, attempt: int) -> None:
     """A worker found a claim of its own that none of its processes runs, and ended it."""
 
 
+@declared(
+    WARNING,
+    sender="name",
+    note=("name", "task_id", "worker"),
+)
+def task_turned_away(*, app: Any, name: str, task_id: str, worker: str) -> None:
+    """A worker was delivered a task that names others (``only_workers``), and did not begin it. It
+    is sent to one of those.
+    """
+
+
+@declared(
+    INFO,
+    sender="name",
+    note=("name", "task_id", "workers"),
+)
+def task_waits_for_worker(*, app: Any, name: str, task_id: str, workers: str) -> None:
+    """No worker that may run a task (``only_workers``) is alive: it waits in the ledger for one."""
+
+
 # -- dead letters
 
 

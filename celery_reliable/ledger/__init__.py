@@ -9,6 +9,7 @@ from celery_reliable.ledger.connector import Connector, connect, server_of
 from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.happenings import NotedRow
+from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
@@ -26,6 +27,8 @@ __all__ = [
     "Found",
     "Held",
     "Ledger",
+    "LivingWorker",
+    "LivingWorkers",
     "Look",
     "NotedRow",
     "ObjectLocks",

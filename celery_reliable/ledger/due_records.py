@@ -26,23 +26,34 @@ class DueRecords(TransitionGroup):
         """Return the server's time and at most *limit* records that are due, the oldest first."""
         return self._caller.call(_DUE, [self.keys.due], [limit])
 
-    def resend(self, due: Due, *, due_in_ms: int, stored: str = "") -> ResendAnswer:
+    def resend(
+        self, due: Due, *, due_in_ms: int, stored: str = "", message: str = "", epoch: str = ""
+    ) -> ResendAnswer:
         """Take the right to send an overdue task again.  The answer has its message.
 
         It is due again in *due_in_ms*.  The answer is Held while a living worker has to stop an
         attempt of it.  *stored*: names a result that is there but does not prove that this task has
         ended.
+
+        *message*: takes the place of the one in the record, whose *epoch* it has: it goes to
+        another place, as a worker was chosen.
         """
-        answer = self._resend(due, due_in_ms, stored)
+        answer = self._resend(due, due_in_ms, stored, message, epoch)
         if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
-            answer = self._resend(due, due_in_ms, stored)
+            answer = self._resend(due, due_in_ms, stored, message, epoch)
         return answer
 
-    def _resend(self, due: Due, due_in_ms: int, stored: str) -> ResendAnswer:
+    def _resend(
+        self, due: Due, due_in_ms: int, stored: str, message: str, epoch: str
+    ) -> ResendAnswer:
         return self._caller.call(
             _RESEND,
-            [self.keys.record(due.task_id), self.keys.due],
-            [due.task_id, due.due_ms, due_in_ms, stored],
+            [
+                self.keys.record(due.task_id),
+                self.keys.due,
+                self.keys.unplaced if message else self.keys.none,
+            ],
+            [due.task_id, due.due_ms, due_in_ms, stored, message, epoch],
         )
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:

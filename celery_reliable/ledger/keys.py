@@ -84,6 +84,16 @@ class Keys:
         return f"{self._prefix}workers"
 
     @property
+    def direct(self) -> str:
+        """ZSET: the own queue of a worker -> when a worker registered for it, in ms."""
+        return f"{self._prefix}direct"
+
+    @property
+    def unplaced(self) -> str:
+        """HASH: task id -> which workers may run it, as JSON; of those that wait for one."""
+        return f"{self._prefix}unplaced"
+
+    @property
     def none(self) -> str:
         """A key that never exists, for a script that needs none in that place.
 

@@ -22,9 +22,9 @@ class Reads(TransitionGroup):
         """Return INFO and the CONFIG values that are checked; some servers hide a few."""
         return self._caller.read("server facts", rows.server_facts)
 
-    def ask(self, what: str, run: Callable[[Any], T]) -> T:
+    def ask(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """Return what *run* asks with a client.  Errors call it *what*."""
-        return self._caller.read(what, run)
+        return self._caller.read(what, run, patience_seconds)
 
     def find(self, task_id: str, *, patience_seconds: float | None = None) -> Record | None:
         """Return the record of *task_id*; None when it has ended or was never recorded."""

@@ -14,6 +14,7 @@ from celery_reliable.ledger.happenings import Happenings
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.looks import Looks
+from celery_reliable.ledger.named import NamedTasks
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.passes import Passes
 from celery_reliable.ledger.publications import Publications
@@ -54,6 +55,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         self.passes = Passes(self._caller, self.keys)
         self.happenings = Happenings(self._caller, self.keys)
         self.audits = Audits(self._caller, self.keys)
+        self.named = NamedTasks(self._caller, self.keys)
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"

@@ -63,8 +63,21 @@ class Workers(WorkerReads):
         """
         answer = self._caller.call(
             _REGISTER,
-            [self._keys.worker(worker), self._keys.workers, self._keys.meta],
-            [worker, lease_ms, client_id, json.dumps(dict(facts)), next(self._numbers), FORMAT],
+            [
+                self._keys.worker(worker),
+                self._keys.workers,
+                self._keys.meta,
+                self._keys.direct,
+            ],
+            [
+                worker,
+                lease_ms,
+                client_id,
+                json.dumps(dict(facts)),
+                next(self._numbers),
+                FORMAT,
+                str(facts.get("direct") or ""),
+            ],
         )
         if isinstance(answer, Newer):
             raise newer(answer.format, self._caller.shown, self._keys.meta, "register")

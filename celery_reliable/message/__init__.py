@@ -11,6 +11,7 @@ from celery_reliable.message.convert import (
     text_as_sent,
 )
 from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_epoch, seconds_until
+from celery_reliable.message.named import NAMED, NamedWorkers, is_named, matches
 from celery_reliable.message.payload import RETURNS, payload_of, returns_of, task_id_of
 from celery_reliable.message.task_ids import looks_used_once
 from celery_reliable.message.validity import check_delivered
@@ -18,15 +19,19 @@ from celery_reliable.message.validity import check_delivered
 __all__ = [
     "HEADER",
     "HEIR",
+    "NAMED",
     "RETURNS",
     "Envelope",
+    "NamedWorkers",
     "Stamp",
     "as_published",
     "as_sent",
     "check_delivered",
     "context_of",
     "from_request",
+    "is_named",
     "looks_used_once",
+    "matches",
     "new_epoch",
     "payload_of",
     "prepared",

@@ -12,11 +12,13 @@ from celery_reliable.options.definition import (
     problems,
     refuse,
 )
+from celery_reliable.options.naming import NAMING, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_of, task_ref
 
 __all__ = [
     "CALL",
+    "NAMING",
     "TaskObject",
     "call_of",
     "check_call",
@@ -30,6 +32,7 @@ __all__ = [
     "object_key",
     "object_of",
     "options_without_base",
+    "patterns_of",
     "problems",
     "refuse",
     "resolve_object_id",

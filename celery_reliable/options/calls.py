@@ -9,6 +9,7 @@ from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.options.bounds import seconds_problem, whole_number_problem
+from celery_reliable.options.naming import NAMING
 
 __all__ = ["CALL", "CALL_OPTIONS", "MOST_LOSSES", "call_of", "check_call", "in_force", "take_call"]
 
@@ -23,6 +24,7 @@ MOST_LOSSES = 1000
 CALL_OPTIONS: dict[str, Callable[[Any], str]] = {
     "time_to_run_seconds": seconds_problem,
     "max_losses": lambda value: whole_number_problem(value, 0, MOST_LOSSES),
+    **NAMING,
 }
 
 

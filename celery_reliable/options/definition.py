@@ -13,6 +13,7 @@ from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
+from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
 
 __all__ = [
@@ -138,6 +139,9 @@ def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
             yield option, expected
     if not isinstance(cls.dead_letter, bool):
         yield "dead_letter", "True or False"
+    yield from naming_problems(
+        {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
+    )
 
 
 def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
@@ -207,6 +211,10 @@ def _would_fit(option: str, value: Any) -> bool:
     return bool(OPTIONS[option](value))
 
 
+def _fits(problem: Callable[[Any], str], value: Any) -> bool:
+    return not problem(value)
+
+
 #: The options of a task, each with a rough test of its value.
 OPTIONS: dict[str, Callable[[Any], bool]] = {
     "object_id": lambda value: isinstance(value, str) or callable(value),
@@ -216,6 +224,7 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
     "time_to_run_seconds": is_number,
     "max_losses": is_number,
     "dead_letter": lambda value: isinstance(value, bool),
+    **{name: partial(_fits, wrong) for name, wrong in NAMING.items()},
 }
 
 

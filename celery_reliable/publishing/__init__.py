@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
+from celery_reliable.publishing.placement import placed
 from celery_reliable.publishing.resending import resend
 from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
 
@@ -15,6 +16,7 @@ __all__ = [
     "install_everywhere",
     "instead_of",
     "is_member",
+    "placed",
     "resend",
     "unique_publication",
 ]

@@ -16,6 +16,7 @@ from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.options import is_reliable, key_of, take_call
+from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
 from celery_reliable.publishing.publication import Publication
 from celery_reliable.publishing.recorder import RecordingProducer, amqp_of
@@ -56,6 +57,7 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             app.finalize(auto=True)
         task = tasks_so_far(app).get(name)
         if task is None or is_reliable(task):
+            named_anew(options)
             take_call(name, options)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):

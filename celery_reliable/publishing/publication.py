@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from celery_reliable import events
@@ -10,10 +11,19 @@ from celery_reliable.app import Reliable
 from celery_reliable.context import is_forgotten, running
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
-from celery_reliable.message import HEADER, HEIR, Stamp, looks_used_once, seconds_until
+from celery_reliable.message import (
+    HEADER,
+    HEIR,
+    NAMED,
+    NamedWorkers,
+    Stamp,
+    looks_used_once,
+    seconds_until,
+)
 from celery_reliable.model import Claim, State
-from celery_reliable.options import task_ref
+from celery_reliable.options import in_force, patterns_of, task_ref
 from celery_reliable.publishing.errors import not_recorded, unknown
+from celery_reliable.publishing.placement import placed
 from celery_reliable.publishing.unique import fresh_id, unique_call
 
 __all__ = ["Publication"]
@@ -63,10 +73,42 @@ class Publication:
         self.headers = headers
         self.ref = task_ref(self._task, self.ref.id, headers)
 
-    def plan(self) -> tuple[State, float]:
-        """Return how the task begins, and after how many seconds somebody must look at it."""
+    def _place(self, options: dict[str, Any]) -> bool:
+        """Let a task that only some workers may run, or that some should, go to one of those; False
+        when none is alive, and it has to wait.
+        """
+        named = _named_workers(self._task, self.headers)
+        if named is None:
+            return True
+        if not any(named.home):
+            exchange = options.get("exchange") or ""
+            home = (str(getattr(exchange, "name", exchange)), options.get("routing_key") or "")
+            named = replace(named, home=home)
+        try:
+            living = self._reliable.living.now(
+                patience_seconds=FOREVER if running.get() is not None else self.retry_seconds
+            )
+        except LedgerUnavailable as exc:
+            raise not_recorded(self.ref, exc) from exc
+        place = placed(named, living)
+        if place is None:
+            self.headers[NAMED] = named.as_header()
+            return False
+        place.put(options)
+        return True
+
+    def plan(self, options: dict[str, Any]) -> tuple[State, float]:
+        """Return how the task begins, and after how many seconds somebody must look at it.
+
+        In *options* of the publication it is said where it goes, if its task names workers.  Raises
+        NotPublished and LedgerRefused when the ledger does not say which of those live.
+        """
+        is_placed = self._place(options)
         config = self._reliable.config
         wait_seconds = seconds_until(self.headers.get("eta"))
+        if wait_seconds <= config.eta_horizon_seconds and not is_placed:
+            # A pass knows better who is alive, and sends it as soon as somebody is.
+            return State.PARKED, 0.0
         if wait_seconds <= config.eta_horizon_seconds:
             return State.QUEUED, wait_seconds + config.queued_seconds
         look_seconds = wait_seconds - config.eta_horizon_seconds
@@ -196,3 +238,18 @@ class Publication:
             ) from (why if isinstance(why, Exception) else unavailable)
         # Otherwise the message has arrived and is claimed, or another call relies on it.
         return isinstance(answer, answers.Withdrawn)
+
+
+def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None:
+    """Return which workers may run a call of *task*; None: any.
+
+    A retry has the header of the message before it, in which an operator may have named others.
+    """
+    found = NamedWorkers.of(headers)
+    if found is not None:
+        return found
+    only = patterns_of(in_force(task, "only_workers", headers))
+    prefer = patterns_of(in_force(task, "prefer_workers", headers))
+    if not only and not prefer:
+        return None
+    return NamedWorkers(only, prefer, in_force(task, "else_queue", headers) or "")

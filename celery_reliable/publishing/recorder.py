@@ -69,7 +69,7 @@ class RecordingProducer:
         self._is_seen = True
         publication.sent_with(options["headers"])
         publication.retry_seconds = retry_seconds(options)
-        state, look_seconds = publication.plan()
+        state, look_seconds = publication.plan(options)
         # A unique call is sent only once it has the object.
         is_plain = publication.attempt is None and publication.unique is None
         if is_plain and state is State.QUEUED and self._is_one_step(options):

@@ -16,7 +16,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import Unacked, forget_server, server_seen, transport_for, unacked_names
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
-from celery_reliable.message import Envelope, task_id_of
+from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
 
 __all__ = ["BrokerView", "Step"]
 
@@ -37,6 +37,34 @@ class Step:
     priority: int
     depth: int
     head: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One message that waits in a list.
+
+    Attributes:
+        task_id: empty for what is no message of a task of ours.
+        is_named: only some workers may run it, or some should.
+    """
+
+    key: str
+    raw: bytes
+    task_id: str = ""
+    epoch: str = ""
+    is_named: bool = False
+
+    @classmethod
+    def of(cls, key: str, raw: bytes) -> Waiting:
+        """Read the head of a message; its body is not decoded."""
+        try:
+            payload = loads(bytes_to_str(raw))
+            headers = payload.get("headers") or {}
+            stamp = Stamp.of(headers)
+            return cls(key, raw, task_id_of(payload), stamp.epoch, bool(headers.get(NAMED)))
+        except Exception:
+            # Decoding may raise anything; then it is no message of a task.
+            return cls(key, raw)
 
 
 class BrokerView:
@@ -180,6 +208,30 @@ class BrokerView:
             head = tuple(_task_id(item) for item in items if item is not None)
             found.append(Step(priority, int(depth), head))
         return found
+
+    def messages_in(self, queue: str, limit: int) -> list[Waiting]:
+        """Return messages of a queue on a Redis, about *limit* at the most, those first that are
+        popped next.
+        """
+        channel = self.channel
+        found: list[Waiting] = []
+        with channel.conn_or_acquire() as client:
+            for priority in channel.priority_steps:
+                # kombu's client does not add its prefix to the key of LRANGE.
+                key = channel.global_keyprefix + list_key(channel, queue, int(priority))
+                left = limit - len(found)
+                raws = client.lrange(key, -left, -1) if left > 0 else []
+                found += [Waiting.of(key, raw) for raw in reversed(raws)]
+        return found
+
+    def remove(self, messages: Iterable[Waiting]) -> None:
+        """Remove messages from their lists, those that are there yet."""
+        channel = self.channel
+        with channel.conn_or_acquire() as client:
+            pipe = client.pipeline(transaction=False)
+            for one in messages:
+                pipe.execute_command("LREM", one.key, -1, one.raw)
+            pipe.execute()
 
     def heads(self, envelope: Envelope) -> list[list[str]]:
         """Return, for each queue the message leads to, the task ids at the end that is popped next,

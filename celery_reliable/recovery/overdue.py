@@ -12,7 +12,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.message import RETURNS, Envelope
+from celery_reliable.message import RETURNS, Envelope, is_named
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
 from celery_reliable.publishing import resend
@@ -21,6 +21,7 @@ from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
 from celery_reliable.recovery.message_presence import Presence
+from celery_reliable.recovery.named_tasks import NamedTasks
 from celery_reliable.recovery.stored_results import (
     has_ended_elsewhere,
     store_revoked,
@@ -60,6 +61,7 @@ class Overdue:
         self.losses = losses
         #: The last step of the server's clock, if one is known.
         self.step: Step | None = None
+        self.named = NamedTasks(app, ledger, broker)
         self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
         #: Whether another app has workers in the namespace.
         self._is_shared = False
@@ -145,7 +147,7 @@ class Overdue:
             store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.is_unsent:
-            self._send(due, report)
+            self._send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
             # Parked too: on a server that lost records, it may have been sent and run.
             self._later.append((due, self.config.queued_ms))
@@ -154,7 +156,7 @@ class Overdue:
             if wait_ms:
                 self._later.append((due, wait_ms))
         else:
-            self._send(due, report)
+            self._send(due, record, report)
 
     def _left_ms(self, record: Record, now_ms: int) -> int:
         """Return how many ms of its time to run an attempt has left.
@@ -200,12 +202,13 @@ class Overdue:
         """Send a queued task again, unless its message can still be in its queue: then return after
         how many ms to look again.
         """
-        wait_ms = presence.wait_in_queue_ms(record, now_ms)
-        if wait_ms:
-            return wait_ms
+        if not self.named.is_astray(record):
+            wait_ms = presence.wait_in_queue_ms(record, now_ms)
+            if wait_ms:
+                return wait_ms
         stored = stored_elsewhere(self.app, record)
         if not has_ended_elsewhere(record, stored):
-            self._send(due, report, stored)
+            self._send(due, record, report, stored)
         else:
             self.ledger.cancel(
                 record.task_id,
@@ -215,8 +218,21 @@ class Overdue:
             )
         return 0
 
-    def _send(self, due: Due, report: SweepReport, stored: str = "") -> None:
-        answer = self.ledger.resend(due, due_in_ms=self.config.queued_ms, stored=stored)
+    def _send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
+        message = ""
+        if is_named(record.message):
+            sent = self.named.message_for(record)
+            if sent is None:
+                self.named.park(due, record)
+                return
+            message = sent
+        answer = self.ledger.resend(
+            due,
+            due_in_ms=self.config.queued_ms,
+            stored=stored,
+            message=message,
+            epoch=record.epoch,
+        )
         if isinstance(answer, answers.Held):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)

@@ -148,6 +148,7 @@ class Sweeper:
             self.recovery.recover_ownerless(leases, report)
             if self._has_queues_elsewhere:
                 self._recognize_broker(report)
+            self.overdue.named.begin(leases, report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
             has_looked = self.overdue.look(alive, dead, report, asked)

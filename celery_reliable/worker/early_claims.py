@@ -23,7 +23,7 @@ from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import Step, answers
-from celery_reliable.message import Stamp, returns_of
+from celery_reliable.message import NAMED, NamedWorkers, Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.options import in_force, is_reliable, task_ref
 
@@ -116,6 +116,7 @@ class EarlyClaims:
             or not self._has_idle_child()
             # It came back from a dead worker: to read it may kill this one, before the task begins.
             or returns_of(payload)
+            or (NAMED in headers and not self._may_run(headers))
         ):
             return None
         request = ClaimRequest(
@@ -130,6 +131,10 @@ class EarlyClaims:
         watched = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
         self._watched = {**watched, request.token: early}
         return early
+
+    def _may_run(self, headers: dict[str, Any]) -> bool:
+        named = NamedWorkers.of(headers)
+        return named is None or named.may_run(self._process.nodename)
 
     def _has_idle_child(self) -> bool:
         """Whether a process is up and idle, where the pool has processes: new ones take a while.

@@ -24,6 +24,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
 from celery_reliable.version import __version__
 from celery_reliable.worker import plain_tasks
+from celery_reliable.worker.direct_queue import consume_own_queue
 from celery_reliable.worker.doing import Doing
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.heartbeat import Heartbeat
@@ -86,6 +87,8 @@ class WorkerStep(bootsteps.StartStopStep):
         set_current_worker(self.process)
         #: The second undoes what would outlive this worker: user code may go on in its process.
         self.unacked_name, self._undo = consume_apart(self.reliable, self.process)
+        self._direct_queue, undo = consume_own_queue(w, self.reliable)
+        self._undo += undo
         self.claims = RunningClaims(self.reliable, self.process)
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
@@ -218,6 +221,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "pid": self.process.pid,
             "pool": self.pool_name,
             "room": self.unacked_name,
+            "direct": self._direct_queue,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
             **self._setup,
         }

@@ -177,6 +177,19 @@ ANSWERS = {
         "send > queued": "queued parked lost suspected retried",
         "held": "stopping",
     },
+    "divert": {
+        "absent": "absent settled",
+        "diverted > queued": "queued lost suspected stopping",
+        "changed": "parked running held overtaken called_off retried waiting spent buried",
+    },
+    "park": {
+        "changed": "absent settled running held overtaken called_off waiting spent buried",
+        "parked > parked": "queued parked lost suspected stopping retried",
+    },
+    "wake": {
+        "changed": "absent settled queued parked running held overtaken called_off lost suspected"
+        " stopping retried waiting spent buried",
+    },
     "postpone": {
         "changed": "absent settled running held overtaken buried",
         "postponed > queued": "queued lost suspected stopping retried",

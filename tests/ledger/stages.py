@@ -241,5 +241,17 @@ class Steps:
     def resend(self) -> Answer:
         return self._ledger.resend(self._due, due_in_ms=RESEND_MS)
 
+    def divert(self) -> Answer:
+        """The first message is where nobody may run it."""
+        return self._ledger.named.divert("task", self._message.epoch)
+
+    def park(self) -> Answer:
+        """No worker that may run it is alive."""
+        return self._ledger.named.park(self._due, "{}", due_in_ms=RESEND_MS)
+
+    def wake(self) -> Answer:
+        """One is, and the task does not wait for it."""
+        return self._ledger.named.wake("task")
+
     def postpone(self) -> Answer:
         return self._ledger.postpone(self._due, due_in_ms=RESEND_MS)

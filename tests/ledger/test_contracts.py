@@ -202,6 +202,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.taken("<worker>"),
         keys.worker("<worker>"),
         keys.workers,
+        keys.direct,
+        keys.unplaced,
         keys.meta,
         keys.sweep,
         keys.lock("<object>"),

@@ -21,6 +21,7 @@ __all__ = [
     "Concluding",
     "Dead",
     "Discarded",
+    "Diverted",
     "Elsewhere",
     "Ended",
     "Exists",
@@ -47,12 +48,16 @@ __all__ = [
     "Settled",
     "Spent",
     "Stale",
+    "StillWaiting",
     "Touched",
     "Troubled",
     "Unknown",
+    "Unlisted",
+    "Unplaced",
     "Unrecorded",
     "Waiting",
     "Withdrawn",
+    "Woken",
 ]
 
 
@@ -97,6 +102,38 @@ class Concluding(Answer):
 @final
 class Discarded(Answer):
     """The dead letter is removed."""
+
+
+@final
+class Diverted(Answer):
+    """The task is due, to be sent to somebody who may run it."""
+
+
+@final
+class StillWaiting(Answer):
+    """The task waits for a worker."""
+
+    word = "waiting"
+
+
+@final
+class Unlisted(Answer):
+    """The queue is forgotten."""
+
+
+@final
+@dataclass(frozen=True)
+class Unplaced(Answer):
+    """The task waits for a worker that may run it."""
+
+    word = "parked"
+    #: It did not before.
+    is_new: bool
+
+
+@final
+class Woken(Answer):
+    """The task is due, as a worker is there that may run it."""
 
 
 @final

@@ -5,12 +5,14 @@ Moves     absent -> alive   (a worker; ids are never used twice)
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
 KEYS[3]   meta      HASH
+KEYS[4]   direct    ZSET
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that will renew it; 0 where there is no witness
 ARGV[4]   facts       about the process, JSON: nodename, pid, pool, room
 ARGV[5]   number      of this call among those of the worker's process, as in heartbeat
 ARGV[6]   format      of a namespace that this release knows
+ARGV[7]   queue       that this worker alone consumes; "" for none
 Returns   {"registered"} | {"declared_dead"} | {"newer", format}
           "newer": a later release writes here, in a format that this worker would misread
 Cost      O(log N) in workers
@@ -33,6 +35,9 @@ redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARG
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
   'lease_ms', ARGV[2])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
+if ARGV[7] ~= '' then
+  redis.call('ZADD', KEYS[4], now_ms, ARGV[7])
+end
 if not format then
   redis.call('HSET', KEYS[3], 'format', ARGV[6])
 end

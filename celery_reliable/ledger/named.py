@@ -1,0 +1,126 @@
+"""Transitions of tasks that only some workers may run, and of those workers' own queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from celery_reliable.ledger.answers import DivertAnswer, ParkAnswer, UnlistAnswer, WakeAnswer
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import Due
+
+__all__ = ["NamedTasks"]
+
+_DIVERT: Transition[DivertAnswer] = Transition("divert", DivertAnswer)
+_PARK: Transition[ParkAnswer] = Transition("park", ParkAnswer)
+_WAKE: Transition[WakeAnswer] = Transition("wake", WakeAnswer)
+_UNLIST: Transition[UnlistAnswer] = Transition("unlist", UnlistAnswer)
+
+_READ_AT_ONCE = 500
+
+
+class NamedTasks:
+    """Tasks that wait for workers, and the queues that one worker each consumes.  Raises what
+    `Ledger` raises.
+    """
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def divert(
+        self, task_id: str, epoch: str, *, patience_seconds: float | None = None
+    ) -> DivertAnswer:
+        """Have a queued task sent again at once, as a message of it is where nobody may run it."""
+        return self._caller.call(
+            _DIVERT,
+            [self._keys.record(task_id), self._keys.due],
+            [task_id, epoch],
+            patience_seconds,
+        )
+
+    def divert_all(self, messages: Sequence[tuple[str, str]]) -> None:
+        """Do the same for many: the id and the epoch of each message."""
+        self._caller.call_all(
+            _DIVERT,
+            [
+                ([self._keys.record(task_id), self._keys.due], [task_id, epoch])
+                for task_id, epoch in messages
+            ],
+        )
+
+    def park(self, due: Due, named: str, *, due_in_ms: int) -> ParkAnswer:
+        """Let a task wait in the ledger for a worker that may run it.
+
+        *named*: which may, as text.  It is looked at again in *due_in_ms*, or when it is woken.
+        """
+        return self._caller.call(
+            _PARK,
+            [self._keys.record(due.task_id), self._keys.due, self._keys.unplaced],
+            [due.task_id, due.due_ms, due_in_ms, named],
+        )
+
+    def wake(self, task_id: str, *, is_there: bool = True) -> WakeAnswer:
+        """Let a task that waits for a worker be due now; take one off the index that does not.
+
+        *is_there*: without it only the latter.
+        """
+        keys = self._keys
+        return self._caller.call(
+            _WAKE,
+            [keys.record(task_id), keys.due, keys.unplaced],
+            [task_id, "1" if is_there else ""],
+        )
+
+    def wake_all(self, task_ids: Sequence[str], *, is_there: bool = True) -> None:
+        """Do the same for many."""
+        keys, there = self._keys, "1" if is_there else ""
+        self._caller.call_all(
+            _WAKE,
+            [
+                ([keys.record(task_id), keys.due, keys.unplaced], [task_id, there])
+                for task_id in task_ids
+            ],
+        )
+
+    def unlist(self, queue: str, registered_ms: str) -> UnlistAnswer:
+        """Forget the own queue of workers that are gone, unless one has registered since."""
+        return self._caller.call(_UNLIST, [self._keys.direct], [queue, registered_ms])
+
+    def waiting(self) -> int:
+        """Return how many tasks wait for a worker; of some that do not any more it may not be known
+        yet.
+        """
+        found = self._caller.read("waiting", lambda client: client.hlen(self._keys.unplaced))
+        return int(found)
+
+    def each_waiting(self, at_once: int = _READ_AT_ONCE) -> Iterator[list[tuple[str, str]]]:
+        """Yield the ids of those tasks, with which workers may run each, about *at_once* at a
+        time.
+        """
+        cursor = 0
+        while True:
+            found: tuple[int, dict[bytes, bytes]] = self._caller.read(
+                "tasks that wait for workers",
+                lambda client, at=cursor: client.hscan(  # type: ignore[misc]
+                    self._keys.unplaced, at, count=at_once
+                ),
+            )
+            cursor, some = found
+            yield [(_text(task_id), _text(named)) for task_id, named in some.items()]
+            if not cursor:
+                return
+
+    def queues(self) -> list[tuple[str, str]]:
+        """Return the own queues of workers, and when a worker last registered for each."""
+        found = self._caller.read(
+            "workers' own queues",
+            lambda client: client.zrange(self._keys.direct, 0, -1, withscores=True),
+        )
+        return [(_text(queue), f"{score:.0f}") for queue, score in found]
+
+
+def _text(value: Any) -> str:
+    return str(value.decode("utf-8", "replace"))

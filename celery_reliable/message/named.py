@@ -1,0 +1,119 @@
+"""Which workers may run a task: the header that says so, and how it is compared with their names.
+
+Pure: nothing here knows which workers live.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+__all__ = ["NAMED", "NamedWorkers", "is_named", "matches"]
+
+#: The header of a message that only some workers may run, or that some should run.
+NAMED = "reliable_workers"
+
+
+def matches(pattern: str, nodename: str) -> bool:
+    """Whether a pattern means a worker.  Without an "@" it is about what stands before that in the
+    worker's name, else about all of the name.
+    """
+    meant = nodename if "@" in pattern else nodename.partition("@")[0]
+    return fnmatchcase(meant, pattern)
+
+
+def is_named(message: str) -> bool:
+    """Whether the text of a stored message can have the header; a cheap look before it is read."""
+    return f'"{NAMED}"' in message
+
+
+@dataclass(frozen=True)
+class NamedWorkers:
+    """Which workers may run a task, and which should.
+
+    Attributes:
+        only: patterns of which a worker's name must match one; none: any worker may run it.
+        prefer: patterns of those that get it first, the first pattern's before the second's.
+        else_queue: where it goes when no worker that may run it is alive; empty: it waits.
+        home: exchange and routing key that it would have had without this.
+        is_elsewhere: it was sent to its `else_queue`, where anybody may run it.
+    """
+
+    only: tuple[str, ...] = ()
+    prefer: tuple[str, ...] = ()
+    else_queue: str = ""
+    home: tuple[str, str] = ("", "")
+    is_elsewhere: bool = False
+
+    @classmethod
+    def of(cls, headers: Mapping[str, Any] | None) -> NamedWorkers | None:
+        """Read it from a message's headers; None of a message that any worker may run.
+
+        What somebody else wrote there, and is not to be understood, allows no worker: whoever wrote
+        it meant to forbid some.
+        """
+        told = (headers or {}).get(NAMED)
+        if told is None:
+            return None
+        if not isinstance(told, Mapping):
+            return cls(only=("",))
+        home = _texts(told.get("home"))
+        return cls(
+            only=_texts(told.get("only")),
+            prefer=_texts(told.get("prefer")),
+            else_queue=str(told.get("else") or ""),
+            home=(home[0], home[1]) if len(home) == 2 else ("", ""),
+            is_elsewhere=bool(told.get("elsewhere")),
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> NamedWorkers:
+        """Read what `to_text` wrote; of anything else, what allows no worker."""
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = ""
+        return cls.of({NAMED: told}) or cls(only=("",))
+
+    def as_header(self) -> dict[str, Any]:
+        """Return what `of` reads: what applies, as plain JSON values."""
+        found: dict[str, Any] = {
+            "only": [*self.only],
+            "prefer": [*self.prefer],
+            "else": self.else_queue,
+            "home": [*self.home] if any(self.home) else [],
+            "elsewhere": self.is_elsewhere,
+        }
+        return {name: value for name, value in found.items() if value} or {"only": []}
+
+    def to_text(self) -> str:
+        """Return the same as text, the same for the same workers."""
+        return json.dumps(self.as_header(), sort_keys=True)
+
+    def at_home(self) -> NamedWorkers:
+        """Return the same of a task that was not sent to its `else_queue`."""
+        return replace(self, is_elsewhere=False)
+
+    def may_run(self, nodename: str) -> bool:
+        """Whether a worker of this name may begin what its message says this of."""
+        return self.is_elsewhere or self.means(nodename)
+
+    def means(self, nodename: str) -> bool:
+        """Whether it may be sent to a worker of this name."""
+        return not self.only or any(matches(pattern, nodename) for pattern in self.only)
+
+    def rank(self, nodename: str) -> int:
+        """Return how much a worker is preferred; 0: the most, and `len(prefer)`: not at all."""
+        for rank, pattern in enumerate(self.prefer):
+            if matches(pattern, nodename):
+                return rank
+        return len(self.prefer)
+
+
+def _texts(told: object) -> tuple[str, ...]:
+    if isinstance(told, str) or not isinstance(told, Iterable):
+        return ()
+    return tuple(str(one) for one in told)

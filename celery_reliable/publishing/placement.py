@@ -1,0 +1,71 @@
+"""Where a task goes that only some workers may run, or that some should: the choice of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from celery_reliable.ledger import LivingWorker
+from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.options import NAMING
+
+__all__ = ["Placement", "chosen", "named_anew", "placed"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a message goes, and what its header says of it."""
+
+    exchange: str
+    routing_key: str
+    named: NamedWorkers
+
+    def put(self, options: dict[str, Any]) -> None:
+        """Let a message that is to be published with *options* go there."""
+        options["headers"][NAMED] = self.named.as_header()
+        if (self.exchange, self.routing_key) != self.named.home:
+            options.update(exchange=self.exchange, routing_key=self.routing_key, declare=[])
+
+    def readdressed(self, envelope: Envelope) -> Envelope:
+        """Return a stored message as it is sent there."""
+        return replace(
+            envelope,
+            headers={**envelope.headers, NAMED: self.named.as_header()},
+            exchange=self.exchange,
+            routing_key=self.routing_key,
+        )
+
+
+def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:
+    """Return where a task goes just now; None: nowhere, as no worker that may run it lives.
+
+    To the own queue of a worker: one that is preferred to others, and has less to do than those
+    that are preferred as much.  What any worker may run goes to its usual queue when no worker that
+    is preferred lives.
+    """
+    named = named.at_home()
+    worker = chosen(named, living)
+    if worker is not None:
+        worker.held += 1
+        return Placement("", worker.queue, named)
+    if not named.only:
+        return Placement(*named.home, named)
+    if named.else_queue:
+        return Placement("", named.else_queue, replace(named, is_elsewhere=True))
+    return None
+
+
+def chosen(named: NamedWorkers, living: Sequence[LivingWorker]) -> LivingWorker | None:
+    """Return the worker that is to have a task; None if there is none that has to be named."""
+    may = [one for one in living if named.means(one.nodename)]
+    if not named.only:
+        may = [one for one in may if named.rank(one.nodename) < len(named.prefer)]
+    return min(may, key=lambda one: (named.rank(one.nodename), one.load), default=None)
+
+
+def named_anew(options: MutableMapping[str, Any]) -> None:
+    """Forget which workers the message before named, where *options* of a retry name others."""
+    headers = options.get("headers")
+    if headers and NAMED in headers and NAMING.keys() & options.keys():
+        options["headers"] = {name: one for name, one in headers.items() if name != NAMED}

@@ -1,0 +1,31 @@
+"""The project's app with tasks that name the workers which may run them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery_reliable import ReliableTask
+from tests.integration.project import tasks
+
+__all__ = ["add_tasks"]
+
+
+def add_tasks(to: Any) -> None:
+    """Give an app of `create_app` the tasks of this module."""
+
+    def task(name: str, **options: Any) -> Any:
+        return lambda body: to.task(
+            body, bind=True, base=ReliableTask, shared=False, name=f"project.{name}", **options
+        )
+
+    task("on_gpu", only_workers=("gpu-*",))(tasks.gate)
+    task("on_gpu_or_else", only_workers=("gpu-*",), else_queue="slow")(tasks.gate)
+    task("rather_on_gpu", prefer_workers=("gpu-*",))(tasks.gate)
+
+
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)

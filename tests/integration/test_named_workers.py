@@ -1,0 +1,130 @@
+"""Tasks that name the workers which may run them: real workers, that die, come and are renamed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from celery.utils.nodenames import gethostname
+
+from celery_reliable.app import reliable_of
+from celery_reliable.model import State
+from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.project import named
+from tests.support.effects import Run
+from tests.support.processes import Worker
+from tests.support.waiting import wait_for
+
+APP = "tests.integration.project.named"
+#: Well below QUEUED_SECONDS, after which anything that was lost would be sent again.
+SOON_SECONDS = 20
+
+
+@pytest.fixture
+def fleet(project: Project) -> Project:
+    """A project whose tasks name workers."""
+    found = project.with_settings(reliable={"SWEEP_SECONDS": 0.5, "LEASE_SECONDS": 4})
+    named.add_tasks(found.app)
+    return found
+
+
+def start(fleet: Project, *names: str, **options: Any) -> dict[str, Worker]:
+    """Workers that run one task each, of these names."""
+    options["options"] = (*ONE_EACH, *options.get("options", ()))
+    return fleet.start_workers(*names, app=APP, concurrency=1, **options)
+
+
+def node(run: Run) -> str:
+    """The name of the worker that made a run, without its host."""
+    return run.worker.partition("@")[0]
+
+
+def the_run(fleet: Project, task_id: str, number: int = 1) -> Run:
+    """The run of this number of a task, once it has begun."""
+    runs = wait_for(
+        lambda: found if len(found := fleet.effects.runs(task_id)) >= number else None,
+        SOON_SECONDS,
+        f"run {number} of {task_id}",
+    )
+    return runs[number - 1]
+
+
+def test_a_task_runs_on_a_worker_that_it_names_and_on_another_when_that_dies(
+    fleet: Project,
+) -> None:
+    workers = start(fleet, "gpu-a", "gpu-b", "cpu")
+    held = [fleet.send("on_gpu", "held") for _ in range(6)]
+    first, second = (
+        wait_for(lambda: fleet.effects.runs() if len(fleet.effects.runs()) >= 2 else None, 20, "2")
+    )[:2]
+    # Each has one, and as many wait for each.
+    assert {node(first), node(second)} == {"gpu-a", "gpu-b"}
+
+    dead, left = node(first), node(second)
+    workers[dead].kill_group()
+    fleet.effects.open_gate("held")
+
+    for result in held:
+        assert result.get(timeout=30) == "held"
+    runs = fleet.effects.runs()
+    assert {node(run) for run in runs if run.ended_at is not None} == {left}
+    assert len([run for run in runs if run.task_id != first.task_id]) == 5
+    # What waited in its own queue is gone from there.
+    broker = fleet.redis.client()
+    assert [key for key in broker.scan_iter() if dead.encode() in key and b".dq2" in key] == []
+
+
+def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project) -> None:
+    fleet.effects.open_gate("open")
+    start(fleet, "cpu")
+    ledger = reliable_of(fleet.app).ledger
+    rather = fleet.send("rather_on_gpu", "open")
+    elsewhere = fleet.send("on_gpu_or_else", "open")
+    waits = fleet.send("on_gpu", "open")
+
+    # The one that is only preferred is not waited for.
+    assert rather.get(timeout=SOON_SECONDS) == "open"
+    wait_for(lambda: ledger.named.waiting() == 1, SOON_SECONDS, "one that waits")
+    record = ledger.find(waits.id)
+    assert record is not None
+    assert record.state is State.PARKED
+    broker = fleet.redis.client()
+    assert broker.llen("slow") == 1
+    # Somebody moves what waits for another worker into a queue that this one consumes.
+    broker.rpush("celery", record.message)
+    wait_for(lambda: broker.llen("celery") == 0, SOON_SECONDS, "a look at it")
+
+    gpu = start(fleet, "gpu-a", options=("-Q", "celery"))["gpu-a"]
+
+    assert waits.get(timeout=SOON_SECONDS) == "open"
+    assert [node(run) for run in fleet.effects.runs(waits.id)] == ["gpu-a"]
+    assert ledger.named.waiting() == 0
+    # And what it was sent itself, while it runs another.
+    held = fleet.send("on_gpu", "held")
+    the_run(fleet, held.id)
+    moved = fleet.send("on_gpu", "open")
+    (raw,) = wait_for(lambda: broker.lrange(f"gpu-a@{host()}.dq2", 0, -1), SOON_SECONDS, "it")
+    broker.lpush("celery", raw)
+    wait_for(lambda: broker.llen("celery") == 0, SOON_SECONDS, "a look at it")
+    fleet.effects.open_gate("held")
+    assert moved.get(timeout=SOON_SECONDS) == "open"
+    assert [node(run) for run in fleet.effects.runs(moved.id)] == ["gpu-a"]
+    # A worker that stops leaves nothing to wait for it.
+    fleet.effects.close_gate("held")
+    last = fleet.send("on_gpu", "held")
+    the_run(fleet, last.id)
+    orphan = fleet.send("on_gpu", "open", only_workers="gpu-*")
+    os.kill(gpu.pid, signal.SIGTERM)
+    fleet.effects.open_gate("held")
+    gpu.wait_until_ended()
+    start(fleet, "gpu-b", options=("-Q", "slow"))
+    assert orphan.get(timeout=SOON_SECONDS) == "open"
+    assert [node(run) for run in fleet.effects.runs(orphan.id)] == ["gpu-b"]
+    assert elsewhere.get(timeout=SOON_SECONDS) == "open"
+
+
+def host() -> str:
+    """The host of this machine's workers, as Celery has it."""
+    return gethostname()

@@ -1,0 +1,125 @@
+"""Tasks that only some workers may run: how they wait, and which workers live."""
+
+from __future__ import annotations
+
+from celery_reliable.ledger import LivingWorkers
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.tasks import (
+    Changed,
+    Send,
+    StillWaiting,
+    Unlisted,
+    Unplaced,
+    Woken,
+)
+from celery_reliable.model import Due, State
+from tests.ledger.scene import LEASE_MS, Scene
+
+FAR_MS = 3_600_000
+
+
+def due_of(scene: Scene, task_id: str = "task") -> Due:
+    return next(one for one in scene.ledger.all_due(start=0, limit=10) if one.task_id == task_id)
+
+
+def park(scene: Scene) -> Answer:
+    return scene.ledger.named.park(due_of(scene), '{"only": ["gpu"]}', due_in_ms=FAR_MS)
+
+
+def start(scene: Scene, worker: str, nodename: str, **facts: str) -> None:
+    scene.workers.register(
+        worker,
+        lease_ms=LEASE_MS,
+        client_id=0,
+        facts={"nodename": nodename, "direct": f"{nodename}.dq2", **facts},
+    )
+
+
+def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene: Scene) -> None:
+    named = scene.ledger.named
+    scene.publish()
+
+    assert park(scene) == Unplaced(is_new=True)
+
+    assert scene.state() == "parked"
+    assert scene.ledger.due(9).dues == ()
+    assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
+    assert park(scene) == Unplaced(is_new=False)
+    assert named.wake("task", is_there=False) == StillWaiting()
+    assert scene.ledger.due(9).dues == ()
+    assert named.wake("task") == Woken()
+    (due,) = scene.ledger.due(9).dues
+    record = scene.record_of()
+    answer = scene.ledger.resend(due, due_in_ms=9, message="to gpu", epoch=record.epoch)
+    assert isinstance(answer, Send)
+    assert answer.message == "to gpu"
+    # From now on it is the message, and nothing waits.
+    assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
+    assert named.waiting() == 0
+    assert named.wake("task") == Changed()
+
+
+def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> None:
+    scene.publish()
+    before = scene.snapshot()
+
+    answer = scene.ledger.resend(due_of(scene), due_in_ms=9, message="late", epoch="another")
+
+    assert answer == Changed()
+    assert scene.snapshot() == before
+
+
+def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None:
+    named = scene.ledger.named
+    message = scene.publish(state=State.PARKED)
+    park(scene)
+    scene.ledger.cancel("task", epoch=message.epoch)
+
+    named.wake_all(["task"], is_there=False)
+
+    assert named.waiting() == 0
+    assert scene.ledger.due(9).dues == ()
+
+
+def test_those_are_alive_that_have_a_queue_of_their_own_and_are_not_leaving(scene: Scene) -> None:
+    start(scene, "a", "gpu-a@h")
+    start(scene, "b", "gpu-b@h", app="shop")
+    start(scene, "c", "gpu-c@h", app="another")
+    start(scene, "d", "gpu-d@h")
+    scene.workers.heartbeat("d", lease_ms=LEASE_MS, client_id=0, doing='{"leaving": true}')
+    start(scene, "e", "gpu-e@h")
+    scene.kill_worker("e")
+    start(scene, "f", "gpu-f@h")
+    scene.client.zadd(scene.ledger.keys.workers, {"f": 1})
+    scene.claim(scene.publish(), worker="a")
+
+    found = LivingWorkers(scene.ledger, "shop").now()
+
+    assert {one.nodename: (one.queue, one.held) for one in found} == {
+        "gpu-a@h": ("gpu-a@h.dq2", 1),
+        "gpu-b@h": ("gpu-b@h.dq2", 0),
+    }
+
+
+def test_who_is_alive_is_read_once_in_a_while(scene: Scene) -> None:
+    living = LivingWorkers(scene.ledger, "")
+    before = living.now()
+    start(scene, "a", "gpu-a@h")
+    commands = scene.client.info("commandstats").get("cmdstat_zrange", {}).get("calls", 0)
+
+    assert living.now() is before
+
+    assert scene.client.info("commandstats")["cmdstat_zrange"]["calls"] == commands
+    living.close()
+    assert [one.nodename for one in living.now()] == ["gpu-a@h"]
+
+
+def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene) -> None:
+    named = scene.ledger.named
+    start(scene, "a", "gpu-a@h")
+    ((queue, at),) = named.queues()
+
+    assert named.unlist(queue, "1") == Changed()
+    assert named.unlist(queue, at) == Unlisted()
+
+    assert named.queues() == []

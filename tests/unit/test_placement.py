@@ -1,0 +1,139 @@
+"""Which workers an option means, what a header says of it, and who gets the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_reliable import ReliableTask
+from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.ledger import LivingWorker
+from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.message.named import matches
+from celery_reliable.publishing.placement import Placement, placed
+
+
+def nothing() -> None:
+    """The body of a task."""
+
+
+def living(*told: tuple[str, int]) -> list[LivingWorker]:
+    return [LivingWorker(f"{name}/1.0", name, f"{name}.dq2", held=held) for name, held in told]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "nodename", "is_meant"),
+    [
+        ("gpu-*", "gpu-1@host", True),
+        ("gpu-*", "cpu@gpu-1", False),
+        ("alpha@host", "alpha@host", True),
+        ("alpha@host", "alpha@other", False),
+        ("alpha", "alpha@host", True),
+        ("alpha", "alphabet@host", False),
+        ("*@gpu-*", "w@gpu-7", True),
+        ("Alpha", "alpha@host", False),
+        ("", "alpha@host", False),
+    ],
+)
+def test_a_pattern_is_about_the_name_and_one_with_an_at_about_the_host_too(
+    pattern: str, nodename: str, is_meant: bool
+) -> None:
+    assert matches(pattern, nodename) is is_meant
+
+
+def test_a_header_says_the_same_again() -> None:
+    named = NamedWorkers(("a", "b@c"), ("b",), "slow", ("", "celery"), is_elsewhere=True)
+
+    assert NamedWorkers.of({NAMED: named.as_header()}) == named
+    assert NamedWorkers.from_text(named.to_text()) == named
+    assert NamedWorkers.of({}) is None
+
+
+@pytest.mark.parametrize("told", ["gpu-*", 1, ["gpu-*"], ""])
+def test_a_header_that_nobody_understands_allows_nobody(told: object) -> None:
+    named = NamedWorkers.of({NAMED: told})
+
+    assert named is not None
+    assert not named.may_run("gpu-1@host")
+
+
+def test_the_one_with_the_least_to_do_gets_it_and_the_next_one_goes_to_the_other() -> None:
+    fleet = living(("gpu-a@h", 1), ("gpu-b@h", 0), ("cpu@h", 0))
+    named = NamedWorkers(("gpu-*",))
+
+    places = [placed(named, fleet) for _ in range(3)]
+
+    assert [place and place.routing_key for place in places] == [
+        "gpu-b@h.dq2",
+        "gpu-a@h.dq2",
+        "gpu-b@h.dq2",
+    ]
+
+
+def test_who_is_preferred_gets_it_however_much_it_has_to_do() -> None:
+    fleet = living(("gpu-a@h", 0), ("gpu-b@h", 9))
+
+    place = placed(NamedWorkers(("gpu-*",), prefer=("gpu-b", "gpu-a")), fleet)
+
+    assert place is not None
+    assert place.routing_key == "gpu-b@h.dq2"
+
+
+def test_while_nobody_that_is_preferred_lives_it_goes_where_it_always_went() -> None:
+    named = NamedWorkers(prefer=("gpu-*",), home=("", "celery"))
+
+    assert placed(named, living(("cpu@h", 0))) == Placement("", "celery", named)
+
+
+def test_while_nobody_that_is_named_lives_it_waits_or_goes_elsewhere() -> None:
+    fleet = living(("cpu@h", 0))
+
+    assert placed(NamedWorkers(("gpu-*",)), fleet) is None
+    elsewhere = placed(NamedWorkers(("gpu-*",), else_queue="slow"), fleet)
+    assert elsewhere is not None
+    assert elsewhere.routing_key == "slow"
+    assert elsewhere.named.may_run("anybody@h")
+    # As soon as one lives, it counts again who it was.
+    back = placed(elsewhere.named, living(("gpu-a@h", 0)))
+    assert back is not None
+    assert not back.named.may_run("cpu@h")
+
+
+def test_a_stored_message_goes_to_the_other_place_and_is_otherwise_the_same() -> None:
+    sent = Envelope(b"[]", "application/json", "utf-8", {"id": "1"}, {"priority": 3}, "x", "y")
+    named = NamedWorkers(("gpu-*",))
+
+    again = Placement("", "gpu-a@h.dq2", named).readdressed(sent)
+
+    assert (again.exchange, again.routing_key) == ("", "gpu-a@h.dq2")
+    assert again.headers == {"id": "1", NAMED: {"only": ["gpu-*"]}}
+    assert (again.body, again.properties) == (sent.body, sent.properties)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"only_workers": ()}, "only_workers=()"),
+        ({"only_workers": ("gpu", 3)}, "only_workers=('gpu', 3)"),
+        ({"prefer_workers": ""}, "prefer_workers=''"),
+        ({"else_queue": "slow"}, "of use without only_workers"),
+        ({"only_workers": "gpu-*", "else_queue": 3}, "the name of a queue"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], said: str) -> None:
+    app = Celery("named", broker="memory://", set_as_current=False)
+
+    with pytest.raises(ConfigurationError) as refused:
+        app.task(base=ReliableTask, name="t", lazy=False, shared=False, **options)(nothing)
+
+    assert said in str(refused.value)
+
+
+def test_a_call_that_names_nobody_is_refused() -> None:
+    app = Celery("named", broker="memory://", set_as_current=False)
+    task = app.task(base=ReliableTask, name="t", lazy=False, shared=False)(nothing)
+
+    with pytest.raises(ConfigurationError, match="only_workers"):
+        task.apply_async(only_workers=[""])
