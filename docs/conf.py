@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import celery_reliable
 
 project = "celery-reliable"
@@ -13,11 +11,6 @@ version = release = celery_reliable.__version__
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
-# Entries of the index stand there before the first page that they are for. (Sphinx gives this
-# warning no type by which it could be suppressed.)
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(
-    lambda record: "didn't match any documents" not in record.getMessage()
-)
 
 # Nothing is fetched: `tox run -e docs` works without a network.
 html_theme = "furo"

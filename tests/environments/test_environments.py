@@ -17,6 +17,7 @@ import redis
 from celery import chain, chord
 from kombu.exceptions import OperationalError
 
+from celery_reliable.doctor import entry_of, examine
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.conftest import StartRedis
@@ -26,7 +27,7 @@ from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
-from tests.support.servers import SERVERS, why_not
+from tests.support.servers import SERVERS, TOO_OLD, why_not
 from tests.support.waiting import wait_for
 
 WATCHED = ("-E",)
@@ -140,6 +141,21 @@ def test_a_user_with_few_rights(
         refused = {row[b"object"] for row in admin.execute_command("ACL", "LOG")}
     # redis-py tells its own name with every connection, and does not mind when it may not.
     assert refused <= {b"client", b"client|setinfo"}
+
+
+@pytest.mark.skipif(TOO_OLD is None, reason="OLD_REDIS_SERVER names no Redis before 6.2")
+def test_a_server_that_is_too_old(
+    project: Project, start_worker: Start, start_redis: StartRedis
+) -> None:
+    """The doctor says so, and so does a worker, which does not start."""
+    assert TOO_OLD is not None
+    url = start_redis(binary=Path(TOO_OLD)).url()
+    refused = project.with_settings(broker_url=url, result_url=url)
+
+    assert "E006" in {entry_of(one).code for one in examine(refused.app).findings}
+    worker = start_worker("one", project=refused, wait=False)
+    assert worker.wait_until_ended()
+    assert "6.2" in worker.log_text()
 
 
 @pytest.mark.parametrize("pool", ["gevent", "eventlet"])

@@ -140,12 +140,13 @@ def test_a_failover_that_loses(start_redis: StartRedis, tmp_path: Path) -> None:
         # What is hidden is said to be, beside what follows from it.
         ("+config|get", {"W004", "W010"}, "appendfsync"),
         ("+info", {"W004", "W006"}, "version"),
+        ("+config|get +info", {"W004", "W006", "W007"}, "may be every task"),
     ],
 )
 def test_a_user_who_lacks_a_right(
     server: RedisServer, without: str, codes: set[str], words: str
 ) -> None:
-    url = granted(server.client(), without=(without,))
+    url = granted(server.client(), without=tuple(without.split()))
 
     with shop(url, result_backend=url) as app:
         assert found(app) == codes

