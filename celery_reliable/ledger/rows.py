@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -275,8 +274,15 @@ def server_facts(client: redis.Redis) -> dict[str, str]:
     """Read INFO and the CONFIG values of interest; managed servers hide some."""
     answers: Any = client
     facts: dict[str, str] = {}
-    with suppress(redis.exceptions.NoPermissionError):
+    try:
         facts.update({name: str(value) for name, value in answers.info().items()})
+    except redis.exceptions.NoPermissionError:
+        pass
+    except redis.ResponseError as exc:
+        # redis-py begins with HELLO from release 8 on, which servers have from release 6 on.
+        if "unknown command `HELLO`" not in str(exc):
+            raise
+        return {"redis_version": "5 or older"}
     for name in (
         "maxmemory",
         "maxmemory-policy",

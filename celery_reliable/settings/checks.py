@@ -6,6 +6,7 @@ fact that could not be read (managed servers hide some) is `None`, and gives no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -163,11 +164,9 @@ def check_neighbours(
 
 
 def _server_version(facts: ServerFacts) -> Iterator[Finding]:
-    numbers = (facts.version or "").split(".")[:2]
+    numbers = re.match(r"(\d+)(?:\.(\d+))?\b", facts.version or "")
     # A version of another form says nothing about the commands.
-    if len(numbers) < 2 or not all(number.isdigit() for number in numbers):
-        return
-    if tuple(int(number) for number in numbers) < _LEAST_VERSION:
+    if numbers and (int(numbers[1]), int(numbers[2] or 0)) < _LEAST_VERSION:
         least = ".".join(str(number) for number in _LEAST_VERSION)
         yield Finding(
             "celery_reliable.redis_too_old",

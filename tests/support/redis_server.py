@@ -179,7 +179,8 @@ class RedisServer(Server):
             log = self.log_path.read_text() if self.log_path.exists() else "(no log)"
             raise RuntimeError(f"redis-server ended with {self._process.returncode}:\n{log}")
         try:
-            with self.client() as client:
+            # An old server does not know how a newer client begins to talk.
+            with self.client(protocol=2) as client:
                 # Not a PING: on a port that somebody else took first, somebody else would answer.
                 return bool(client.info("server")["process_id"] == self._process.pid)
         except (redis.ConnectionError, redis.BusyLoadingError):
