@@ -26,6 +26,7 @@ __all__ = [
     "ObjectIdError",
     "PublishUnknown",
     "ReliableError",
+    "RowTaken",
     "UnknownDeadLetter",
     "one_line",
     "raise_for",
@@ -190,6 +191,22 @@ class PublishUnknown(ReliableError):
     def __init__(self, message: str | None = None, *, task_id: str | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+class RowTaken(ReliableError):
+    """The row beside the task is a later attempt's, or waits for another task.
+
+    Let it pass: the task ends without an error, as nothing that it does counts any more.
+
+    Attributes:
+        holder: the id of the task that the row waits for.
+    """
+
+    holder: str | None = None
+
+    def __init__(self, message: str | None = None, *, holder: str | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class UnknownDeadLetter(ReliableError, LookupError):

@@ -10,6 +10,7 @@ from celery_reliable.events.celery_events import Sender, set_sender, through
 from celery_reliable.events.declaring import DECLARED, Event, as_shown, logger
 from celery_reliable.events.messages import *  # noqa: F403
 from celery_reliable.events.noting import set_keeper
+from celery_reliable.events.rows import *  # noqa: F403
 from celery_reliable.events.workers import *  # noqa: F403
 
 __all__ = [

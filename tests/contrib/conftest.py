@@ -36,6 +36,7 @@ settings.configure(
         "django.contrib.sessions",
         "django.contrib.messages",
         "celery_reliable.contrib.django",
+        "tests.contrib.shelf",
     ],
     MIDDLEWARE=[
         "django.contrib.sessions.middleware.SessionMiddleware",
@@ -69,7 +70,7 @@ settings.configure(
 def _django() -> Iterator[None]:
     django.setup()
     setup_test_environment()
-    call_command("migrate", verbosity=0)
+    call_command("migrate", run_syncdb=True, verbosity=0)
     yield
     teardown_test_environment()
 

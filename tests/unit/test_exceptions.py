@@ -17,6 +17,7 @@ from celery_reliable.exceptions import (
     ObjectIdError,
     PublishUnknown,
     ReliableError,
+    RowTaken,
     UnknownDeadLetter,
 )
 from celery_reliable.publishing import errors
@@ -33,6 +34,7 @@ WITH_FACTS = [
     PublishUnknown(task_id="an-id"),
     errors.NotPublished(task_id="an-id"),
     errors.PublishUnknown(task_id="an-id"),
+    RowTaken(holder="an-id"),
     UnknownDeadLetter(task_id="an-id"),
 ]
 

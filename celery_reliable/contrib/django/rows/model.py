@@ -1,0 +1,161 @@
+"""`TaskRow`: the columns that say which task a row waits for, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models, transaction
+from django.db.models.functions import Now
+
+__all__ = ["OPEN", "TASK_FIELDS", "TaskRow", "TaskRowQuerySet", "TaskStatus", "not_seen_for"]
+
+
+class TaskStatus(models.TextChoices):
+    """What becomes of a row's task."""
+
+    #: Nobody has published a task for the row.
+    NONE = "", "no task"
+    #: It was published, or will be; or it was lost or is retried, and runs again.
+    WAITING = "waiting"
+    #: An attempt has begun.
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    #: The task has raised, and is not retried.
+    FAILED = "failed"
+    #: It was put aside without an outcome of its own: lost too often, out of time, unreadable.
+    DEAD = "dead"
+    #: An operator has called it off.
+    REVOKED = "revoked"
+
+
+#: Something is still to come.
+OPEN = (TaskStatus.WAITING, TaskStatus.RUNNING)
+
+
+class TaskRowQuerySet(models.QuerySet):
+    """The queries of rows with tasks."""
+
+    def unpublished(self, *, older_than_seconds: float = 60.0) -> Any:
+        """Return rows that have waited for longer than that for a task nobody has begun.
+
+        Their publisher may have been killed between its commit and its publication, or their task
+        waits behind others.  `look_after_rows` asks the ledger which, and publishes the former.
+        """
+        return self.filter(
+            not_seen_for(older_than_seconds), task_status=TaskStatus.WAITING, task_attempt=0
+        )
+
+
+def not_seen_for(seconds: float) -> models.Q:
+    """Return what finds rows with an open task that nobody has looked at for so long."""
+    # By the database's clock alone.  A time in the future was written before it stepped back.
+    while_ = timedelta(seconds=seconds)
+    return models.Q(task_seen_at__lt=Now() - while_) | models.Q(task_seen_at__gt=Now() + while_)
+
+
+class TaskRow(models.Model):
+    """A row with a task: derive your model from it, and the task from `RowTask`.
+
+    The columns that begin with ``task_`` are written by the package alone, each time by one
+    compare-and-set in the database.  `save` leaves them out, so a copy of the row that was read
+    before its task ran sets nothing back.  Ask with ``Document.objects.filter(task_status=…)``.
+    """
+
+    task_status = models.CharField(
+        "task's status",
+        max_length=10,
+        choices=TaskStatus.choices,
+        default=TaskStatus.NONE,
+        blank=True,
+        editable=False,
+    )
+    #: The task that was published last.  An earlier one writes nothing any more.
+    task_name = models.CharField(
+        "task's name", max_length=255, default="", blank=True, editable=False
+    )
+    task_id = models.CharField(
+        "task's id", max_length=255, default="", blank=True, editable=False, db_index=True
+    )
+    #: The number of the attempt that began last, and how many were lost.
+    task_attempt = models.PositiveIntegerField("attempt", default=0, editable=False)
+    task_losses = models.PositiveIntegerField("losses", default=0, editable=False)
+    #: Grows with whoever may write the row: each publication, each attempt.  It is the fence.
+    task_writer = models.PositiveBigIntegerField("writer", default=0, editable=False)
+    #: When the row's task was last known to be on its way; null when nothing is to come.
+    task_seen_at = models.DateTimeField("seen at", null=True, editable=False, db_index=True)
+    task_started_at = models.DateTimeField("started at", null=True, editable=False)
+    task_ended_at = models.DateTimeField("ended at", null=True, editable=False)
+    #: What the task returned, as far as JSON can say it.
+    task_result = models.JSONField(
+        "task's result", null=True, editable=False, encoder=DjangoJSONEncoder
+    )
+    #: The error of a task that failed or is dead, in one line.
+    task_error = models.TextField("task's error", default="", blank=True, editable=False)
+    #: The named effects that are committed.
+    task_effects = models.JSONField(
+        "effects", default=dict, blank=True, editable=False, encoder=DjangoJSONEncoder
+    )
+
+    objects = TaskRowQuerySet.as_manager()
+
+    #: Set on `RowTask.row`: locks the row, or raises RowTaken when a later attempt has it.
+    _hold: Callable[[], None] | None = None
+
+    class Meta:
+        """No table of its own."""
+
+        abstract = True
+
+    @property
+    def has_open_task(self) -> bool:
+        """Whether something is still to come of its task."""
+        return self.task_status in OPEN
+
+    def save(
+        self,
+        force_insert: Any = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
+        """Save all but the columns of the task, which the package writes; of a new row all.
+
+        On `RowTask.row`, while its attempt runs, raises RowTaken when a later attempt or another
+        task has the row.
+        """
+        if update_fields is not None:
+            # Django itself names some of ours, in `update_or_create`.
+            update_fields = [one for one in update_fields if one not in TASK_FIELDS]
+        elif self._is_there(using) and not force_insert:
+            update_fields = self._fields_of_the_user()
+        given: dict[str, Any] = {
+            "force_insert": force_insert,
+            "force_update": force_update,
+            "using": using,
+            "update_fields": update_fields,
+        }
+        if self._hold is None or using not in (None, self._state.db):
+            super().save(**given)
+            return
+        with transaction.atomic(using=self._state.db):
+            self._hold()
+            super().save(**given)
+
+    def _is_there(self, using: str | None) -> bool:
+        return not self._state.adding and using in (None, self._state.db)
+
+    def _fields_of_the_user(self) -> list[str]:
+        without = TASK_FIELDS | self.get_deferred_fields()
+        return [
+            one.name
+            for one in self._meta.concrete_fields
+            if not one.primary_key
+            and not getattr(one, "generated", False)
+            and one.attname not in without
+        ]
+
+
+TASK_FIELDS = frozenset(one.name for one in TaskRow._meta.local_fields)

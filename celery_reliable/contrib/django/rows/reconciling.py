@@ -1,0 +1,219 @@
+"""Rows whose task is open: what the ledger says of it.
+
+What was committed and never published is published here; what was lost, buried or called off while
+nobody could tell the row is written into it.  So no row says for ever that it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from celery import Celery, states
+from django.apps import apps
+from django.db.models import F
+from django.db.models.functions import Now
+from kombu.exceptions import OperationalError
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django.rows.model import OPEN, TaskRow, TaskStatus, not_seen_for
+from celery_reliable.contrib.django.rows.places import RowPlace, as_json
+from celery_reliable.contrib.django.rows.task import RowTask
+from celery_reliable.exceptions import ReliableError, one_line
+from celery_reliable.ledger import Look
+from celery_reliable.model import Reason, State
+
+__all__ = ["RowsReport", "look_after_rows", "row_models"]
+
+#: Rows that are looked at together: one round trip to the ledger, and one query.
+_AT_ONCE = 500
+
+
+@dataclass
+class RowsReport:
+    """What `look_after_rows` did: counts of rows.
+
+    Attributes:
+        looked_at: had an open task that nobody had seen for a while.
+        published: were published, as nothing was known of their task.
+        waiting: said that they run, and their task waits.
+        ended: said that they wait or run, and their task had ended or was put aside.
+        failed: could not be published now.
+    """
+
+    looked_at: int = 0
+    published: int = 0
+    waiting: int = 0
+    ended: int = 0
+    failed: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts, for logs and programs."""
+        return asdict(self)
+
+
+def row_models() -> list[Any]:
+    """Return the models of the project that are rows with tasks."""
+    return [one for one in apps.get_models() if issubclass(one, TaskRow) and not one._meta.proxy]
+
+
+def look_after_rows(
+    app: Celery, *, older_than_seconds: float = 60.0, most: int = 10_000
+) -> RowsReport:
+    """Ask the ledger for the tasks that rows wait for, and do what follows.
+
+    A row whose task nobody knows is published, under the same id; what lives is left alone.  May
+    run as often as one likes, and beside itself.  Raises what the ledger raises.
+
+    Args:
+        app: the app of the tasks.
+        older_than_seconds: rows are looked at when nobody has for so long.
+        most: how many rows of each model at most; the others are the next time's.
+    """
+    report = RowsReport()
+    if reliable_of(app).is_unprotected:
+        # Nobody knows what becomes of a task.
+        return report
+    for model in row_models():
+        place = RowPlace(model, None)
+        if place.owner is not model:
+            # The parent has its rows too.
+            continue
+        rows = model._base_manager.using(place.using).filter(not_seen_for(older_than_seconds))
+        found = iter(list(rows.order_by("task_seen_at").values(*_COLUMNS)[:most]))
+        while chunk := [_Row(model, one) for one in islice(found, _AT_ONCE)]:
+            _look_at(app, chunk, report)
+    return report
+
+
+_COLUMNS = (
+    "pk",
+    "task_status",
+    "task_name",
+    "task_id",
+    "task_attempt",
+    "task_losses",
+    "task_writer",
+)
+
+
+class _Row:
+    """A row as it was read."""
+
+    def __init__(self, model: Any, values: dict[str, Any]) -> None:
+        self.place = RowPlace(model, values["pk"])
+        self.status = values["task_status"]
+        self.name = values["task_name"]
+        self.id = values["task_id"]
+        self.attempt = values["task_attempt"]
+        self.losses = values["task_losses"]
+        self.writer = values["task_writer"]
+
+    def unchanged(self) -> Any:
+        return self.place.rows().filter(
+            task_id=self.id, task_writer=self.writer, task_status=self.status
+        )
+
+    def end(self, status: str, *, result: Any = None, error: str = "", losses: int = 0) -> bool:
+        return bool(
+            self.unchanged().update(
+                task_status=status,
+                task_seen_at=None,
+                task_ended_at=Now(),
+                task_result=as_json(result),
+                task_error=error,
+                task_losses=losses or self.losses,
+                # An attempt that comes back late must not write into what has ended.
+                task_writer=F("task_writer") + 1,
+            )
+        )
+
+
+def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
+    report.looked_at += len(rows)
+    looks = reliable_of(app).ledger.look_all([row.id for row in rows])
+    alive = []
+    for row, look in zip(rows, looks, strict=True):
+        if look is None:
+            _without_record(app, row, report)
+        elif look.record.state is State.DEAD:
+            status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
+            error = look.exception or look.record.cause
+            report.ended += row.end(status, error=error, losses=look.record.losses)
+        elif not _is_set_back(row, look, report):
+            alive.append(row)
+    if alive:
+        place = alive[0].place
+        seen = place.owner._base_manager.using(place.using)
+        seen.filter(pk__in=[row.place.pk for row in alive], task_status__in=OPEN).update(
+            task_seen_at=Now()
+        )
+
+
+def _is_set_back(row: _Row, look: Look, report: RowsReport) -> bool:
+    """Whether a row said that it runs, and its attempt is over: the task waits."""
+    is_over = look.record.state is not State.RUNNING or look.record.attempt > row.attempt
+    if row.status != TaskStatus.RUNNING or not is_over:
+        return False
+    changed = row.unchanged().update(
+        task_status=TaskStatus.WAITING, task_seen_at=Now(), task_losses=look.record.losses
+    )
+    report.waiting += changed
+    return bool(changed)
+
+
+def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
+    """Write what became of a task that has ended; publish one of which nobody knows."""
+    task = app.tasks.get(row.name)
+    if not isinstance(task, RowTask):
+        events.row_task_unknown(name=row.name, task_id=row.id)
+        report.failed += 1
+        return
+    kept = reliable_of(app).ledger.ended_task(row.id)
+    outcome, result = _stored(task, row.id)
+    if kept is not None and kept.outcome in _STATUS_OF:
+        outcome = kept.outcome
+    if outcome in _STATUS_OF:
+        is_success = outcome == states.SUCCESS
+        error = "" if is_success else one_line(result) if result else outcome
+        report.ended += row.end(
+            _STATUS_OF[outcome], result=result if is_success else None, error=error
+        )
+        return
+    # The numbers of its attempts begin anew; what an attempt of before writes is refused.
+    if not row.unchanged().update(
+        task_status=TaskStatus.WAITING,
+        task_attempt=0,
+        task_writer=F("task_writer") + 1,
+        task_seen_at=Now(),
+    ):
+        return
+    try:
+        task.publish_missed(row.place.pk, row.id)
+    except (ReliableError, OperationalError) as exc:
+        events.row_not_published(task=task, task_id=row.id, error=exc)
+        report.failed += 1
+    else:
+        events.row_published(name=row.name, task_id=row.id)
+        report.published += 1
+
+
+def _stored(task: RowTask, task_id: str) -> tuple[str, Any]:
+    """Return state and result as Celery has stored them."""
+    try:
+        stored = task.AsyncResult(task_id)
+        return str(stored.state), stored.result
+    except NotImplementedError:
+        # Results are not stored.
+        return states.PENDING, None
+
+
+_STATUS_OF = {
+    states.SUCCESS: TaskStatus.SUCCEEDED,
+    states.FAILURE: TaskStatus.FAILED,
+    states.REVOKED: TaskStatus.REVOKED,
+    "DISCARDED": TaskStatus.DEAD,
+}

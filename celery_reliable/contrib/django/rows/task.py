@@ -1,0 +1,274 @@
+"""`RowTask`: the base of tasks that work on a row."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from celery import Celery, current_task
+from celery.utils import uuid
+from django.apps import apps
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from celery_reliable import events
+from celery_reliable.context import running
+from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
+from celery_reliable.contrib.django.rows.model import TaskRow
+from celery_reliable.contrib.django.rows.places import RowPlace
+from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.options import refuse, resolve_object_id
+from celery_reliable.task import ReliableTask
+
+__all__ = ["RowTask"]
+
+_IF_OPEN = ("replace", "keep")
+
+
+class RowTask(ReliableTask):
+    """A task that works on one row of a `TaskRow`: its first argument is the row's primary key.
+
+    The row is the publication.  Publishing writes the task's id into it, and sends the message when
+    the transaction has committed; what could not be sent then, or was not as the process was
+    killed, `look_after_rows` sends.  An attempt takes the row when it begins, and what a late one
+    writes is refused.
+    """
+
+    abstract = True
+
+    #: The model of the rows, ``"app.Model"`` or the class; derived from `TaskRow`.
+    row_model: Any = None
+    #: The name of the argument that is the row's primary key; None: the first one. Others need a
+    #: default, as who publishes what was missed knows the row alone.
+    row_id: str | None = None
+    #: What publishing does while a task of the row is open: ``"replace"`` (the row waits for the
+    #: new one, and the one before writes nothing any more) or ``"keep"`` (nothing is published, and
+    #: the result is that of the one before).
+    if_open: str = "replace"
+    #: A row waits for its task, so that one does not end because another has its object.
+    on_conflict = "retry"
+
+    _row_signature: inspect.Signature | None = None
+
+    @classmethod
+    def bind(cls, app: Celery) -> Celery:
+        """Bind the task to *app*, and check its options.
+
+        Raises ConfigurationError for options that cannot work.
+        """
+        bound: Celery = super().bind(app)
+        if cls.name:
+            refuse(_problems(cls))
+            cls._row_signature = _signature_of(cls)
+            cls.row_id = cls.row_id or next(iter(cls._row_signature.parameters), None)
+        return bound
+
+    def apply_async(
+        self,
+        args: Any = None,
+        kwargs: Any = None,
+        task_id: str | None = None,
+        producer: Any = None,
+        link: Any = None,
+        link_error: Any = None,
+        shadow: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Let the row wait for a task, and publish that when the transaction has committed; at once
+        where there is none.
+
+        What the broker or the ledger refuse is logged and not raised: the row is there, and
+        `look_after_rows` publishes it, without the options of this call.  Raises the model's
+        DoesNotExist.
+        """
+        publish = super().apply_async
+        given = (args, kwargs)
+        if self.app.conf.task_always_eager or self._is_own(task_id):
+            return publish(*given, task_id, producer, link, link_error, shadow, **options)
+        place = self._place(args or (), kwargs or {})
+        with transaction.atomic(using=place.using):
+            # In one transaction with the user's, or one of its own.
+            asked = task_id or uuid()
+            waits_for = place.ask(self.name, asked, keeps=self.if_open == "keep")
+        if waits_for != asked:
+            return self.AsyncResult(waits_for)
+
+        def send(producer: Any = None) -> None:
+            try:
+                publish(*given, asked, producer, link, link_error, shadow, **options)
+            except (ReliableError, OperationalError) as exc:
+                events.row_not_published(task=self, task_id=asked, error=exc)
+
+        if transaction.get_connection(place.using).in_atomic_block:
+            # The producer is somebody's who has given it back by then.
+            transaction.on_commit(send, using=place.using)
+        else:
+            send(producer)
+        return self.AsyncResult(asked)
+
+    def publish_missed(self, pk: Any, task_id: str) -> None:
+        """Publish the task that a row waits for.  Raises what `ReliableTask.apply_async` does."""
+        super().apply_async(kwargs={str(self.row_id): pk}, task_id=task_id)
+
+    @property
+    def row(self) -> Any:
+        """The row, as it was when the attempt began.  Its `save` raises RowTaken when the row is
+        another's.
+        """
+        return self._current().row
+
+    def write_row(self, **columns: Any) -> None:
+        """Write columns of the row by one UPDATE.
+
+        Raises RowTaken when a later attempt, or another task, has the row.  Let it pass: the task
+        ends without an error then.
+        """
+        self._current().write(**columns)
+
+    def effect(self, name: str = "") -> AbstractContextManager[Effect]:
+        """Return a transaction of the row's database that is committed once, whatever is killed.
+
+        Without a name it ends the task: the row is ``succeeded`` by the same commit, and no attempt
+        of the task runs its body again.  Do in it what must not happen twice, at the end of the
+        body: what follows may not happen.
+
+        With a name it is one of several steps.  The block asks ``effect.is_first``, and what it
+        sets as ``effect.result`` is there for later attempts.
+
+        Raises RowTaken when a later attempt, or another task, has the row, and ConfigurationError
+        for a block that does not ask.
+        """
+        attempt = self._current()
+        return attempt.named_effect(name) if name else attempt.effect()
+
+    def _current(self) -> RowAttempt:
+        attempt = current.get()
+        if attempt is None or attempt.task.name != self.name:
+            raise ConfigurationError(
+                f"Task {self.name} has a row only while its body runs, in the same thread."
+            )
+        return attempt
+
+    def _is_own(self, task_id: str | None) -> bool:
+        """Whether an attempt of this very task publishes itself again."""
+        live = running.get()
+        return task_id is not None and (
+            task_id == self.request.id or (live is not None and live.claim.task_id == task_id)
+        )
+
+    def _place(self, args: Any, kwargs: Any) -> RowPlace:
+        assert self._row_signature is not None
+        pk = resolve_object_id(str(self.row_id), self._row_signature, self.name, args, kwargs)
+        return RowPlace(_model_of(type(self)), pk)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # First, so that it is inside of what the base puts around the body.
+        body = cls.__dict__.get("run")
+        if body is not None:
+            cls.run = _with_row(cls, body)
+        super().__init_subclass__(**kwargs)
+
+
+def _with_row(cls: Any, body: Any) -> Any:
+    """Return a ``run`` that takes the row, and writes what came of it."""
+    is_static = isinstance(body, staticmethod)
+    function: Callable[..., Any] = body.__func__ if is_static else body
+
+    @functools.wraps(function)
+    def with_row(*args: Any, **kwargs: Any) -> Any:
+        task, own = (_running_task(cls), args) if is_static else (args[0], args[1:])
+        return run(task, task._place(own, kwargs), partial(function, *args, **kwargs))
+
+    return staticmethod(with_row) if is_static else with_row
+
+
+def _running_task(cls: Any) -> Any:
+    task = current_task._get_current_object() if current_task else None
+    return task if isinstance(task, cls) else cls.app.tasks[cls.name]
+
+
+def _signature_of(cls: Any) -> inspect.Signature:
+    run = inspect.getattr_static(cls, "run")
+    signature = inspect.signature(cls.run)
+    if isinstance(run, staticmethod):
+        return signature
+    return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+
+def _model_of(cls: Any) -> Any:
+    model = cls.row_model
+    return apps.get_model(model) if isinstance(model, str) else model
+
+
+def _problems(cls: Any) -> list[str]:
+    """What cannot work about the options of a task with a row."""
+    return [
+        *_of_model(cls),
+        *_of_arguments(cls),
+        *(
+            f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. Correct it."
+            for option, expected, is_right in (
+                (
+                    "if_open",
+                    f"one of {', '.join(map(repr, _IF_OPEN))}",
+                    cls.if_open in _IF_OPEN,
+                ),
+                (
+                    "on_conflict",
+                    "of use with a row, which would wait for a task that has ended",
+                    cls.on_conflict != "skip",
+                ),
+                (
+                    "unique",
+                    "of use with a row, which says itself what it waits for (if_open)",
+                    cls.unique == "running",
+                ),
+            )
+            if not is_right
+        ),
+    ]
+
+
+def _of_model(cls: Any) -> Iterator[str]:
+    given = cls.row_model
+    found: Any = given
+    said = ""
+    if isinstance(given, str) and given:
+        # A worker makes its tasks when the models are there.
+        if not apps.models_ready:
+            return
+        try:
+            found = _model_of(cls)
+        except (LookupError, ValueError) as exc:
+            said = f" ({exc})"
+    if not (isinstance(found, type) and issubclass(found, TaskRow)):
+        yield (
+            f"row_model={given!r} of task {cls.name} is not a model that is derived from TaskRow"
+            f"{said}. Give it as 'app.Model', or the class."
+        )
+
+
+def _of_arguments(cls: Any) -> Iterator[str]:
+    parameters = _signature_of(cls).parameters
+    row_id = cls.row_id or next(iter(parameters), None)
+    if row_id not in parameters:
+        yield (
+            f"row_id={row_id!r} of task {cls.name} is not one of the task's arguments "
+            f"({', '.join(parameters) or 'it has none'}). Name the one that is the row's key."
+        )
+    needed = [
+        one.name
+        for one in parameters.values()
+        if one.name != row_id
+        and one.default is one.empty
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if needed:
+        yield (
+            f"Task {cls.name} needs {', '.join(needed)} beside its row, and who publishes what was "
+            "missed knows the row alone. Keep it in the row, or give it a default."
+        )

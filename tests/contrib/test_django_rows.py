@@ -1,0 +1,445 @@
+"""Rows with tasks: who may write them, what is written, and what the database shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore, Reject, Retry
+from django.db import transaction
+
+from celery_reliable.app import reliable_of
+from celery_reliable.context import RunningAttempt, running
+from celery_reliable.exceptions import ConfigurationError, NotPublished
+from celery_reliable.model import Claim, State
+
+Body = Callable[[Any], Any]
+
+
+@pytest.fixture
+def book(django_project: None) -> Iterator[Any]:
+    from tests.contrib.shelf.models import Book
+
+    made = Book.objects.create(title="a")
+    yield made
+    Book.objects.all().delete()
+
+
+@pytest.fixture
+def make(celery_project: Celery) -> Callable[..., Any]:
+    """Make a task of a body: `make(body, **options)`."""
+    from celery_reliable.contrib.django.rows import RowTask
+
+    def make(body: Body = lambda task: None, **options: Any) -> Any:
+        def run(self: Any, book_id: int) -> Any:
+            return body(self)
+
+        given = {"row_model": "shelf.Book", **options}
+        return celery_project.task(
+            bind=True, base=RowTask, name="shelf.count", shared=False, **given
+        )(run)
+
+    return make
+
+
+def ran(task: Any, pk: int, task_id: str, attempt: int = 1, losses: int = 0) -> Any:
+    """What an attempt of a task returns, as in a worker; it is the current one of the ledger."""
+    with begun(task, task_id, attempt, losses):
+        return task.run(pk)
+
+
+@contextmanager
+def begun(task: Any, task_id: str, attempt: int, losses: int = 0) -> Iterator[None]:
+    token = running.set(RunningAttempt(Claim(task_id, attempt, "w", f"t{attempt}", losses)))
+    task.push_request(id=task_id, called_directly=False, is_eager=False)
+    try:
+        yield
+    finally:
+        task.pop_request()
+        running.reset(token)
+
+
+def record_of(task: Any, task_id: str) -> Any:
+    return reliable_of(task.app).ledger.find(task_id)
+
+
+def status(book: Any) -> tuple[str, int, Any]:
+    book.refresh_from_db()
+    return book.task_status, book.task_attempt, book.pages
+
+
+# -- publishing
+
+
+def test_publishing_lets_the_row_wait_and_sends_when_it_is_committed(book: Any, make: Any) -> None:
+    task = make()
+    with transaction.atomic():
+        result = task.delay(book.pk)
+        assert record_of(task, result.id) is None
+    assert record_of(task, result.id).state is State.QUEUED
+    assert status(book) == ("waiting", 0, None)
+    assert (book.task_id, book.task_name, book.task_seen_at is None) == (
+        result.id,
+        "shelf.count",
+        False,
+    )
+
+
+def test_what_is_rolled_back_waits_for_nothing(book: Any, make: Any) -> None:
+    task = make()
+    with transaction.atomic():
+        result = task.delay(book.pk)
+        transaction.set_rollback(True)
+    assert record_of(task, result.id) is None
+    assert status(book)[0] == ""
+
+
+def test_a_row_that_is_not_there_is_told_to_who_publishes(book: Any, make: Any) -> None:
+    with pytest.raises(type(book).DoesNotExist):
+        make().delay(book.pk + 1)
+
+
+@pytest.mark.parametrize("if_open", ["replace", "keep"])
+def test_a_second_call_while_the_first_is_open(book: Any, make: Any, if_open: str) -> None:
+    task = make(if_open=if_open)
+    first, second = task.delay(book.pk), task.delay(book.pk)
+    book.refresh_from_db()
+    assert (second.id == first.id) is (if_open == "keep")
+    assert book.task_id == second.id
+    assert ran(task, book.pk, second.id) is None
+    assert task.delay(book.pk).id not in (first.id, second.id)
+
+
+def test_what_cannot_be_sent_is_left_to_who_looks_after_rows(
+    book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery_reliable.task import ReliableTask
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise NotPublished
+
+    task = make()
+    monkeypatch.setattr(ReliableTask, "apply_async", refuse)
+    task.delay(book.pk)
+    assert status(book)[0] == "waiting"
+    with transaction.atomic():
+        task.delay(book.pk)
+
+
+# -- attempts
+
+
+def test_an_attempt_has_the_row_and_what_it_writes_is_there(book: Any, make: Any) -> None:
+    def body(task: Any) -> Any:
+        assert status(book) == ("running", 1, None)
+        assert task.row.title == "a"
+        task.write_row(pages=3)
+        task.row.title = "b"
+        task.row.save()
+        with pytest.raises(ValueError, match="task_id"):
+            task.write_row(task_id="x")
+        return {"pages": task.row.pages}
+
+    task = make(body)
+    assert ran(task, book.pk, task.delay(book.pk).id, losses=2) == {"pages": 3}
+    assert status(book) == ("succeeded", 1, 3)
+    assert (book.task_result, book.title, book.task_losses) == ({"pages": 3}, "b", 2)
+    assert book.task_seen_at is None
+    assert book.task_started_at <= book.task_ended_at
+
+
+def test_an_attempt_of_which_another_has_begun_writes_nothing(book: Any, make: Any) -> None:
+    calls = []
+
+    def body(task: Any) -> Any:
+        calls.append(task.row)
+        if len(calls) == 1:
+            # Another worker runs the second attempt, while the first is frozen.
+            Context().run(ran, task, book.pk, task.request.id, 2)
+            late = calls[0]
+            for write in (late.save, lambda: task.write_row(pages=1), task.effect().__enter__):
+                with pytest.raises(ReliableError, match="another attempt"):
+                    write()
+        else:
+            task.write_row(pages=2)
+        return len(calls)
+
+    from celery_reliable.exceptions import ReliableError
+
+    task = make(body)
+    task_id = task.delay(book.pk).id
+    assert ran(task, book.pk, task_id) == {"skipped": task_id}
+    assert status(book) == ("succeeded", 2, 2)
+    assert book.task_result == 2
+
+
+def test_a_task_that_was_replaced_ends_without_an_error(book: Any, make: Any) -> None:
+    def body(task: Any) -> Any:
+        if not replaced:
+            replaced.append(task.delay(book.pk).id)
+        task.write_row(pages=1)
+
+    replaced: list[str] = []
+    task = make(body)
+    first = task.delay(book.pk).id
+    # As it runs, and one that has not begun.
+    assert ran(task, book.pk, first) == {"skipped": replaced[0]}
+    assert ran(task, book.pk, first, 2) == {"skipped": replaced[0]}
+    assert status(book) == ("waiting", 0, None)
+    assert ran(task, book.pk, replaced[0]) is None
+    assert status(book) == ("succeeded", 1, 1)
+
+
+def test_what_an_earlier_attempt_returned_is_returned_again(book: Any, make: Any) -> None:
+    task = make(lambda task: calls.append(1) or "done")
+    calls: list[int] = []
+    task_id = task.delay(book.pk).id
+    assert [ran(task, book.pk, task_id, attempt) for attempt in (1, 2, 3)] == ["done"] * 3
+    assert calls == [1]
+
+
+def test_a_late_attempt_of_a_former_task_takes_no_row_that_is_free(book: Any, make: Any) -> None:
+    task = make(lambda task: task.write_row(pages=task.attempt))
+    former = task.delay(book.pk).id
+    now = task.delay(book.pk).id
+    ran(task, book.pk, now)
+    # The ledger knows no such attempt, or another.
+    reliable_of(task.app).ledger.cancel(former, epoch=record_of(task, former).epoch, outcome="")
+    assert ran(task, book.pk, former, 7) == {"skipped": now}
+    assert status(book) == ("succeeded", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("no"), ("failed", "ValueError: no")),
+        (Retry("later"), ("waiting", "")),
+        (Reject("no", requeue=False), ("dead", "Reject")),
+        (Reject("later", requeue=True), ("waiting", "")),
+        (Ignore("me"), ("failed", "Ignore: me")),
+        (KeyError("again"), ("waiting", "")),
+    ],
+)
+def test_what_an_exception_makes_of_the_row(
+    book: Any, make: Any, error: Exception, expected: tuple[str, str]
+) -> None:
+    def body(task: Any) -> None:
+        raise error
+
+    task = make(body)
+    # As Celery's own; without a message to send, its retry would need a worker.
+    task.__class__.autoretry_for = (KeyError,)
+    task_id = task.delay(book.pk).id
+    with pytest.raises(type(error)):
+        ran(task, book.pk, task_id)
+    said = status(book)
+    assert said[0] == expected[0]
+    assert book.task_error.startswith(expected[1])
+    assert (book.task_seen_at is None) is (said[0] != "waiting")
+    # And the next attempt has it: of a retry, or a replay.
+    with pytest.raises(type(error)):
+        ran(task, book.pk, task_id, 2)
+    assert status(book)[1] == 2
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), "a\0b", {1, 2}])
+def test_a_result_that_no_column_holds_is_no_failure(book: Any, make: Any, value: Any) -> None:
+    task = make(lambda task: value)
+    assert ran(task, book.pk, task.delay(book.pk).id) is value
+    assert status(book)[0] == "succeeded"
+    assert book.task_result is None
+
+
+# -- effects
+
+
+def test_an_effect_without_a_name_ends_the_task(book: Any, make: Any) -> None:
+    class Killed(BaseException):
+        pass
+
+    def body(task: Any) -> None:
+        with task.effect() as effect:
+            book.cents += 5
+            book.save(update_fields=["cents"])
+            effect.result = "booked"
+        raise Killed
+
+    task = make(body)
+    task_id = task.delay(book.pk).id
+    with pytest.raises(Killed):
+        ran(task, book.pk, task_id)
+    assert status(book)[0] == "succeeded"
+    assert ran(task, book.pk, task_id, 2) == "booked"
+    assert book.cents == 5
+    # A task that is published anew is a new one.
+    with pytest.raises(Killed):
+        ran(task, book.pk, task.delay(book.pk).id)
+    assert book.cents == 10
+
+
+def test_what_follows_an_effect_may_fail_and_undoes_nothing(book: Any, make: Any) -> None:
+    def body(task: Any) -> None:
+        with task.effect():
+            task.write_row(pages=7)
+        raise KeyError
+
+    task = make(body)
+    task_id = task.delay(book.pk).id
+    with pytest.raises(KeyError):
+        ran(task, book.pk, task_id)
+    assert status(book) == ("succeeded", 1, 7)
+    assert ran(task, book.pk, task_id, 2) is None
+
+
+def test_an_effect_that_raises_is_undone(book: Any, make: Any) -> None:
+    def body(task: Any) -> None:
+        with task.effect():
+            task.write_row(pages=7)
+            raise KeyError
+
+    task = make(body)
+    with pytest.raises(KeyError):
+        ran(task, book.pk, task.delay(book.pk).id)
+    assert status(book) == ("failed", 1, None)
+
+
+def test_named_effects_are_steps(book: Any, make: Any) -> None:
+    done: list[str] = []
+
+    def body(task: Any) -> Any:
+        for name in ("one", "two"):
+            with task.effect(name) as effect:
+                if effect.is_first:
+                    done.append(name)
+                    effect.result = len(done)
+            if name == "one" and task.attempt == 1:
+                raise KeyboardInterrupt
+        return effect.result
+
+    task = make(body)
+    task_id = task.delay(book.pk).id
+    with pytest.raises(KeyboardInterrupt):
+        ran(task, book.pk, task_id)
+    assert status(book)[0] == "running"
+    assert ran(task, book.pk, task_id, 2) == 2
+    assert done == ["one", "two"]
+
+
+def test_a_step_that_does_not_ask_is_refused_at_its_first_run(book: Any, make: Any) -> None:
+    def body(task: Any) -> Any:
+        with task.effect("charge"):
+            task.write_row(pages=7)
+
+    task = make(body)
+    with pytest.raises(ConfigurationError, match=r"if effect\.is_first"):
+        ran(task, book.pk, task.delay(book.pk).id)
+    assert status(book) == ("failed", 1, None)
+
+
+def test_two_effects_without_a_name_are_refused(book: Any, make: Any) -> None:
+    def body(task: Any) -> Any:
+        for _ in range(2):
+            with task.effect():
+                pass
+
+    task = make(body)
+    with pytest.raises(ConfigurationError, match="name them"):
+        ran(task, book.pk, task.delay(book.pk).id)
+
+
+# -- the row in the user's hands
+
+
+def test_a_copy_that_was_read_before_sets_nothing_back(book: Any, make: Any) -> None:
+    task = make()
+    ran(task, book.pk, task.delay(book.pk).id)
+    # `book` was read before any of it.
+    book.title = "z"
+    book.save()
+    type(book).objects.update_or_create(pk=book.pk, defaults={"cents": 3})
+    assert status(book)[0] == "succeeded"
+    assert (book.title, book.cents) == ("z", 3)
+    book.task_status = "waiting"
+    book.save(update_fields=["task_status"])
+    assert status(book)[0] == "succeeded"
+
+
+def test_a_row_of_two_tables(make: Any, django_project: None) -> None:
+    from tests.contrib.shelf.models import Atlas
+
+    atlas = Atlas.objects.create(title="a")
+
+    def body(task: Any) -> None:
+        task.write_row(maps=4, title="b")
+        task.row.pages = 5
+        task.row.save()
+
+    task = make(body, row_model="shelf.Atlas")
+    ran(task, atlas.pk, task.delay(atlas.pk).id)
+    atlas.refresh_from_db()
+    assert (atlas.maps, atlas.title, atlas.pages, atlas.task_status) == (4, "b", 5, "succeeded")
+    atlas.delete()
+
+
+def test_direct_and_eager_calls_take_the_row(book: Any, make: Any) -> None:
+    def body(task: Any) -> int:
+        with task.effect():
+            task.write_row(pages=(task.row.pages or 0) + 1)
+        return int(task.row.pages)
+
+    task = make(body)
+    assert task(book.pk) == 1
+    assert task.apply((book.pk,)).get() == 2
+    assert task.run(book.pk) == 3
+    task.app.conf.task_always_eager = True
+    with transaction.atomic():
+        assert task.delay(book.pk).get() == 4
+    assert status(book) == ("succeeded", 1, 4)
+    with pytest.raises(ConfigurationError, match="only while its body runs"):
+        _ = task.row
+
+
+def test_a_task_without_self_has_its_row_too(book: Any, celery_project: Celery) -> None:
+    from celery_reliable.contrib.django.rows import RowTask
+
+    @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
+    def plain(book_id: int, by: int = 1) -> int:
+        assert status(book)[0] == "running"
+        return by
+
+    assert plain(book.pk) == 1
+    assert plain(book_id=book.pk, by=2) == 2
+    assert status(book)[0] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"row_model": None}, "row_model=None"),
+        ({"row_model": "shelf.Shelf"}, "derived from TaskRow"),
+        ({"row_model": "shelf.Bok"}, "Bok"),
+        ({"row_id": "bok_id"}, "book_id"),
+        ({"if_open": "wait"}, "'replace', 'keep'"),
+        ({"on_conflict": "skip", "object_id": "book_id"}, "on_conflict='skip'"),
+        ({"unique": "queued", "object_id": "book_id"}, "if_open"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    make: Any, options: dict[str, Any], said: str, django_project: None
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        make(**options).name  # noqa: B018
+
+
+def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) -> None:
+    from celery_reliable.contrib.django.rows import RowTask
+
+    @celery_project.task(base=RowTask, shared=False, row_model="shelf.Book")
+    def by(book_id: int, by: int) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="needs by beside its row"):
+        celery_project.finalize()

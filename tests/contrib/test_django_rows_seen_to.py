@@ -1,0 +1,197 @@
+"""Rows whose task nobody has seen for a while: what the ledger says of it is written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from celery import Celery, states
+from django.utils import timezone
+
+from celery_reliable.app import reliable_of
+from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
+from tests.contrib.test_django_rows import book, make, ran, record_of, status
+from tests.support.promises import promise
+
+__all__ = ["book", "make"]
+
+
+@pytest.fixture
+def task(make: Any, celery_project: Celery, redis_address: str) -> Iterator[Any]:
+    celery_project.conf.result_backend = f"redis://{redis_address}/0"
+    yield make(lambda task: task.write_row(pages=task.attempt))
+    reliable_of(celery_project).close()
+
+
+def forget(book: Any, seconds: float = 120) -> None:
+    """As if nobody had looked at a row for so long."""
+    at = timezone.now() - timedelta(seconds=seconds)
+    type(book).objects.filter(pk=book.pk).update(task_seen_at=at)
+
+
+def looked_after(task: Any, **options: Any) -> dict[str, int]:
+    from celery_reliable.contrib.django.rows import look_after_rows
+
+    found = look_after_rows(task.app, **options).as_dict()
+    return {name: count for name, count in found.items() if count and name != "looked_at"}
+
+
+def committed_only(task: Any, book: Any) -> str:
+    """As if the publisher had been killed after its commit."""
+    from celery_reliable.contrib.django.rows.places import RowPlace
+
+    return RowPlace(type(book), book.pk).ask(task.name, "chosen", keeps=False)
+
+
+def claimed(task: Any, task_id: str) -> Claim:
+    """Begin an attempt in the ledger."""
+    ledger = reliable_of(task.app).ledger
+    ledger.workers.register("w", lease_ms=60_000, client_id=0, facts={})
+    record = ledger.find(task_id)
+    request = ClaimRequest(
+        TaskRef(task_id, task.name), record.epoch, ledger.generation, "w", f"t{record.attempt}", 1
+    )
+    answer = ledger.claim(request)
+    return request.claim(answer.attempt, answer.losses)
+
+
+@promise("commit-and-publish")
+def test_what_was_committed_and_never_published_is_published(book: Any, task: Any) -> None:
+    task_id = committed_only(task, book)
+    assert looked_after(task) == {}
+    assert type(book).objects.unpublished(older_than_seconds=60).count() == 0
+    forget(book)
+    assert type(book).objects.unpublished(older_than_seconds=60).get() == book
+    assert looked_after(task) == {"published": 1}
+    assert record_of(task, task_id).state is State.QUEUED
+    # And once: what lives is left alone.
+    forget(book)
+    epoch = record_of(task, task_id).epoch
+    assert looked_after(task) == {}
+    assert record_of(task, task_id).epoch == epoch
+    assert ran(task, book.pk, task_id) is None
+    assert status(book) == ("succeeded", 1, 1)
+    assert looked_after(task, older_than_seconds=0) == {}
+
+
+def test_a_time_in_the_future_is_not_trusted(book: Any, task: Any) -> None:
+    committed_only(task, book)
+    forget(book, -90)
+    assert looked_after(task) == {"published": 1}
+
+
+def test_a_row_of_a_lost_attempt_waits_again(book: Any, task: Any) -> None:
+    task_id = task.delay(book.pk).id
+    claim = claimed(task, task_id)
+    ledger = reliable_of(task.app).ledger
+
+    def while_it_runs(now: Any) -> None:
+        forget(book)
+        assert looked_after(task) == {}
+        assert status(book)[0] == "running"
+        ledger.lose(claim, Cause.WORKER_LOST, max_losses=3, due_in_ms=0, is_taken=True)
+        forget(book)
+        assert looked_after(task) == {"waiting": 1}
+        assert status(book)[0] == "waiting"
+        assert book.task_losses == 1
+        raise KeyboardInterrupt
+
+    make_running(task, book, task_id, while_it_runs)
+    assert ran(task, book.pk, task_id, 2, losses=1) is None
+    assert status(book) == ("succeeded", 2, 2)
+
+
+def make_running(task: Any, book: Any, task_id: str, then: Any) -> None:
+    """Begin an attempt of the row, and break it off."""
+    from celery_reliable.contrib.django.rows import attempts
+    from celery_reliable.contrib.django.rows.places import RowPlace
+    from tests.contrib.test_django_rows import begun
+
+    place = RowPlace(type(book), book.pk)
+    with begun(task, task_id, 1), pytest.raises(KeyboardInterrupt):
+        attempts.run(task, place, lambda: then(task))
+
+
+def break_off(task: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("reason", "expected"), [(Reason.LOST, "dead"), (Reason.FAILED, "failed")])
+def test_a_row_of_a_dead_letter_says_so_and_a_replay_runs(
+    book: Any, task: Any, reason: Reason, expected: str
+) -> None:
+    task_id = task.delay(book.pk).id
+    claim = claimed(task, task_id)
+    make_running(task, book, task_id, break_off)
+    reliable_of(task.app).ledger.bury(
+        claim, reason, exception="ValueError: no", traceback="", patience_seconds=1
+    )
+    forget(book)
+    assert looked_after(task) == {"ended": 1}
+    assert status(book)[0] == expected
+    assert book.task_error == "ValueError: no"
+    assert looked_after(task, older_than_seconds=0) == {}
+    assert ran(task, book.pk, task_id, 2) is None
+    assert status(book) == ("succeeded", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [(states.REVOKED, "revoked"), (states.FAILURE, "failed"), (states.SUCCESS, "succeeded")],
+)
+def test_a_row_of_a_task_that_has_ended_says_how(
+    book: Any, task: Any, state: str, expected: str
+) -> None:
+    task_id = task.delay(book.pk).id
+    make_running(task, book, task_id, break_off)
+    result = {"a": 1} if state == states.SUCCESS else ValueError("no")
+    task.backend.store_result(task_id, result, state)
+    reliable_of(task.app).ledger.cancel(
+        task_id, epoch=record_of(task, task_id).epoch, outcome=state
+    )
+    forget(book)
+    assert looked_after(task) == {"ended": 1}
+    assert status(book)[0] == expected
+    assert book.task_result == ({"a": 1} if state == states.SUCCESS else None)
+
+
+def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
+    book: Any, task: Any
+) -> None:
+    from celery_reliable.exceptions import RowTaken
+
+    task_id = task.delay(book.pk).id
+
+    def while_it_runs(now: Any) -> None:
+        now.write_row(cents=1)
+        ledger = reliable_of(task.app).ledger
+        ledger.cancel(task_id, epoch=record_of(task, task_id).epoch, outcome="")
+        forget(book)
+        assert looked_after(task) == {"published": 1}
+        with pytest.raises(RowTaken):
+            now.write_row(cents=2)
+        raise KeyboardInterrupt
+
+    make_running(task, book, task_id, while_it_runs)
+    assert ran(task, book.pk, task_id) is None
+    assert status(book) == ("succeeded", 1, 1)
+    assert book.cents == 1
+
+
+def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
+    from celery_reliable.contrib.django.rows.places import RowPlace
+
+    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", keeps=False)
+    forget(book)
+    assert looked_after(task) == {"failed": 1}
+    assert status(book)[0] == "waiting"
+
+
+def test_the_beat_line_is_a_task_of_every_project(task: Any, book: Any) -> None:
+    from celery_reliable.contrib.django.tasks import rows
+
+    committed_only(task, book)
+    assert rows.apply(kwargs={"older_than_seconds": 0}).get()["looked_at"] == 1
+    assert task.app.tasks["celery_reliable.rows"].name == rows.name
