@@ -10,6 +10,7 @@ from __future__ import annotations
 from celery_reliable.doctor.catalogue import CATALOGUE, Entry, entry_of
 from celery_reliable.doctor.examination import Examination, examine
 from celery_reliable.doctor.installation import check_hooks, check_start_method
+from celery_reliable.doctor.schedule import check_rows
 from celery_reliable.doctor.servers import check_broker, check_ledger, check_results
 from celery_reliable.doctor.setups import setup_to_tell
 
@@ -21,6 +22,7 @@ __all__ = [
     "check_hooks",
     "check_ledger",
     "check_results",
+    "check_rows",
     "check_start_method",
     "entry_of",
     "examine",

@@ -207,6 +207,12 @@ CATALOGUE: Final = (
         "These are as safe as with Celery alone: a killed worker's are lost, or come back after "
         "the visibility timeout.",
     ),
+    Entry(
+        "W031",
+        "rows_unscheduled",
+        "A row whose publisher is killed between its commit and its publication waits for ever, "
+        "and one whose task is dead says for ever that it runs.",
+    ),
 )  # fmt: skip
 
 _BY_ID: Final = {_PREFIX + entry.name: entry for entry in CATALOGUE}

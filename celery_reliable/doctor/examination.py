@@ -16,7 +16,7 @@ from celery_reliable.doctor.installation import (
     check_installed,
     check_start_method,
 )
-from celery_reliable.doctor.schedule import check_schedule
+from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import (
     check_broker,
     check_ledger,
@@ -117,7 +117,11 @@ def examine(
         fills_ledger=fills_ledger(reliable),
         grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )
-    found += check_schedule(app.conf.beat_schedule or {}, workers)
+    schedule = app.conf.beat_schedule or {}
+    found += check_schedule(schedule, workers)
+    found += check_rows(
+        schedule, [one.name for one in known if one.has_row], str(app.conf.beat_scheduler)
+    )
     found += _plain(known)
     return _examination([*found, *looked.findings], is_ledger_away=looked.is_away)
 

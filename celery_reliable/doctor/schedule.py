@@ -1,4 +1,4 @@
-"""What beat's schedule has of the sweeper.  Nothing here talks to a server."""
+"""What beat's schedule has of the package's tasks.  Nothing here talks to a server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from celery_reliable.doctor.setups import WorkerSetup
+from celery_reliable.doctor.wording import listed
 from celery_reliable.model import Finding
 
-__all__ = ["check_schedule"]
+__all__ = ["check_rows", "check_schedule"]
 
 _SWEEP: Final = "celery_reliable.sweep"
+_ROWS: Final = "celery_reliable.rows"
+#: Keeps its schedule in the database.
+_ELSEWHERE: Final = "django_celery_beat"
 _OURS: Final = "celery_reliable."
 #: Their passes are run by what may be busy with a task.
 _GREENLETS: Final = ("gevent", "eventlet")
@@ -28,7 +32,7 @@ def check_schedule(
     wrong = {
         name: task
         for name, task in tasks.items()
-        if task is not None and task.startswith(_OURS) and task != _SWEEP
+        if task is not None and task.startswith(_OURS) and task not in (_SWEEP, _ROWS)
     }
     if wrong:
         named = ", ".join(f"{name} ({task})" for name, task in sorted(wrong.items()))
@@ -36,7 +40,7 @@ def check_schedule(
             "celery_reliable.sweep_misnamed",
             "warning",
             f"The beat schedule has tasks of the package that there are not: {named}.",
-            f"The name of the sweeper's task is {_SWEEP}.",
+            f"The sweeper's task is {_SWEEP}; in a Django project there is {_ROWS} too.",
         )
     if len(sweeps) > 1:
         yield Finding(
@@ -53,6 +57,23 @@ def check_schedule(
             f"where a task that computes holds up passes, and no beat schedule has {_SWEEP}.",
             f'Add {{"task": "{_SWEEP}", "schedule": 30.0}} to beat_schedule, and a small prefork '
             "worker to run it.",
+        )
+
+
+def check_rows(
+    schedule: Mapping[str, Any], rows: Sequence[str], scheduler: str = ""
+) -> Iterator[Finding]:
+    """Yield a warning where nobody looks after rows with tasks: those of the tasks or models that
+    *rows* names.
+
+    *scheduler*: the setting `beat_scheduler`, by which the schedule may be elsewhere.
+    """
+    if rows and _ELSEWHERE not in scheduler and _ROWS not in map(_task_of, schedule.values()):
+        yield Finding(
+            "celery_reliable.rows_unscheduled",
+            "warning",
+            f"There are rows with tasks ({listed(rows, 5)}), and no beat schedule has {_ROWS}.",
+            f'Add {{"task": "{_ROWS}", "schedule": 60.0}} to beat_schedule.',
         )
 
 

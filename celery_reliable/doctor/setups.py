@@ -43,6 +43,8 @@ class TaskSetup:
     time_limit: float | None = None
     time_to_run_seconds: float | None = None
     once_for_seconds: float | None = None
+    #: It works on a row of a Django project, which has to be looked after.
+    has_row: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ def tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
             time_limit=task.time_limit,
             time_to_run_seconds=getattr(type(task), "time_to_run_seconds", None),
             once_for_seconds=getattr(type(task), "once_for_seconds", None),
+            has_row=getattr(type(task), "row_model", None) is not None,
         )
         for name, task in sorted(tasks.items())
         if not name.startswith(("celery.", "celery_reliable."))

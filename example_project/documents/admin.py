@@ -6,8 +6,9 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from celery_reliable.contrib.django.admin import TaskRowAdmin
 from documents.models import Document, Run
-from documents.tasks import queue_check
+from documents.tasks import check_document
 
 
 class RunInline(admin.TabularInline):
@@ -25,19 +26,24 @@ class RunInline(admin.TabularInline):
 
 
 @admin.register(Document)
-class DocumentAdmin(admin.ModelAdmin):
+class DocumentAdmin(TaskRowAdmin):
     """The documents and their findings, with an action that checks again."""
 
-    list_display = ("name", "status", "readability", "grade", "n_findings", "attempt", "checked_at")
-    list_filter = ("status", "grade")
+    list_display = (
+        "name",
+        "task_status",
+        "readability",
+        "grade",
+        "n_findings",
+        "task_attempt",
+        "checked_at",
+    )
+    list_filter = ("task_status", "grade")
     search_fields = ("name", "path")
     readonly_fields = (
-        "status",
         "readability",
         "grade",
         "structure",
-        "attempt",
-        "task_id",
         "created_at",
         "checked_at",
     )
@@ -53,5 +59,5 @@ class DocumentAdmin(admin.ModelAdmin):
     def check_again(self, request: HttpRequest, documents: QuerySet[Document]) -> None:
         """Queue a check for each selected document."""
         for document in documents:
-            queue_check(document)
+            check_document.delay(document.pk)
         self.message_user(request, f"{len(documents)} documents will be checked.")

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.utils import timezone
 
+from celery_reliable.contrib.django.rows import TaskRow
 
-class Document(models.Model):
+
+class Document(TaskRow):
     """A text file and what its check found.
 
-    Every write of a check is a compare-and-set: it names the Celery task that the document waits
-    for and the attempt (celery_reliable's fencing token, which grows with every run of one task).
-    So an attempt that was given up for dead, and comes back late, changes nothing.
+    `TaskRow` adds what is known of the check's task: ``task_status`` and the like. Every write of a
+    check is a compare-and-set, so an attempt that was given up for dead, and comes back late,
+    changes nothing.
     """
-
-    class Status(models.TextChoices):
-        """How far the check has come."""
-
-        WAITING = "waiting"
-        CHECKING = "checking"
-        CHECKED = "checked"
 
     name = models.CharField(max_length=200)
     path = models.CharField(max_length=500, unique=True)
     text = models.TextField()
-    status = models.CharField(max_length=10, choices=Status.choices, default=Status.WAITING)
-    task_id = models.CharField(max_length=64, default="", editable=False)
-    attempt = models.PositiveIntegerField(default=0, editable=False)
     readability = models.FloatField(null=True, blank=True, help_text="Flesch reading ease")
     grade = models.CharField(max_length=30, default="", blank=True)
     structure = models.JSONField(default=dict, blank=True)
@@ -40,38 +30,6 @@ class Document(models.Model):
 
     def __str__(self) -> str:
         return str(self.name)
-
-    def wait_for(self, task_id: str) -> None:
-        """Make the task with this id the only one whose check may be written."""
-        self.task_id = task_id
-        self.attempt = 0
-        self.status = self.Status.WAITING
-        self.save(update_fields=["task_id", "attempt", "status"])
-
-    @classmethod
-    def begin(cls, pk: int, *, task_id: str, attempt: int) -> bool:
-        """Note that this attempt has begun; from here on every older one is refused.
-
-        Returns:
-            False when the attempt has no business here: a newer attempt has begun, the document
-            waits for another task, or an earlier attempt of this task has written its findings.
-        """
-        row = cls.objects.filter(pk=pk, task_id=task_id, attempt__lt=attempt)
-        unwritten = row.exclude(status=cls.Status.CHECKED)
-        return bool(unwritten.update(attempt=attempt, status=cls.Status.CHECKING))
-
-    @classmethod
-    def finish(cls, pk: int, *, task_id: str, attempt: int, **findings: Any) -> bool:
-        """Write the findings, if this attempt is still the newest.
-
-        Returns:
-            False when it is not, and nothing was written.
-        """
-        row = cls.objects.filter(
-            pk=pk, task_id=task_id, attempt=attempt, status=cls.Status.CHECKING
-        )
-        findings |= {"status": cls.Status.CHECKED, "checked_at": timezone.now()}
-        return bool(row.update(**findings))
 
 
 class Run(models.Model):

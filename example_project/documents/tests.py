@@ -13,6 +13,7 @@ from django.test import SimpleTestCase, TestCase
 from django.urls import reverse
 from django.utils import timezone
 
+from celery_reliable import ReliableTask
 from documents.faults import POISON, is_poison
 from documents.models import Document
 from documents.readability import readability, sentences, syllables
@@ -77,54 +78,36 @@ class StructureTests(SimpleTestCase):
         assert prose("# One\n\nText\nhere.\n") == "Text here."
 
 
-class CompareAndSetTests(TestCase):
-    """Only the newest attempt of the task that a document waits for may write."""
+class CheckTests(TestCase):
+    """What a check writes into its row."""
 
     def setUp(self) -> None:
         self.document = Document.objects.create(name="a", path="/a", text="One. Two.")
-        self.document.wait_for("task")
 
-    def begin(self, attempt: int, task_id: str = "task") -> bool:
-        return Document.begin(self.document.pk, task_id=task_id, attempt=attempt)
-
-    def finish(self, attempt: int, score: float, task_id: str = "task") -> bool:
-        return Document.finish(
-            self.document.pk, task_id=task_id, attempt=attempt, readability=score
-        )
-
-    def test_a_late_attempt_cannot_overwrite_a_newer_one(self) -> None:
-        assert self.begin(1)
-        assert self.begin(2)
-
-        assert self.finish(2, 50.0)
-
-        assert not self.finish(1, 10.0)
+    def check(self) -> None:
+        with self.settings(DOCUMENT_CHECK_SECONDS=0):
+            check_document.apply((self.document.pk,), throw=True)
         self.document.refresh_from_db()
-        assert (self.document.readability, self.document.attempt) == (50.0, 2)
 
-    def test_a_late_attempt_cannot_write_before_the_newer_one_either(self) -> None:
-        self.begin(1)
-        self.begin(2)
+    def test_the_findings_and_the_tasks_success_are_there(self) -> None:
+        self.check()
 
-        assert not self.finish(1, 10.0)
+        assert self.document.task_status == "succeeded"
+        assert self.document.structure["n_sentences"] == 2
+        assert [run.outcome for run in self.document.runs.all()] == ["written"]
 
-    def test_an_older_attempt_cannot_begin(self) -> None:
-        self.begin(2)
+    def test_a_check_that_another_task_has_replaced_writes_nothing(self) -> None:
+        def loaded_anew(text: str) -> str:
+            with self.captureOnCommitCallbacks():
+                check_document.delay(self.document.pk)
+            return prose(text)
 
-        assert not self.begin(1)
+        with mock.patch("documents.tasks.prose", loaded_anew):
+            self.check()
 
-    def test_findings_are_written_once_for_a_task(self) -> None:
-        self.begin(1)
-        self.finish(1, 50.0)
-
-        assert not self.begin(2)
-
-    def test_another_task_starts_afresh_and_shuts_the_old_one_out(self) -> None:
-        self.begin(3)
-        self.document.wait_for("other")
-
-        assert not self.finish(3, 10.0)
-        assert self.begin(1, task_id="other")
+        assert self.document.task_status == "waiting"
+        assert self.document.readability is None
+        assert [run.outcome for run in self.document.runs.all()] == ["refused"]
 
 
 class CheckDocumentsTests(TestCase):
@@ -132,7 +115,7 @@ class CheckDocumentsTests(TestCase):
 
     def test_each_file_is_published_once_its_row_is_committed(self) -> None:
         with (
-            mock.patch.object(check_document, "apply_async") as published,
+            mock.patch.object(ReliableTask, "apply_async") as published,
             self.captureOnCommitCallbacks() as callbacks,
         ):
             call_command("check_documents", stdout=StringIO())
@@ -179,13 +162,14 @@ class AdminTests(TestCase):
     def test_selected_documents_are_checked_again(self) -> None:
         form = {"action": "check_again", "_selected_action": [self.document.pk]}
         with (
-            mock.patch.object(check_document, "apply_async") as published,
+            mock.patch.object(ReliableTask, "apply_async") as published,
             self.captureOnCommitCallbacks(execute=True),
         ):
             self.client.post(reverse("admin:documents_document_changelist"), form)
 
         self.document.refresh_from_db()
-        published.assert_called_once_with(args=(self.document.pk,), task_id=self.document.task_id)
+        ((args, _, task_id, *_),) = [call.args for call in published.call_args_list]
+        assert (args, task_id) == ((self.document.pk,), self.document.task_id)
 
 
 class PoisonTests(SimpleTestCase):

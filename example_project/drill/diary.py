@@ -24,7 +24,7 @@ class Document:
     @property
     def is_checked(self) -> bool:
         """Whether the findings are written."""
-        return self.status == "checked"
+        return self.status == "succeeded"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def read_diary(database: Path) -> Diary:
     try:
         connection.execute("BEGIN")
         documents = connection.execute(
-            "SELECT id, name, status, task_id, attempt, readability, grade"
+            "SELECT id, name, task_status, task_id, task_attempt, readability, grade"
             " FROM documents_document ORDER BY id"
         ).fetchall()
         runs = connection.execute(

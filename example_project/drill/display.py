@@ -133,7 +133,7 @@ def document_table(
     """The documents and how they stand; and how far each check is."""
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("document", no_wrap=True, overflow="ellipsis", width=20)
-    for column, width in (("status", 8), ("attempt", 7), ("worker", 6)):
+    for column, width in (("status", 9), ("attempt", 7), ("worker", 6)):
         table.add_column(column, no_wrap=True, min_width=width)
     if check_seconds:
         table.add_column("", width=BAR_WIDTH)
@@ -177,7 +177,7 @@ def _bar_of(document: Document, diary: Diary, check_seconds: float) -> ProgressB
 def _status_style(document: Document, n_runs: int) -> str:
     if document.is_checked:
         return "green"
-    if document.status == "checking":
+    if document.status == "running":
         return "yellow" if n_runs == 1 else "magenta"
     return "dim"
 

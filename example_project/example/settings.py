@@ -96,6 +96,8 @@ CELERY_RELIABLE = {
 
 CELERY_BEAT_SCHEDULE = {
     "celery-reliable-sweep": {"task": "celery_reliable.sweep", "schedule": 30.0},
+    # Publishes what was committed and never published, and tells rows what became of their tasks.
+    "celery-reliable-rows": {"task": "celery_reliable.rows", "schedule": 60.0},
 }
 
 DOCUMENT_CHECK_SECONDS = float(os.environ.get("EXAMPLE_CHECK_SECONDS", "5"))

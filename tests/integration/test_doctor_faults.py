@@ -282,6 +282,8 @@ FAULTS = {
     "a sweep by another name": Fault(
         {"W028"}, conf={"beat_schedule": {"a": {**SWEEP, "task": "celery_reliable.sweeper"}}}
     ),
+    # As a task of a Django project has it.
+    "rows that nobody looks after": Fault({"W031"}, {"bill": {"row_model": "shop.Order"}}),
     "plain tasks": Fault({"W030"}, {"bill": {"base": Task}}),
     "spawned children": Fault({"E011"}, conf={"worker_pool_start_method": "spawn"}),
 }

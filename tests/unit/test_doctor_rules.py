@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from celery_reliable.doctor import CATALOGUE, entry_of
 from celery_reliable.doctor.fleet import check_clock, check_fleet, check_versions, supported
 from celery_reliable.doctor.installation import check_extras, check_start_method
-from celery_reliable.doctor.schedule import check_schedule
+from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import unseen
 from celery_reliable.doctor.setups import PACKAGES, TaskSetup, WorkerSetup
 from celery_reliable.doctor.times import check_times
@@ -177,6 +177,7 @@ def test_a_clock_says_in_which_direction_it_is_off() -> None:
 
 
 SWEEP = {"task": "celery_reliable.sweep", "schedule": 30.0}
+ROWS = {"task": "celery_reliable.rows", "schedule": 60.0}
 GREENLETS = replace(WORKER, pool="gevent")
 
 
@@ -195,10 +196,26 @@ GREENLETS = replace(WORKER, pool="gevent")
             ["warning sweep_misnamed"],
         ),
         ({"a": {"task": "shop.bill", "schedule": 1}}, [WORKER], []),
+        ({"a": ROWS}, [WORKER], []),
     ],
 )
 def test_schedules(schedule: dict[str, Any], workers: list[WorkerSetup], found: list[str]) -> None:
     assert names(list(check_schedule(schedule, workers))) == found
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rows", "found"),
+    [
+        ({}, [], []),
+        ({"a": SWEEP}, ["shop.bill"], ["warning rows_unscheduled"]),
+        ({"a": ROWS}, ["shop.bill"], []),
+    ],
+)
+def test_rows_that_nobody_looks_after(
+    schedule: dict[str, Any], rows: list[str], found: list[str]
+) -> None:
+    assert names(list(check_rows(schedule, rows))) == found
+    assert not list(check_rows(schedule, rows, "django_celery_beat.schedulers:DatabaseScheduler"))
 
 
 def test_pools_that_do_not_fork() -> None:

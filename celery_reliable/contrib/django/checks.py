@@ -18,7 +18,7 @@ from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.contrib.django.api.configuration import api_config
 from celery_reliable.contrib.django.caches import connector_of
 from celery_reliable.contrib.django.project import project_app
-from celery_reliable.doctor import entry_of, examine
+from celery_reliable.doctor import check_rows, entry_of, examine
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Finding
 from celery_reliable.settings import AppFacts, ReliableConfig, check_app
@@ -45,7 +45,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         )
         found = check_app(facts)
     else:
-        found = _of_settings(app)
+        found = [*_of_settings(app), *_of_rows(app)]
     return [*map(_message, [*found, *_look_alikes()])]
 
 
@@ -60,12 +60,23 @@ def check_servers(**_: Any) -> list[CheckMessage]:
         # `check_settings` reports that.
         return []
     known = _of_settings(app)
-    return [_message(one) for one in examine(app).findings if one not in known]
+    # `check_settings` tells that by the models, which are there without tasks.
+    told = "celery_reliable.rows_unscheduled"
+    return [_message(one) for one in examine(app).findings if one not in known and one.id != told]
 
 
 def _of_settings(app: Any) -> list[Finding]:
     # Celery has Django's checks run in the middle of importing tasks: nothing is imported here.
     return list(examine(app, tasks=False, servers=False).findings)
+
+
+def _of_rows(app: Any) -> list[Finding]:
+    # By their models, as the tasks are not there yet; and imported when models can be.
+    from celery_reliable.contrib.django.rows.reconciling import row_models
+
+    models = [one._meta.label for one in row_models()]
+    scheduler = str(app.conf.beat_scheduler)
+    return list(check_rows(app.conf.beat_schedule or {}, models, scheduler))
 
 
 def _look_alikes() -> list[Finding]:

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from documents.models import Document
-from documents.tasks import queue_check
+from documents.tasks import check_document
 
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "samples"
 SUFFIXES = {".txt", ".md", ".rst"}
@@ -40,6 +40,7 @@ class Command(BaseCommand):
                 document, _ = Document.objects.update_or_create(
                     path=str(path.resolve()), defaults={"name": path.name, "text": text}
                 )
-                task_id = queue_check(document)
+                # It is published when the transaction has committed.
+                task_id = check_document.delay(document.pk).id
             self.stdout.write(f"{task_id}  {path.name}")
         self.stdout.write(self.style.SUCCESS(f"{len(files)} documents will be checked."))

@@ -1,0 +1,55 @@
+"""What the admin shows of a row's task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+
+from celery_reliable.contrib.django.permissions import Right, may
+
+__all__ = ["TaskRowAdmin"]
+
+_PAGE = "admin:celery_reliable_deadletter_task"
+
+
+class TaskRowAdmin(admin.ModelAdmin):
+    """The admin of a model that is derived from `TaskRow`: what became of the row's task, to be
+    read only, and a link to the task's page at the desk for who may see it.
+
+    For ``list_display`` and ``list_filter`` there is ``task_status``, and all other columns.
+    """
+
+    _task_fields = (
+        "task_status",
+        "task_link",
+        "task_attempt",
+        "task_losses",
+        "task_started_at",
+        "task_ended_at",
+        "task_result",
+        "task_error",
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return yours, and those of the task."""
+        own = super().get_readonly_fields(request, obj)
+        if obj is not None:
+            # The admin gives a method the row alone, and not who asks.
+            obj._shows_task_link = may(request.user, Right.VIEW)
+        return (*own, *(name for name in self._task_fields if name not in own))
+
+    @admin.display(description="task")
+    def task_link(self, row: Any) -> str:
+        """Link to the row's task."""
+        if not getattr(row, "_shows_task_link", False) or not row.task_id:
+            return str(row.task_id)
+        try:
+            page = reverse(_PAGE, args=[row.task_id], current_app=self.admin_site.name)
+        except NoReverseMatch:
+            # The desk is not in this admin, or its path cannot have such an id.
+            return str(row.task_id)
+        return str(format_html('<a href="{}">{}</a>', page, row.task_id))
