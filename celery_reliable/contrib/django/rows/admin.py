@@ -37,19 +37,19 @@ class TaskRowAdmin(admin.ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return yours, and those of the task."""
         own = super().get_readonly_fields(request, obj)
-        if obj is not None:
-            # The admin gives a method the row alone, and not who asks.
-            obj._shows_task_link = may(request.user, Right.VIEW)
-        return (*own, *(name for name in self._task_fields if name not in own))
+        task = self._task_fields
+        if not may(request.user, Right.VIEW):
+            task = tuple("task_id" if name == "task_link" else name for name in task)
+        return (*own, *(name for name in task if name not in own))
 
     @admin.display(description="task")
     def task_link(self, row: Any) -> str:
-        """Link to the row's task."""
-        if not getattr(row, "_shows_task_link", False) or not row.task_id:
-            return str(row.task_id)
+        """Link to the page of the row's task."""
+        if not row.task_id:
+            return ""
         try:
             page = reverse(_PAGE, args=[row.task_id], current_app=self.admin_site.name)
         except NoReverseMatch:
-            # The desk is not in this admin, or its path cannot have such an id.
+            # The desk is not in this admin.
             return str(row.task_id)
         return str(format_html('<a href="{}">{}</a>', page, row.task_id))

@@ -140,7 +140,7 @@ def run(task: Any, place: RowPlace, body: Callable[[], Any]) -> Any:
     if isinstance(begun, Belongs):
         return _skipped(task, begun.task_id)
     token = current.set(begun)
-    begun.row._hold = begun.hold
+    begun.row.task_hold = begun.hold
     try:
         value = body()
         return value if begun.finish(value) else _skipped(task, place.read().task_id)
@@ -150,7 +150,7 @@ def run(task: Any, place: RowPlace, body: Callable[[], Any]) -> Any:
         begun.give_up(exc)
         raise
     finally:
-        begun.row._hold = None
+        begun.row.task_hold = None
         current.reset(token)
 
 

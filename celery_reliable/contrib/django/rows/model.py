@@ -102,7 +102,7 @@ class TaskRow(models.Model):
     objects = TaskRowQuerySet.as_manager()
 
     #: Set on `RowTask.row`: locks the row, or raises RowTaken when a later attempt has it.
-    _hold: Callable[[], None] | None = None
+    task_hold: Callable[[], None] | None = None
 
     class Meta:
         """No table of its own."""
@@ -137,11 +137,11 @@ class TaskRow(models.Model):
             "using": using,
             "update_fields": update_fields,
         }
-        if self._hold is None or using not in (None, self._state.db):
+        if self.task_hold is None or using not in (None, self._state.db):
             super().save(**given)
             return
         with transaction.atomic(using=self._state.db):
-            self._hold()
+            self.task_hold()
             super().save(**given)
 
     def _is_there(self, using: str | None) -> bool:

@@ -63,13 +63,17 @@ class RowPlace:
         """
         return self.model._meta.get_field("task_status").model
 
+    def all_rows(self, model: Any = None) -> Any:
+        """All rows of a model, by default of that which has the columns of the task."""
+        return (model or self.owner)._base_manager.using(self.using)
+
     def rows(self) -> Any:
         """The row as a query of the table that has the columns of the task."""
-        return self.owner._base_manager.using(self.using).filter(pk=self.pk)
+        return self.all_rows().filter(pk=self.pk)
 
     def read(self) -> Any:
         """Return the row.  Raises the model's DoesNotExist."""
-        return self.model._base_manager.using(self.using).get(pk=self.pk)
+        return self.all_rows(self.model).get(pk=self.pk)
 
     # -- the publisher
 
@@ -170,7 +174,7 @@ class RowPlace:
             return
         with transaction.atomic(using=self.using):
             self.hold(writer)
-            self.model._base_manager.using(self.using).filter(pk=self.pk).update(**values)
+            self.all_rows(self.model).filter(pk=self.pk).update(**values)
 
     def effects(self) -> dict[str, Any]:
         """Return the named effects that are committed, or of this transaction."""

@@ -82,7 +82,7 @@ def look_after_rows(
         if place.owner is not model:
             # The parent has its rows too.
             continue
-        rows = model._base_manager.using(place.using).filter(not_seen_for(older_than_seconds))
+        rows = place.all_rows().filter(not_seen_for(older_than_seconds))
         found = iter(list(rows.order_by("task_seen_at").values(*_COLUMNS)[:most]))
         while chunk := [_Row(model, one) for one in islice(found, _AT_ONCE)]:
             _look_at(app, chunk, report)
@@ -146,8 +146,7 @@ def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
         elif not _is_set_back(row, look, report):
             alive.append(row)
     if alive:
-        place = alive[0].place
-        seen = place.owner._base_manager.using(place.using)
+        seen = alive[0].place.all_rows()
         seen.filter(pk__in=[row.place.pk for row in alive], task_status__in=OPEN).update(
             task_seen_at=Now()
         )

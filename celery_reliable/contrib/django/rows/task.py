@@ -89,7 +89,7 @@ class RowTask(ReliableTask):
         given = (args, kwargs)
         if self.app.conf.task_always_eager or self._is_own(task_id):
             return publish(*given, task_id, producer, link, link_error, shadow, **options)
-        place = self._place(args or (), kwargs or {})
+        place = self.row_place(args or (), kwargs or {})
         with transaction.atomic(using=place.using):
             # In one transaction with the user's, or one of its own.
             asked = task_id or uuid()
@@ -160,7 +160,8 @@ class RowTask(ReliableTask):
             task_id == self.request.id or (live is not None and live.claim.task_id == task_id)
         )
 
-    def _place(self, args: Any, kwargs: Any) -> RowPlace:
+    def row_place(self, args: Any, kwargs: Any) -> RowPlace:
+        """Return where the row of a call is.  Raises ObjectIdError when the call says none."""
         assert self._row_signature is not None
         pk = resolve_object_id(str(self.row_id), self._row_signature, self.name, args, kwargs)
         return RowPlace(_model_of(type(self)), pk)
@@ -181,7 +182,7 @@ def _with_row(cls: Any, body: Any) -> Any:
     @functools.wraps(function)
     def with_row(*args: Any, **kwargs: Any) -> Any:
         task, own = (_running_task(cls), args) if is_static else (args[0], args[1:])
-        return run(task, task._place(own, kwargs), partial(function, *args, **kwargs))
+        return run(task, task.row_place(own, kwargs), partial(function, *args, **kwargs))
 
     return staticmethod(with_row) if is_static else with_row
 
