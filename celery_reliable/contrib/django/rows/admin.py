@@ -23,7 +23,7 @@ class TaskRowAdmin(admin.ModelAdmin):
     For ``list_display`` and ``list_filter`` there is ``task_status``, and all other columns.
     """
 
-    _task_fields = (
+    _task_fields: tuple[str, ...] = (
         "task_status",
         "task_link",
         "task_attempt",
