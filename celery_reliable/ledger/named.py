@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from celery_reliable.ledger.answers import DivertAnswer, ParkAnswer, UnlistAnswer, WakeAnswer
+from celery_reliable.ledger.answers import (
+    DivertAnswer,
+    MoveAnswer,
+    ParkAnswer,
+    UnlistAnswer,
+    WakeAnswer,
+)
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
-from celery_reliable.model import Due
+from celery_reliable.model import Due, Record, State
 
 __all__ = ["NamedTasks"]
 
 _DIVERT: Transition[DivertAnswer] = Transition("divert", DivertAnswer)
 _PARK: Transition[ParkAnswer] = Transition("park", ParkAnswer)
 _WAKE: Transition[WakeAnswer] = Transition("wake", WakeAnswer)
+_MOVE: Transition[MoveAnswer] = Transition("move", MoveAnswer)
 _UNLIST: Transition[UnlistAnswer] = Transition("unlist", UnlistAnswer)
 
 _READ_AT_ONCE = 500
@@ -60,6 +67,46 @@ class NamedTasks:
             _PARK,
             [self._keys.record(due.task_id), self._keys.due, self._keys.unplaced],
             [due.task_id, due.due_ms, due_in_ms, named],
+        )
+
+    def move(
+        self,
+        record: Record,
+        *,
+        epoch: str,
+        message: str,
+        named: str,
+        is_stopped: bool,
+        due_in_ms: int,
+        by: str,
+    ) -> MoveAnswer:
+        """Publish the task of a *record* that was seen as another publication, which names others.
+
+        *epoch*: of that, and of its *message*.  *named*: the workers, as text; "{}" for any.
+        *is_stopped*: the worker of the attempt that runs has to stop it; in *due_in_ms* somebody
+        looks whether it has.  *by*: who says so.
+        """
+        keys, is_running = self._keys, record.state is State.RUNNING
+        return self._caller.call(
+            _MOVE,
+            [
+                keys.record(record.task_id),
+                keys.due,
+                keys.claims(record.owner) if is_stopped else keys.none,
+                keys.taken(record.owner) if is_stopped else keys.none,
+            ],
+            [
+                record.task_id,
+                record.epoch,
+                epoch,
+                message,
+                named,
+                record.attempt if is_running else "",
+                record.token if is_running else "",
+                "1" if is_stopped else "",
+                due_in_ms,
+                by,
+            ],
         )
 
     def wake(self, task_id: str, *, is_there: bool = True) -> WakeAnswer:

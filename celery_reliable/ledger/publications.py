@@ -41,6 +41,7 @@ class Publications(TransitionGroup):
         is_used: bool = False,
         heir: str = "",
         waits_for: str = "",
+        moved: str = "",
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
@@ -54,7 +55,8 @@ class Publications(TransitionGroup):
         object that another task has, so that its body has not begun and the next attempt gets the
         same number.  *queue*: a list on this server, to which the
         message is pushed in the same step.  *is_used*: an earlier task of the same id may have left
-        a result.  *heir*: names the canvas that the task is a member of, if that took over an id.
+        a result.  *moved*: which workers an operator has named while *claim* ran, as an answer has
+        told.  *heir*: names the canvas that the task is a member of, if that took over an id.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
@@ -88,6 +90,7 @@ class Publications(TransitionGroup):
                 number,
                 "1" if queue else "",
                 waits_for,
+                moved,
             ],
         )
         answer = self._caller.run(step, patience_seconds, undone_patience_seconds)

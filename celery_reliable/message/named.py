@@ -97,6 +97,11 @@ class NamedWorkers:
         """Return the same of a task that was not sent to its `else_queue`."""
         return replace(self, is_elsewhere=False)
 
+    @property
+    def is_any_named(self) -> bool:
+        """Whether it names a worker at all."""
+        return bool(self.only or self.prefer)
+
     def may_run(self, nodename: str) -> bool:
         """Whether a worker of this name may begin what its message says this of."""
         return self.is_elsewhere or self.means(nodename)

@@ -16,6 +16,7 @@ from celery_reliable.operations.happenings import KINDS, Happened, Happening, Ha
 from celery_reliable.operations.hours import Hour
 from celery_reliable.operations.metrics import FleetCollector, registry_of
 from celery_reliable.operations.metrics import install as install_metrics
+from celery_reliable.operations.moves import CannotMove, Moved
 from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
@@ -36,6 +37,7 @@ __all__ = [
     "AuditEntry",
     "BadCursor",
     "Bulk",
+    "CannotMove",
     "CannotReplay",
     "Chosen",
     "DeadLetters",
@@ -52,6 +54,7 @@ __all__ = [
     "Kind",
     "LetterPages",
     "Limits",
+    "Moved",
     "ObjectView",
     "Page",
     "Revoked",

@@ -20,6 +20,7 @@ from celery_reliable.operations.estimates import estimated
 from celery_reliable.operations.groups import LetterPages
 from celery_reliable.operations.happenings import Happened, Happenings
 from celery_reliable.operations.hours import Hour, last_hours
+from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
 from celery_reliable.operations.status import Status, look_at_status
@@ -107,6 +108,11 @@ class Desk:
     def revocations(self) -> Revocations:
         """What ends tasks that live."""
         return Revocations(self.app, self.ledger)
+
+    @cached_property
+    def moves(self) -> Moves:
+        """What says which workers may run tasks that live."""
+        return Moves(self.app, self.ledger)
 
     def sweep(self, by: str, *, most_passes: int = MOST_PASSES_IN_A_ROW) -> SweepReport | None:
         """Run a pass of the sweeper now, and return its report; None, and nothing is done, while

@@ -139,6 +139,11 @@ def _of_tasks(status: Status) -> Iterator[Any]:
         ("reason",),
         {(name,): float(count) for name, count in status.dead_by_reason.items()},
     )
+    yield _gauge(
+        "reliable_waiting_for_worker",
+        "Tasks that wait as none of the workers that they name is alive.",
+        status.waiting_for_worker,
+    )
     silent = status.last_pass.seconds_ago
     if silent is not None:
         yield _gauge(

@@ -70,6 +70,7 @@ class WaitsFor(_Waits, total=False):
     object_key: str
     holder: str
     holder_since: str
+    workers: list[str]
 
 
 class Entry(TypedDict):
@@ -97,6 +98,7 @@ class Task(TypedDict):
     queue: str
     object_key: str
     worker: str
+    only_workers: list[str]
     published_at: str | None
     reason: str
     exception: str
@@ -155,6 +157,7 @@ class Worker(TypedDict):
     pid: int
     pool: str
     queues: list[str]
+    own_queue: str
     slots: int | None
     running: int | None
     turned_at: str | None
@@ -215,6 +218,7 @@ class Status(TypedDict):
     last_pass: LastPass
     tasks: dict[str, int]
     is_exact: bool
+    waiting_for_worker: int
     dead_by_reason: dict[str, int]
     workers_by_state: dict[str, int]
     workers: list[Worker]
@@ -246,6 +250,20 @@ class StatusWithFindings(Status):
     """A namespace at one moment, and what is wrong with it."""
 
     findings: list[FindingView]
+
+
+class Moved(TypedDict):
+    """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
+
+    run: str
+    workers: list[str]
+    done: int
+    sent: list[str]
+    stopped: list[str]
+    stays: list[str]
+    refused: list[str]
+    gone: list[str]
+    is_dry_run: bool
 
 
 class Revoked(TypedDict):

@@ -110,6 +110,7 @@ class Status:
         dead_by_reason: how many dead letters have each reason; of more than 2 000, as far as their
             groups are known, and at least of the latest.
         latest_dead: the latest dead letters.
+        waiting_for_worker: how many wait as none of the workers that they name is alive.
         past_depths: how deep queues were at the last passes that looked, by name.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
@@ -132,6 +133,7 @@ class Status:
     sweep_seconds: float
     lease_seconds: float
     past_depths: Mapping[str, Depths] = field(default_factory=dict)
+    waiting_for_worker: int = 0
 
     @property
     def workers_by_state(self) -> dict[str, int]:
@@ -174,6 +176,7 @@ class Status:
             },
             "tasks": dict(self.tasks),
             "is_exact": self.is_exact,
+            "waiting_for_worker": self.waiting_for_worker,
             "dead_by_reason": dict(self.dead_by_reason),
             "workers_by_state": self.workers_by_state,
             "workers": [one.as_dict() for one in self.workers],
@@ -226,6 +229,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
         past_depths=depths_of(report, reliable.project[1]),
+        waiting_for_worker=ledger.named.waiting(),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from celery import Celery
 
 from celery_reliable.ledger import Held, Ledger, Look
-from celery_reliable.message import Envelope, seconds_until
+from celery_reliable.message import Envelope, NamedWorkers, seconds_until
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter, Subject
@@ -20,7 +20,7 @@ from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.views import arguments_view
-from celery_reliable.operations.waits import Seen, Why, absent, ended, why
+from celery_reliable.operations.waits import Seen, Why, absent, ended, waits_for_worker, why
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
@@ -52,6 +52,7 @@ class TaskView:
         queue: that its message is for; empty where it cannot be told.
         object_key: the object that it has, or had when its lock was last looked at.
         worker: that runs it.
+        only_workers: patterns of the workers that may run it; none: any.
         published_ms: when it was published first.
         outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
         publisher: who published it: Celery's ``origin``, process and host; empty where unknown.
@@ -69,6 +70,7 @@ class TaskView:
     queue: str = ""
     object_key: str = ""
     worker: str = ""
+    only_workers: tuple[str, ...] = ()
     published_ms: int = 0
     reason: str = ""
     exception: str = ""
@@ -112,6 +114,7 @@ class TaskView:
             "queue": self.queue,
             "object_key": self.object_key,
             "worker": self.worker,
+            "only_workers": [*self.only_workers],
             "published_at": iso(self.published_ms),
             "reason": self.reason,
             "exception": self.exception,
@@ -260,6 +263,7 @@ class Tasks:
             publisher=str(envelope.headers.get("origin") or ""),
             eta_ms=_eta_ms(envelope, now_ms),
             waits_for_object=isinstance(waits, int) and waits > 0,
+            named=NamedWorkers.of(envelope.headers),
         )
 
     def _queue(self, envelope: Envelope) -> str:
@@ -273,6 +277,8 @@ class Tasks:
             return replace(seen, worker=self._workers.get(record.owner))
         if record.state not in (State.QUEUED, State.PARKED):
             return seen
+        if waits_for_worker(look, seen):
+            return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
         if look.waiting_for or seen.waits_for_object:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)
@@ -312,6 +318,7 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         publisher=seen.publisher,
         object_key=look.object_key,
         worker=record.owner,
+        only_workers=seen.named.only if seen.named is not None else (),
         published_ms=record.published_ms,
         reason=look.reason if record.state is State.DEAD else "",
         exception=look.exception if record.state is State.DEAD else "",

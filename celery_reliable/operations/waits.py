@@ -10,13 +10,18 @@ from enum import Enum
 from typing import Any, cast
 
 from celery_reliable.ledger import Held, Look
-from celery_reliable.message import Stamp
+from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.times import at, iso, span
 from celery_reliable.operations.workers import WorkerView
 
-__all__ = ["Seen", "Wait", "Why", "absent", "ended", "why"]
+__all__ = ["Seen", "Wait", "Why", "absent", "ended", "waits_for_worker", "why"]
+
+#: What the ledger says that such a task waits for.
+_WORKERS = "workers"
+#: So many workers are named in a sentence.
+_MOST_NAMED = 10
 
 
 class Wait(str, Enum):
@@ -28,6 +33,8 @@ class Wait(str, Enum):
     RETRY = "retry"
     #: An object that another task has.
     OBJECT = "object"
+    #: A worker that may run it: none of those that it names is alive.
+    WORKER = "worker"
     #: Its turn in its queue.
     QUEUE = "queue"
     #: A worker that was delivered it and has not begun it.
@@ -71,6 +78,7 @@ class Why:
         object_key: what it waits for.
         holder: the task that has the object.
         holder_since_ms: since when.
+        workers: patterns of the workers that may run it.
     """
 
     kind: Wait
@@ -85,16 +93,20 @@ class Why:
     object_key: str = ""
     holder: str = ""
     holder_since_ms: int = 0
+    workers: tuple[str, ...] = ()
 
     def as_dict(self) -> shapes.WaitsFor:
         """What applies, as plain JSON values."""
         found: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is None or value == "" or (value == 0 and one.name not in ("before", "depth")):
+            is_zero = value == 0 and one.name not in ("before", "depth")
+            if value is None or value in ("", ()) or is_zero:
                 continue
             if one.name.endswith("_ms"):
                 found[one.name.removesuffix("_ms")] = iso(value)
+            elif isinstance(value, tuple):
+                found[one.name] = [*value]
             else:
                 found[one.name] = value.value if isinstance(value, Enum) else value
         return cast(shapes.WaitsFor, found)
@@ -117,6 +129,8 @@ class Seen:
         depth: of its queue; None: nobody looked.
         is_in_queue: whether its message was seen in its queue, or may be there.
         fetched_by: the worker that was delivered its message.
+        named: which workers may run it, as its message says; None: any.
+        workers: those that there are, of a task that waits for one.
     """
 
     queue: str = ""
@@ -131,6 +145,8 @@ class Seen:
     depth: int | None = None
     is_in_queue: bool = True
     fetched_by: str = ""
+    named: NamedWorkers | None = None
+    workers: tuple[WorkerView, ...] = ()
 
 
 def ended(kept: EndedTask) -> Why:
@@ -235,6 +251,8 @@ def _waiting(look: Look, now_ms: int) -> Why:
 
 def _parked(look: Look, seen: Seen, now_ms: int) -> Why:
     record, until_ms = look.record, look.due_ms or 0
+    if waits_for_worker(look, seen):
+        return _worker(look, seen, now_ms)
     if look.waiting_for or seen.waits_for_object:
         return _object(look, seen, now_ms)
     if Stamp("", record.epoch).attempt:
@@ -248,6 +266,40 @@ def _parked(look: Look, seen: Seen, now_ms: int) -> Why:
         since_ms=max(record.published_ms, record.sent_ms),
         until_ms=until_ms,
         queue=seen.queue,
+    )
+
+
+def waits_for_worker(look: Look, seen: Seen) -> bool:
+    """Whether a task waits in the ledger for a worker that may run it."""
+    if look.record.state is not State.PARKED or look.waiting_for:
+        return look.waiting_for == _WORKERS and look.record.state is State.PARKED
+    # No pass has looked at it yet.
+    return bool(seen.named is not None and seen.named.only and not seen.eta_ms)
+
+
+def _worker(look: Look, seen: Seen, now_ms: int) -> Why:
+    only = seen.named.only if seen.named is not None else ()
+    meant = ", ".join(map(repr, only)) or "that it names"
+    said = f"It may run on workers {meant} only (only_workers), and none of them is alive."
+    alive = [one for one in seen.workers if one.state == "alive"]
+    may = [one for one in alive if seen.named is not None and seen.named.means(one.nodename)]
+    if may:
+        names = ", ".join(one.nodename for one in may)
+        said = (
+            f"It may run on workers {meant} only (only_workers). Of those {names} is alive, and "
+            "has no queue of its own, or is leaving: set worker_direct, or wait for the next pass."
+        )
+    others = [one.nodename for one in alive if one not in may]
+    if others:
+        said += f" Alive, and not named: {', '.join(others[:_MOST_NAMED])}"
+        said += "." if len(others) <= _MOST_NAMED else f" and {len(others) - _MOST_NAMED} more."
+    said += " It is sent as soon as one starts; `move` names others."
+    return Why(
+        Wait.WORKER,
+        said,
+        since_ms=max(look.record.published_ms, look.record.sent_ms),
+        until_ms=look.due_ms or 0,
+        workers=only,
     )
 
 

@@ -62,6 +62,7 @@ class WorkerView:
         pid: of its main process.
         pool: the kind of its pool: "prefork", "solo", "thread", "gevent".
         queues: that it consumes; empty too while that is not known.
+        own_queue: the queue that it alone consumes, so that tasks can name it; empty for none.
         slots: how many tasks it runs at once at the most; None: not known, as of a worker of an
             older version.
         running: how many it runs, of any base, as it told last.
@@ -94,6 +95,7 @@ class WorkerView:
     begun_ms: int = 0
     lease_age_seconds: float = 0.0
     is_leaving: bool = False
+    own_queue: str = ""
 
     @property
     def idle_slots(self) -> int | None:
@@ -122,6 +124,7 @@ class WorkerView:
             "pid": self.pid,
             "pool": self.pool,
             "queues": list(self.queues),
+            "own_queue": self.own_queue,
             "slots": self.slots,
             "running": self.running,
             "turned_at": iso(self.turned_ms),
@@ -208,6 +211,7 @@ def _view(
         turned_ms=_ago_ms(look.beat_ms, doing.get("turned")),
         begun_ms=_ago_ms(look.beat_ms, doing.get("moved")),
         is_leaving=bool(doing.get("leaving")),
+        own_queue=lease.direct_queue,
         lease_age_seconds=round(look.lease_ms / 1000 - left_seconds, 3),
     )
 

@@ -12,7 +12,7 @@ from celery_reliable.options.definition import (
     problems,
     refuse,
 )
-from celery_reliable.options.naming import NAMING, patterns_of
+from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_of, task_ref
 
@@ -29,6 +29,7 @@ __all__ = [
     "is_unique",
     "keep_ms",
     "key_of",
+    "naming_problems",
     "object_key",
     "object_of",
     "options_without_base",

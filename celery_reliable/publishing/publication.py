@@ -97,6 +97,15 @@ class Publication:
         place.put(options)
         return True
 
+    def _rename(self, moved: str) -> None:
+        """Let the message name the workers that an operator has named meanwhile."""
+        before = NamedWorkers.of(self.headers)
+        self.headers.pop(NAMED, None)
+        named = NamedWorkers.from_text(moved)
+        if named.is_any_named:
+            home = before.home if before is not None else ("", "")
+            self.headers[NAMED] = replace(named, home=home).as_header()
+
     def plan(self, options: dict[str, Any]) -> tuple[State, float]:
         """Return how the task begins, and after how many seconds somebody must look at it.
 
@@ -134,7 +143,7 @@ class Publication:
         claim = self.attempt.claim if self.attempt else None
         waits_for = self.attempt.waits_for if self.attempt is not None else ""
         number = claim.attempt - bool(waits_for) if claim is not None else 0
-        self._epoch = ledger.senders.new_epoch(number)
+        self._epoch, moved = ledger.senders.new_epoch(number), ""
         while True:
             self.headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
             try:
@@ -149,6 +158,7 @@ class Publication:
                     is_used=self._is_used and claim is None,
                     heir=str(self.headers.get(HEIR) or ""),
                     waits_for=waits_for,
+                    moved=moved,
                     # What an attempt publishes is part of its outcome, which waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                     undone_patience_seconds=None
@@ -159,6 +169,11 @@ class Publication:
                 raise not_recorded(self.ref, exc) from exc
             if isinstance(answer, answers.OtherGeneration):
                 ledger.generation = answer.current
+                continue
+            if isinstance(answer, answers.NamesOthers):
+                # The message may go where it goes: whoever may not run it sends it on.
+                moved = answer.named
+                self._rename(moved)
                 continue
             if isinstance(answer, answers.Unknown):
                 # The server lost what this sender published before, or has long forgotten it.

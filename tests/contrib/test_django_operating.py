@@ -71,7 +71,9 @@ def test_one_is_revoked_from_its_page(
 
     task_id = bill.delay().id
     client = log_in("view", "operate")
-    (found,) = chosen(page(client.get(f"{LIST}tasks/task/{task_id}/")))
+    found, again = chosen(page(client.get(f"{LIST}tasks/task/{task_id}/")))
+    # One form for each thing that can be done.
+    assert found == again
 
     page(client.post(REVOKE, {"quoted_id": found, "confirmed": "Yes"}, follow=True))
 
@@ -81,6 +83,27 @@ def test_one_is_revoked_from_its_page(
         end, begin = desk.audit()
     assert (begin.act, begin.by, begin.phase) == ("revoke", "django:user-0", "begin")
     assert (begin.about["ids"], end.done) == ([task_id], 1)
+
+
+def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Celery) -> None:
+    task_id = bill.delay().id
+    client = log_in("view", "operate")
+    found = {"quoted_id": task_id}
+
+    page(client.post(f"{LIST}tasks/move/", {**found, "workers": "gpu-*, alpha@host"}, follow=True))
+
+    with Desk(celery_project) as desk:
+        assert desk.tasks.get(task_id).only_workers == ("gpu-*", "alpha@host")
+        end, begin = desk.audit()
+    assert (begin.act, begin.by, end.done) == ("move", "django:user-0", 1)
+    assert "alpha@host" in page(client.get(f"{LIST}tasks/task/{task_id}/"))
+    # Nobody means any worker by saying nothing.
+    page(client.post(f"{LIST}tasks/move/", found, follow=True))
+    with Desk(celery_project) as desk:
+        assert desk.tasks.get(task_id).only_workers == ("gpu-*", "alpha@host")
+    page(client.post(f"{LIST}tasks/move/", {**found, "anywhere": "yes"}, follow=True))
+    with Desk(celery_project) as desk:
+        assert desk.tasks.get(task_id).only_workers == ()
 
 
 def test_nobody_revokes_without_the_right_and_a_token(

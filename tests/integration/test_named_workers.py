@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 from celery.utils.nodenames import gethostname
 
 from celery_reliable.app import reliable_of
+from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
+from celery_reliable.operations.desk import Desk
+from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
-from tests.support.effects import Run
+from tests.support import effects
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
 
@@ -36,12 +40,12 @@ def start(fleet: Project, *names: str, **options: Any) -> dict[str, Worker]:
     return fleet.start_workers(*names, app=APP, concurrency=1, **options)
 
 
-def node(run: Run) -> str:
+def node(run: effects.Run) -> str:
     """The name of the worker that made a run, without its host."""
     return run.worker.partition("@")[0]
 
 
-def the_run(fleet: Project, task_id: str, number: int = 1) -> Run:
+def the_run(fleet: Project, task_id: str, number: int = 1) -> effects.Run:
     """The run of this number of a task, once it has begun."""
     runs = wait_for(
         lambda: found if len(found := fleet.effects.runs(task_id)) >= number else None,
@@ -128,3 +132,55 @@ def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project
 def host() -> str:
     """The host of this machine's workers, as Celery has it."""
     return gethostname()
+
+
+def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(
+    fleet: Project, run: Run
+) -> None:
+    start(fleet, "cpu", "gpu-a")
+    fleet.effects.close_gate("held")
+    runs_there = fleet.send("gate", "held", only_workers="cpu")
+    waits = fleet.send("gate", "held", only_workers="cpu")
+    first = the_run(fleet, runs_there.id)
+    assert node(first) == "cpu"
+    ids = [runs_there.id, waits.id, "nobody"]
+
+    told = run("move", *ids, "--workers", "gpu-*", "--json", project=fleet)
+
+    found = json.loads(told.out)
+    assert (found["stopped"], found["sent"], found["gone"]) == (
+        [runs_there.id],
+        [waits.id],
+        ["nobody"],
+    )
+    second = wait_for(
+        lambda: [one for one in fleet.effects.runs() if node(one) == "gpu-a"], SOON_SECONDS, "one"
+    )[0]
+    # It stopped there before it began here.
+    assert first.last_seen_at <= second.started_at
+    fleet.effects.open_gate("held")
+    assert (runs_there.get(timeout=SOON_SECONDS), waits.get(timeout=SOON_SECONDS)) == (
+        "held",
+        "held",
+    )
+    ended = [one for one in fleet.effects.runs() if one.ended_at is not None]
+    assert {one.task_id: node(one) for one in ended} == {
+        runs_there.id: "gpu-a",
+        waits.id: "gpu-a",
+    }
+    with Desk(fleet.app) as desk:
+        assert desk.tasks.get(runs_there.id).losses == 0
+        act = desk.audit()[0]
+    assert (act.act, act.phase, act.done) == ("move", "end", 2)
+
+    # What is moved while it runs where it may goes on, and its retry is for those that were named.
+    retried = fleet.send("retried_at_gate", "retry", only_workers="cpu")
+    the_run(fleet, retried.id)
+    run("move", retried.id, "--workers", "cpu", "--workers", "gpu-*", project=fleet)
+    fleet.effects.open_gate("retry")
+    the_run(fleet, retried.id, 2)
+    record = reliable_of(fleet.app).ledger.find(retried.id)
+    assert record is not None
+    named = NamedWorkers.of(Envelope.from_text(record.message).headers)
+    assert named is not None
+    assert named.only == ("cpu", "gpu-*")

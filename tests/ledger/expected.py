@@ -186,6 +186,18 @@ ANSWERS = {
         "changed": "absent settled running held overtaken called_off waiting spent buried",
         "parked > parked": "queued parked lost suspected stopping retried",
     },
+    "move": {
+        "absent": "absent settled",
+        "moved > queued": "queued lost suspected stopping",
+        "moved > parked": "parked",
+        "changed": "running held overtaken called_off retried waiting spent buried",
+    },
+    "move_away": {
+        "absent": "absent settled",
+        "moved > queued": "running",
+        "changed": "queued parked held overtaken called_off lost suspected stopping retried waiting"
+        " spent buried",
+    },
     "wake": {
         "changed": "absent settled queued parked running held overtaken called_off lost suspected"
         " stopping retried waiting spent buried",

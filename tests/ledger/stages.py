@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.model import Claim, State
+from celery_reliable.model import Claim, Record, State
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -248,6 +248,35 @@ class Steps:
     def park(self) -> Answer:
         """No worker that may run it is alive."""
         return self._ledger.named.park(self._due, "{}", due_in_ms=RESEND_MS)
+
+    def move(self) -> Answer:
+        """Other workers are to run what was seen to wait."""
+        seen = Record("task", State.QUEUED, epoch=self._message.epoch)
+        return self._move(seen, is_stopped=False)
+
+    def move_away(self) -> Answer:
+        """Other workers are to run what I run."""
+        mine = self._mine
+        seen = Record(
+            "task",
+            State.RUNNING,
+            epoch=self._message.epoch,
+            attempt=mine.attempt,
+            owner=mine.worker,
+            token=mine.token,
+        )
+        return self._move(seen, is_stopped=True)
+
+    def _move(self, seen: Record, *, is_stopped: bool) -> Answer:
+        return self._ledger.named.move(
+            seen,
+            epoch="0-moved",
+            message="moved",
+            named="{}",
+            is_stopped=is_stopped,
+            due_in_ms=LOOK_MS,
+            by="me",
+        )
 
     def wake(self) -> Answer:
         """One is, and the task does not wait for it."""

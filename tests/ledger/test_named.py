@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
+
 from celery_reliable.ledger import LivingWorkers
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
     Changed,
+    Fenced,
+    Held,
+    Moved,
+    NamesOthers,
+    Recorded,
     Send,
+    Settled,
+    Stale,
     StillWaiting,
     Unlisted,
     Unplaced,
     Woken,
 )
-from celery_reliable.model import Due, State
-from tests.ledger.scene import LEASE_MS, Scene
+from celery_reliable.model import Due, State, TaskRef
+from tests.ledger.scene import LEASE_MS, Published, Scene
 
 FAR_MS = 3_600_000
 
@@ -123,3 +132,117 @@ def test_a_queue_is_forgotten_unless_a_worker_has_registered_for_it(scene: Scene
     assert named.unlist(queue, at) == Unlisted()
 
     assert named.queues() == []
+
+
+def move(scene: Scene, epoch: str, *, is_stopped: bool = False) -> Answer:
+    """Name other workers of the task as it stands."""
+    return scene.ledger.named.move(
+        scene.record_of(),
+        epoch=epoch,
+        message=f"message {epoch}",
+        named='{"only": ["gpu"]}',
+        is_stopped=is_stopped,
+        due_in_ms=FAR_MS,
+        by="me",
+    )
+
+
+def test_what_was_sent_before_the_move_runs_nowhere(scene: Scene) -> None:
+    message = scene.publish()
+
+    assert move(scene, "0-new") == Moved()
+
+    assert scene.ask(message, "me") == Stale()
+    (due,) = scene.ledger.due(9).dues
+    assert isinstance(scene.ledger.resend(due, due_in_ms=9), Send)
+    assert scene.record_of().message == "message 0-new"
+
+
+def test_a_move_that_is_repeated_or_comes_late_changes_nothing(scene: Scene) -> None:
+    scene.publish()
+    seen = scene.record_of()
+    move(scene, "0-new")
+    move(scene, "0-newer")
+    before = scene.snapshot()
+
+    again = scene.ledger.named.move(
+        seen, epoch="0-new", message="late", named="{}", is_stopped=False, due_in_ms=1, by="me"
+    )
+
+    assert again == Changed()
+    assert move(scene, "0-newer") == Moved()
+    assert scene.snapshot() == before
+
+
+def test_an_attempt_elsewhere_is_stopped_and_costs_no_loss(scene: Scene) -> None:
+    mine = scene.claim(scene.publish())
+
+    assert move(scene, "1-new", is_stopped=True) == Moved()
+
+    record = scene.record_of()
+    assert (record.state, record.losses, record.stopping_on) == (State.QUEUED, 0, "me")
+    assert isinstance(scene.ledger.settle(mine), Fenced)
+    beat = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    assert beat.claims("me") == [mine]
+    # Until it has stopped, nobody begins.
+    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), Held)
+    scene.workers.acknowledge(mine)
+    (due,) = scene.ledger.due(9).dues
+    answer = scene.ledger.resend(due, due_in_ms=9)
+    assert isinstance(answer, Send)
+    assert answer.message == "message 1-new"
+
+
+def test_an_attempt_on_a_worker_that_is_named_ends_as_it_would(scene: Scene) -> None:
+    mine = scene.claim(scene.publish())
+
+    assert move(scene, "1-new") == Moved()
+
+    assert scene.ledger.settle(mine) == Settled()
+    assert scene.state() == "absent"
+
+
+@pytest.mark.parametrize("how", ["lost", "released"])
+def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, how: str) -> None:
+    message = scene.publish()
+    mine = scene.claim(message)
+    move(scene, "1-new")
+
+    if how == "lost":
+        scene.lose(mine)
+    else:
+        scene.ledger.release(mine, due_in_ms=FAR_MS)
+
+    # The message comes back from the worker's hash.
+    assert scene.ask(message, "me") == Stale()
+    (due,) = scene.ledger.due(9).dues
+    answer = scene.ledger.resend(due, due_in_ms=9)
+    assert isinstance(answer, Send)
+    assert answer.message == "message 1-new"
+    assert scene.record_of().epoch == "1-new"
+
+
+def test_a_retry_says_which_workers_were_named_while_it_ran(scene: Scene) -> None:
+    mine = scene.claim(scene.publish())
+    move(scene, "1-new")
+    task = TaskRef("task", "app.work")
+    epoch = scene.ledger.senders.new_epoch(mine.attempt)
+
+    answer = scene.record(task, epoch, claim=mine)
+
+    assert answer == NamesOthers('{"only": ["gpu"]}')
+    assert scene.state() == "running"
+    again = scene.ledger.record(
+        task,
+        epoch=epoch,
+        state=State.QUEUED,
+        due_in_ms=FAR_MS,
+        message="it says so",
+        claim=mine,
+        moved='{"only": ["gpu"]}',
+    )
+    assert again == Recorded()
+    # A loss of the next attempt is one as any other.
+    next_one = scene.claim(Published(task, epoch, scene.ledger.generation))
+    scene.lose(next_one)
+    assert scene.record_of().epoch == epoch

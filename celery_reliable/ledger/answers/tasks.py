@@ -28,6 +28,8 @@ __all__ = [
     "Fenced",
     "Gone",
     "Held",
+    "Moved",
+    "NamesOthers",
     "NoLease",
     "NotCurrent",
     "NotDead",
@@ -129,6 +131,21 @@ class Unplaced(Answer):
     word = "parked"
     #: It did not before.
     is_new: bool
+
+
+@final
+class Moved(Answer):
+    """Other workers may run the task from now on."""
+
+
+@final
+@dataclass(frozen=True)
+class NamesOthers(Answer):
+    """An operator has named other workers while the attempt ran."""
+
+    word = "moved"
+    #: Which, as text; empty: none since the attempt was told.
+    named: str
 
 
 @final

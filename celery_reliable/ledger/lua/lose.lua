@@ -36,7 +36,8 @@ Cost      O(log N) in records that are due some time
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'losses', 'max_losses',
-  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms')
+  'history', 'owner', 'token', 'revoked', 'spent', 'spared', 'object', 'pid', 'claimed_ms',
+  'next_epoch')
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[8] ~= ARGV[6] then
   -- The attempt ended another way; its claim must not keep its worker from being forgotten.
   local claim = redis.call('HGET', KEYS[3], ARGV[1])
@@ -108,9 +109,14 @@ if is_buried then
   return {'buried', losses}
 end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
-if ARGV[9] == '1' then
+if found[15] then
+  -- An operator has named other workers: the message that comes back is stale, and the record's is sent.
+  redis.call('HDEL', KEYS[1], 'moved', 'next_epoch')
+  redis.call('HSET', KEYS[1], 'epoch', found[15])
+end
+if ARGV[9] == '1' or found[15] then
   redis.call('HSET', KEYS[1], 'unsent', '1')
 end
 -- What was revoked is called off by the next look.
-redis.call('ZADD', KEYS[2], now_ms + (found[9] and ARGV[3] ~= 'stuck' and 0 or ARGV[5]), ARGV[1])
+redis.call('ZADD', KEYS[2], now_ms + ((found[9] or found[15]) and ARGV[3] ~= 'stuck' and 0 or ARGV[5]), ARGV[1])
 return {'queued', losses}

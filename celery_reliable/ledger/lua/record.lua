@@ -30,8 +30,10 @@ ARGV[14]  number       of this publication among its sender's; "" without a send
 ARGV[15]  is_sent      "1": put it into its queue; else ""
 ARGV[16]  waits_for    an object: the attempt has not begun its body as another task has that, and gives its number
                        back: the next one is told from it by its token; else ""
+ARGV[17] moved        which workers an operator has named meanwhile, as the attempt was told; "" for none
 Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current, format}
-          | {"unknown"}
+          | {"unknown"} | {"moved", named}
+          "moved": an operator has named other workers while the attempt ran, and the message has to say so
           "generation" with the format of the namespace, 0 if nobody has told it: by this publishers learn of a newer one
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
           name; or this is a late copy, and the sender has gone on
@@ -77,6 +79,10 @@ if ARGV[8] ~= '' then
     if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' fenced', 'PX', ARGV[11]) end
     return {'fenced'}
   end
+  local moved = redis.call('HGET', KEYS[1], 'moved') or ''
+  if moved ~= ARGV[17] then
+    return {'moved', moved}
+  end
   if ARGV[16] ~= '' then
     redis.call('HSET', KEYS[1], 'attempt', ARGV[8] - 1, 'waiting_for', ARGV[16])
   else
@@ -118,7 +124,8 @@ elseif state then
 end
 local when = 'published_ms'
 if state then
-  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses')
+  redis.call('HDEL', KEYS[1], 'suspect', 'spared', 'openings', 'waits', 'alone', 'sealed', 'read_by', 'max_losses',
+    'moved', 'next_epoch')
   -- A retry or a replacement does not change when the task was published.
   when = (state == 'dead' or called_off) and when or 'sent_ms'
 end

@@ -15,7 +15,7 @@ Cost      O(log N) in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token', 'spent')
+local found = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'ended', 'token', 'spent', 'next_epoch')
 if not found[1] then
   return {'gone'}
 end
@@ -30,8 +30,13 @@ redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'state', 'queued', 'ended', ARGV[2], 'sent_ms', now_ms,
   'spent', string.sub((found[5] or ' ') .. ARGV[4] .. ' ', -200))
-if ARGV[5] == '1' then
+if found[6] then
+  -- As in lose.
+  redis.call('HDEL', KEYS[1], 'moved', 'next_epoch')
+  redis.call('HSET', KEYS[1], 'epoch', found[6])
+end
+if ARGV[5] == '1' or found[6] then
   redis.call('HSET', KEYS[1], 'unsent', '1')
 end
-redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
+redis.call('ZADD', KEYS[2], now_ms + (found[6] and 0 or ARGV[3]), ARGV[1])
 return {'released'}

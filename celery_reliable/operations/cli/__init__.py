@@ -18,6 +18,7 @@ from celery_reliable.operations.cli.doctor import doctor
 from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
+from celery_reliable.operations.cli.moving import move
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
 from celery_reliable.operations.cli.revoking import revoke
@@ -50,6 +51,7 @@ for _command in (
     tasks,
     show,
     revoke,
+    move,
     objects,
     workers,
     queues_command,

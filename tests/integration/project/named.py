@@ -21,6 +21,15 @@ def add_tasks(to: Any) -> None:
 
     task("on_gpu", only_workers=("gpu-*",))(tasks.gate)
     task("on_gpu_or_else", only_workers=("gpu-*",), else_queue="slow")(tasks.gate)
+
+    @task("retried_at_gate")
+    def retried(self: Any, name: str) -> None:
+        """Wait for the gate, and retry; then wait for another one."""
+        number = self.request.retries
+        tasks.gate(self, name if number == 0 else f"{name} {number}")
+        if number == 0:
+            raise self.retry(countdown=0)
+
     task("rather_on_gpu", prefer_workers=("gpu-*",))(tasks.gate)
 
 

@@ -11,6 +11,7 @@ from celery_reliable.contrib.django.api.answers import Discarded, ReplayedEdited
 from celery_reliable.contrib.django.api.declaring import Asked, Operation
 from celery_reliable.contrib.django.api.parameters import (
     DiscardBody,
+    MoveBody,
     NoBody,
     OneBody,
     ReplayBody,
@@ -20,7 +21,7 @@ from celery_reliable.contrib.django.api.parameters import (
 )
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import publish_edited, shapes
+from celery_reliable.operations import CannotMove, publish_edited, shapes
 
 __all__ = ["ACTS"]
 
@@ -109,6 +110,26 @@ def revoke_tasks(asked: Asked) -> shapes.Revoked:
     ).as_dict()
 
 
+def move_tasks(asked: Asked) -> shapes.Moved:
+    """Say which workers may run tasks that live: queued, parked or running.
+
+    What runs on a worker that may not run it is stopped there, which is no loss, and runs
+    elsewhere.  May be repeated.
+    """
+    body: MoveBody = asked.body
+    try:
+        return asked.desk.moves.move(
+            body.ids,
+            body.workers,
+            by=asked.by,
+            prefer=body.prefer,
+            else_queue=body.else_queue,
+            dry_run=body.dry_run,
+        ).as_dict()
+    except CannotMove as exc:
+        raise Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", str(exc), "workers") from None
+
+
 def sweep(asked: Asked) -> Swept:
     """Run a pass of the sweeper now, unless one runs or has just finished.
 
@@ -169,5 +190,6 @@ ACTS = (
     Operation(
         "POST", "tasks/revoke", revoke_tasks, shapes.Revoked, needs=_OPERATE, body=RevokeBody
     ),
+    Operation("POST", "tasks/move", move_tasks, shapes.Moved, needs=_OPERATE, body=MoveBody),
     Operation("POST", "sweep", sweep, Swept, needs=_OPERATE, body=NoBody),
 )

@@ -269,6 +269,23 @@ class RevokeBody(Struct, kw_only=True, forbid_unknown_fields=True):
     dry_run: Annotated[bool, Meta(description="Only say what would become of them.")] = False
 
 
+class MoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which tasks are to run elsewhere, and which workers may run them."""
+
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MOST_REVOKED)]
+    workers: Annotated[
+        list[str],
+        Meta(max_length=100, description="Names, or patterns of names; empty: any worker."),
+    ]
+    prefer: Annotated[
+        list[str], Meta(max_length=100, description="Those that are to get it first.")
+    ] = []
+    else_queue: Annotated[
+        str, Meta(max_length=255, description="Where it goes while none of them is alive.")
+    ] = ""
+    dry_run: Annotated[bool, Meta(description="Only say what would become of them.")] = False
+
+
 class NoBody(Struct, forbid_unknown_fields=True):
     """Nothing: an empty object, or no body."""
 

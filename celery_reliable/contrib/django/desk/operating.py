@@ -10,9 +10,9 @@ from django.shortcuts import redirect
 
 from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
-from celery_reliable.operations import IfRunning, Revoked
+from celery_reliable.operations import CannotMove, IfRunning, Revoked
 
-__all__ = ["revoke_page", "sweep_page"]
+__all__ = ["move_page", "revoke_page", "sweep_page"]
 
 #: More than a page has, and done within one request.
 _MOST_CHOSEN = 100
@@ -78,6 +78,33 @@ def _tell(visit: Visit, found: Revoked) -> None:
         messages.warning(request, f"{_counted(len(found.gone))} gone already.")
     if found.problem:
         messages.warning(request, shown(found.problem, 1_000))
+
+
+def move_page(visit: Visit) -> HttpResponse:
+    """Say which workers may run a task that lives."""
+    given = visit.request.POST
+    chosen = tuple(dict.fromkeys(map(unquote, given.getlist("quoted_id"))))[:_MOST_CHOSEN]
+    workers = given.get("workers", "").replace(",", " ").split()
+    visit.desk.app.loader.import_default_modules()
+    if not workers and "anywhere" not in given:
+        messages.warning(visit.request, "No worker was named.")
+        return redirect(visit.link("task", chosen[0]) if chosen else visit.link("tasks"))
+    try:
+        found = visit.desk.moves.move(chosen, workers, by=visit.by)
+    except CannotMove as exc:
+        return HttpResponseBadRequest(str(exc))
+    for task_id in (*found.sent, *found.stopped, *found.stays):
+        log(visit, task_id, "Moved")
+    for level, said, ids in (
+        (messages.SUCCESS, "sent to a worker that may run it, or waiting for one", found.sent),
+        (messages.SUCCESS, "told to stop, to run elsewhere", found.stopped),
+        (messages.INFO, "running on such a worker already", found.stays),
+        (messages.WARNING, "not to be moved", found.refused),
+        (messages.WARNING, "gone already", found.gone),
+    ):
+        if ids:
+            messages.add_message(visit.request, level, f"{_counted(len(ids))}: {said}.")
+    return redirect(visit.link("task", chosen[0]) if len(chosen) == 1 else visit.link("tasks"))
 
 
 def sweep_page(visit: Visit) -> HttpResponse:

@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from celery_reliable.contrib.django.desk.acts import act_page
 from celery_reliable.contrib.django.desk.edits import edit_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
-from celery_reliable.contrib.django.desk.operating import revoke_page, sweep_page
+from celery_reliable.contrib.django.desk.operating import move_page, revoke_page, sweep_page
 from celery_reliable.contrib.django.desk.overview import overview_page
 from celery_reliable.contrib.django.desk.places import (
     audit_page,
@@ -54,6 +54,7 @@ PAGES = (
     Page("find", "tasks/find/", find_page),
     Page("task", "tasks/task/<path:task_id>/", task_page),
     Page("revoke", "tasks/revoke/", revoke_page, Right.OPERATE, ("POST",)),
+    Page("move", "tasks/move/", move_page, Right.OPERATE, ("POST",)),
     Page("sweep", "desk/sweep/", sweep_page, Right.OPERATE, ("POST",)),
     Page("objects", "objects/", objects_page),
     Page(

@@ -1,0 +1,61 @@
+"""`docs/guides/named-workers.rst`: its tasks wait for those that they name, and its commands move
+them.  The workers themselves are those of `tests/integration/test_named_workers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.operations.desk import Desk
+from tests.docs.blocks import Page
+from tests.docs.commands import run
+from tests.support.redis_server import RedisServer
+
+PAGES = ("guides/named-workers.rst",)
+
+
+@pytest.fixture
+def published(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The app of the page, and the ids of what its calls published."""
+    page = Page(*PAGES)
+    names: dict[str, Any] = {"__name__": "proj"}
+    defined = page.block("else_queue=", "python").text
+    exec(defined.replace("redis://127.0.0.1:6379/0", redis_server.url()), names)
+    app: Celery = names["app"]
+    calls = page.block("apply_async", "python").text.strip().splitlines()
+    found = [eval(call, names).id for call in calls]
+    yield page, app, found
+    assert page.left() == []
+    reliable_of(app).close()
+    app.close()
+
+
+def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
+    published: Any,
+) -> None:
+    page, app, (first, second) = published
+    show, dry, move, anywhere = page.commands("What waits, and moving it")
+
+    shown = run(show, app, known={"ID": first})
+    assert "'alpha@host'" in shown.output
+    assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
+    with Desk(app) as desk:
+        assert run(dry, app, known={"ID": first}).exit_code == 0
+        assert desk.tasks.get(first).only_workers == ("alpha@host",)
+        assert run(move, app, known={"ID": first}).exit_code == 0
+        assert desk.tasks.get(first).only_workers == ("gpu-*",)
+        assert run(anywhere, app, known={"ID": first}).exit_code == 0
+        assert desk.tasks.get(first).only_workers == ()
+
+
+def test_what_it_names_is_there() -> None:
+    text = Page(*PAGES).text
+
+    for event in ("task_waits_for_worker", "task_turned_away"):
+        assert f"``{event}``" in text
+        assert hasattr(events, event)
