@@ -62,7 +62,7 @@ def test_the_command_finds_the_ledger_of_the_cache(
     ran = run(tmp_path, redis_address, namespace, "ledger")
 
     assert ran.code == 0, ran.err
-    assert [one["task_id"] for one in ran.json] == ["one"]
+    assert [one["task_id"] for one in ran.json["items"]] == ["one"]
     assert redis_address in connector_of("ledger").shown
     ledger.close()
 

@@ -489,13 +489,18 @@ def test_from_the_groups_to_the_replay_of_one_at_the_command_line(
     )
 
     assert project.redis.client().llen("celery") == 3
-    listed = run("dead-letters", "list", "--exception", "Key*", "--json").json
+    listed = run("dead-letters", "list", "--exception", "Key*", "--json").json["items"]
     assert [one["task_id"] for one in listed] == ["key-0"]
+    page = run("dead-letters", "list", "--limit", "1", "--json").json
+    assert page["cursor"]
+    assert not page["is_last"]
+    page |= run("dead-letters", "list", "--limit", "9", "--offset", "1", "--json").json
+    assert (len(page["items"]), page["is_last"]) == (page["total"] - 1, True)
     audit = run("audit")
     assert audit.code == 0
     assert max(map(len, audit.out.splitlines())) <= 80
     assert "replay, end" in audit.out
-    assert [one["done"] for one in run("audit", "--json").json] == [3, 0]
+    assert [one["done"] for one in run("audit", "--json").json["items"]] == [3, 0]
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,17 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
+def letters(run: Run) -> list[Any]:
+    """The dead letters, as programs are told of them."""
+    listed: list[Any] = run("dead-letters", "list", "--json").json["items"]
+    return listed
+
+
 def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
     project.start_worker("one")
     result = project.send("follow", ["fail", "fail", "finish"])
     # The list says so by itself when the letter is there.
-    listed = wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the dead letter")
+    listed = wait_for(lambda: letters(run), 30, "the dead letter")
     assert [(one["task_id"], one["reason"], one["attempts"]) for one in listed] == [
         (result.id, "failed", 1)
     ]
@@ -59,12 +65,12 @@ def test_the_whole_round_of_a_failed_task(project: Project, run: Run) -> None:
         "problem": "",
     }
     wait_for(lambda: len(project.effects.runs(result.id)) == 2, 20, "its second run")
-    wait_for(lambda: run("dead-letters", "list", "--json").json, 30, "the second burial")
+    wait_for(lambda: letters(run), 30, "the second burial")
     assert run("dead-letters", "replay", result.id).out == (
         f"Replayed {result.id}: its next run is attempt 3.\n"
     )
     wait_for(lambda: project.effects.finished(result.id), 20, "its third run")
-    assert run("dead-letters", "list", "--json").json == []
+    assert letters(run) == []
     assert run("dead-letters", "list").out == "0 of 0 dead letters\n"
 
 
@@ -76,11 +82,11 @@ def test_discard_asks_first(project: Project, run: Run) -> None:
         return run("dead-letters", "discard", task_id, answer=answer)
 
     assert ask("one", "n\n").code == 1
-    assert len(run("dead-letters", "list", "--json").json) == 2
+    assert len(letters(run)) == 2
     assert ask("one", "y\n").out == "Discarded one.\n"
     gone = run("dead-letters", "discard", "two", "--yes", "--json")
     assert gone.json == {"task_id": "two", "discarded": True}
-    assert run("dead-letters", "list", "--json").json == []
+    assert letters(run) == []
 
 
 @pytest.mark.parametrize("command", ["show", "replay", "discard"])
@@ -138,7 +144,7 @@ def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Run) -> N
         assert ran.code == 0, ran.err
         assert "\x1b" not in ran.out
         assert "[bold]" in ran.out
-    assert run("dead-letters", "list", "--json").json[0]["task_id"] == "evil\x1b[2J"
+    assert letters(run)[0]["task_id"] == "evil\x1b[2J"
 
 
 def test_long_ids_are_folded_and_never_cut(project: Project, run: Run) -> None:
@@ -176,7 +182,7 @@ def test_workers_and_passes(project: Project, run: Run) -> None:
     result = project.send("gate", "door")
     project.effects.run_of(result.id)
 
-    (row,) = run("workers", "--json").json
+    (row,) = run("workers", "--json").json["items"]
 
     assert row["worker"].startswith("one@")
     assert (row["state"], row["claims"]) == ("alive", 1)
@@ -237,4 +243,4 @@ def test_json_is_the_same_for_every_locale(project: Project, run: Run) -> None:
 
     assert ran.code == 0
     parsed: Any = json.loads(ran.out)
-    assert [one["task_id"] for one in parsed] == ["ключ"]
+    assert [one["task_id"] for one in parsed["items"]] == ["ключ"]

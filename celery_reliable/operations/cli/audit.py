@@ -35,7 +35,7 @@ def audit(ctx: click.Context, limit: int, as_json: bool) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         views = [entry.as_dict() for entry in desk.audit(limit)]
     if console is None:
-        print_json(views)
+        print_json({"items": views})
         return
     if views:
         print_list(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -26,7 +26,7 @@ from celery_reliable.operations.cli.printing import (
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.pages import gathered
+from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.tables import print_list, print_pairs, printable
 from celery_reliable.operations.views import full_view, short_view
 
@@ -71,14 +71,21 @@ def list_(
         raise click.UsageError("--offset goes with no filter, group or cursor: use --cursor.")
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         if offset:
-            letters: Sequence[DeadLetter] = desk.letters.list(limit, offset)
-            cursor = ""
+            letters = desk.letters.list(limit, offset)
+            page = Page(tuple(letters), "", len(letters))
         else:
-            letters, cursor = _found(desk, wanted, group, cursor, limit)
+            page = _found(desk, wanted, group, cursor, limit)
         total = desk.letters.count()
-    views = [short_view(letter) for letter in letters]
+    views = [short_view(letter) for letter in page.items]
     if console is None:
-        print_json(views)
+        print_json(
+            {
+                **page.view(short_view),
+                # A page by its offset has no cursor.
+                "is_last": offset + len(views) >= total if offset else page.is_last,
+                "total": total,
+            }
+        )
     else:
         if views:
             print_list(
@@ -88,15 +95,13 @@ def list_(
                 [_about(view) for view in views],
             )
         click.echo(f"{len(views)} of {counted(total, 'dead letter')}")
-    if cursor:
-        click.echo(f"There may be more:\n--cursor {cursor}", err=True)
+    if page.cursor:
+        click.echo(f"There may be more:\n--cursor {page.cursor}", err=True)
 
 
-def _found(
-    desk: Desk, wanted: Filter, group: str, cursor: str, limit: int
-) -> tuple[Sequence[DeadLetter], str]:
-    """Return what is found while a person waits, and the cursor of what follows."""
-    page = gathered(
+def _found(desk: Desk, wanted: Filter, group: str, cursor: str, limit: int) -> Page[DeadLetter]:
+    """Return what is found while a person waits."""
+    return gathered(
         lambda cursor, limit: desk.letter_pages.page(
             wanted, group=group, cursor=cursor, limit=limit
         ),
@@ -104,7 +109,6 @@ def _found(
         limit,
         _LOOK_SECONDS,
     )
-    return page.items, page.cursor
 
 
 @dead_letters.command("groups", cls=CeleryCommand)

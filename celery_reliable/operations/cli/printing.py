@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,8 +11,11 @@ import click
 __all__ = ["console_of", "counted", "print_json", "shown", "to_second"]
 
 
-def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print *value* as JSON, in ASCII: the same in every locale."""
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print an object as JSON, in ASCII: the same in every locale.
+
+    A list is its ``items``, so that more can be told beside it.
+    """
     click.echo(json.dumps(value, indent=2))
 
 

@@ -31,7 +31,7 @@ def queues_command(ctx: click.Context, as_json: bool) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         found = desk.queues.all()
     if console is None:
-        print_json([one.as_dict() for one in found])
+        print_json({"items": [one.as_dict() for one in found]})
         return
     print_list(
         console,

@@ -34,7 +34,7 @@ def workers(ctx: click.Context, is_long: bool, as_json: bool) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         found = desk.workers.all(with_broker=is_long)
     if console is None:
-        print_json([one.as_dict() for one in found])
+        print_json({"items": [one.as_dict() for one in found]})
         return
     if found:
         print_list(

@@ -86,7 +86,7 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     workers = run("workers", "--long")
     assert fits(workers.out)
     assert f"project.locked_retry_gate[{holder.id}] since" in " ".join(workers.out.split())
-    queues = run("queues", "--json").json
+    queues = run("queues", "--json").json["items"]
     assert [one["workers"][0].partition("@")[0] for one in queues] == ["one"]
     assert fits(run("queues").out)
     project.effects.open_gate("door")
