@@ -12,6 +12,7 @@ from celery_reliable.exceptions import (
     ObjectIdError,
     PublishUnknown,
     ReliableError,
+    TaskExists,
     UnknownDeadLetter,
 )
 from celery_reliable.operations import install_control_everywhere as _revoke_everywhere
@@ -38,6 +39,7 @@ __all__ = [
     "ReliableConfig",
     "ReliableError",
     "ReliableTask",
+    "TaskExists",
     "UnknownDeadLetter",
     "__version__",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from datetime import datetime
 
 from celery_reliable.model import Finding
 
@@ -27,6 +28,7 @@ __all__ = [
     "PublishUnknown",
     "ReliableError",
     "RowTaken",
+    "TaskExists",
     "UnknownDeadLetter",
     "one_line",
     "raise_for",
@@ -207,6 +209,33 @@ class RowTaken(ReliableError):
     def __init__(self, message: str | None = None, *, holder: str | None = None) -> None:
         super().__init__(message)
         self.holder = holder
+
+
+class TaskExists(ReliableError):
+    """There is a task of this id already, and the call is set to be refused in that case.
+
+    Attributes:
+        task_id: the id, which is that other task's.
+        state: where that stands: "parked", "queued", "running", "waiting" or "dead".
+        since: since when, by the clock of the ledger's Redis.
+    """
+
+    task_id: str | None = None
+    state: str | None = None
+    since: datetime | None = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        task_id: str | None = None,
+        state: str | None = None,
+        since: datetime | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+        self.state = state
+        self.since = since
 
 
 class UnknownDeadLetter(ReliableError, LookupError):

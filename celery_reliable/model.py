@@ -20,6 +20,7 @@ __all__ = [
     "Group",
     "GroupOfLetters",
     "HistoryEntry",
+    "Rate",
     "Reason",
     "Record",
     "State",
@@ -85,6 +86,14 @@ class TaskRef:
     max_losses: int | None = None
     #: Milliseconds an attempt may run without a touch; 0: no limit.
     time_to_run_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often attempts may begin: one every *interval_us* microseconds, of all with this key."""
+
+    key: str
+    interval_us: int
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.ledger import answers
-from celery_reliable.options import TaskObject, check_call, is_reliable, is_unique
+from celery_reliable.options import TaskObject, check_call, check_if_exists, is_reliable, is_unique
 from celery_reliable.publishing import fresh_id, instead_of, is_member, unique_publication
 from celery_reliable.results import PatientBackend
 
@@ -162,6 +162,13 @@ class ReliableTask(CeleryTask):
     #: How many losses the task may have; with one more it is dead-lettered. None: the setting
     #: `MAX_LOSSES`. 0: for a task that must not run again when its process dies.
     max_losses: int | None = None
+    #: How often attempts may begin in the whole fleet, as Celery writes it: ``"100/m"`` (``/s``,
+    #: ``/m``, ``/h``). They are spread evenly; what comes too early waits in the ledger for its
+    #: moment. None: no limit. (Celery's own ``rate_limit`` is one of each worker.)
+    rate: str | None = None
+    #: Whose rate that is: ``"task"`` (all calls of the task together) or ``"object"`` (the calls of
+    #: each object that `object_id` names).
+    rate_per: str = "task"
     #: Whether a task that failed for good is kept as a dead letter.
     dead_letter: bool = True
     #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
@@ -220,6 +227,13 @@ class ReliableTask(CeleryTask):
         options of an entry of the beat schedule): this call's own, in place of the task's.  None:
         the task's.  Raises ConfigurationError for values that cannot work.
 
+        With a *task_id* of the caller's, `if_exists` says what becomes of the call when there is a
+        task of that id already: ``"keep"`` (nothing is published; the result is that task's, also
+        if it is a dead letter), ``"replay_dead"`` (likewise, but a dead letter is run again, with
+        the arguments of this call) or ``"refuse"`` (TaskExists is raised).  Without it, a task that
+        lives is kept, and the id of a dead letter is published anew.  A member of a canvas is
+        published all the same.
+
         With ``unique="queued"``, nothing is published while another task has the object, and the
         result that is returned is that task's.  Members of a canvas, calls with a ``link`` and
         `app.send_task` are published all the same; `on_conflict` says what they do when they come
@@ -230,6 +244,13 @@ class ReliableTask(CeleryTask):
         With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
         check_call(self.name, options)
+        if options.get("if_exists") is not None:
+            if is_member(options):
+                # Somebody waits for the very id of a canvas's member.
+                del options["if_exists"]
+            else:
+                how, has_id = options["if_exists"], task_id is not None
+                check_if_exists(self.name, how, has_id=has_id, is_unique=is_unique(self))
         is_chosen = task_id is not None and not is_member(options)
         task_id = task_id or uuid()
         alone: AbstractContextManager[None] = nullcontext()

@@ -7,12 +7,14 @@ from celery_reliable.attempt.conclusion import bury
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE
 from celery_reliable.attempt.execution import around
 from celery_reliable.attempt.fencing import guarded
+from celery_reliable.attempt.outcomes import NotBegun
 from celery_reliable.attempt.replacement import bequeathing
 
 __all__ = [
     "DELIVERY",
     "EARLY",
     "MESSAGE",
+    "NotBegun",
     "around",
     "bequeathing",
     "bury",

@@ -12,7 +12,8 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery
-from celery_reliable.attempt.outcomes import ended
+from celery_reliable.attempt.outcomes import NotBegun, ended
+from celery_reliable.attempt.pacing import adopted_to_wait, too_early
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
@@ -25,12 +26,15 @@ from celery_reliable.exceptions import (
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
+from celery_reliable.options import is_limited
 
 __all__ = ["begin", "claim_or_record", "claimed_early"]
 
 #: An early claim that is younger counts without a question to the ledger, while the lease surely
 #: holds.  An older one may belong to a worker that was away, and was declared dead.
 _FRESH_SECONDS = 0.5
+
+_Answer = answers.ClaimAnswer | answers.ReserveAnswer
 
 
 def begin(delivery: Delivery) -> RunningAttempt | Traced:
@@ -88,7 +92,7 @@ def claimed_early(
     return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
 
 
-def _claim(delivery: Delivery) -> RunningAttempt | answers.ClaimAnswer:
+def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
     worker, stamp, properties = current_worker(), delivery.stamp, delivery.properties
     assert worker is not None
     is_adopted = not stamp.generation
@@ -97,15 +101,24 @@ def _claim(delivery: Delivery) -> RunningAttempt | answers.ClaimAnswer:
         return RunningAttempt(early, stamp, is_adopted)
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
     patience_seconds = config.lease_seconds if config.fail_open else FOREVER
+    parked = too_early(delivery, patience_seconds)
+    if parked is not None:
+        return parked
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))
     for name in worker.turns_to_claim():
         request = ClaimRequest(
             delivery.ref, stamp.epoch, stamp.generation, worker=name, token=token, pid=os.getpid()
         )
-        answer, was_unrecorded = claim_or_record(
-            ledger, request, delivery.message, patience_seconds=patience_seconds
-        )
-        is_adopted |= was_unrecorded
+        if is_limited(delivery.task) and not delivery.stamp.epoch:
+            # Only a record can wait for its moment.
+            answer = ledger.claim(request, patience_seconds=patience_seconds)
+            if isinstance(answer, answers.Unrecorded):
+                return adopted_to_wait(delivery)
+        else:
+            answer, was_unrecorded = claim_or_record(
+                ledger, request, delivery.message, patience_seconds=patience_seconds
+            )
+            is_adopted |= was_unrecorded
         if isinstance(answer, answers.Claimed):
             return RunningAttempt(request.claim(answer.attempt, answer.losses), stamp, is_adopted)
         if not isinstance(answer, answers.NoLease):
@@ -175,8 +188,13 @@ def _unprotected(delivery: Delivery, exc: LedgerUnavailable) -> Traced:
     return result
 
 
-def _without_attempt(delivery: Delivery, answer: answers.ClaimAnswer) -> Traced:
+def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
     """End a delivery that may not run.  Its message can be dropped: the record outlives it."""
+    if isinstance(answer, answers.ParkedUntil):
+        events.task_too_early(
+            name=delivery.task.name, task_id=delivery.id, until=answer.due_ms / 1000
+        )
+        return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
     heir = delivery.request.get(HEIR)
     if isinstance(answer, answers.Stale) and not delivery.stamp.epoch and heir:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from celery.exceptions import Ignore
+
 from celery_reliable.compat.tracer import Traced, Tracer, as_traced, tracer_of
 
-__all__ = ["ended", "instead", "raising", "returning"]
+__all__ = ["NotBegun", "ended", "instead", "raising", "returning"]
+
+
+class NotBegun(Ignore):
+    """A delivery that was no attempt, and is none that ended."""
 
 
 def ended(error: Exception, state: str) -> Traced:

@@ -49,9 +49,10 @@ def bequeathing(on_replace: Any) -> Any:
     return replaced
 
 
-def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str) -> bool:
-    """Record what a worker without the package has published under a replaced task's id; a pass
-    sends it.  False when it is no publication of that canvas.  Waits for the ledger.
+def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str, *, is_used: bool = False) -> bool:
+    """Record what somebody without the package has published: under a replaced task's id (*heir*),
+    or what is to wait before its first claim; a pass sends it.  False when the id is in use, and it
+    is no publication of that canvas.  *is_used*: as `Publications.record`.  Waits for the ledger.
     """
     sent = Envelope.from_text(message)
     while True:
@@ -63,6 +64,7 @@ def adopt(ledger: Ledger, ref: TaskRef, message: str, heir: str) -> bool:
             due_in_ms=0,
             message=sent.stamped(Stamp(ledger.generation, epoch)).to_text(),
             heir=heir,
+            is_used=is_used,
             patience_seconds=FOREVER,
         )
         if isinstance(answer, answers.OtherGeneration):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_reliable.events.declaring import ERROR, INFO, SILENT, WARNING, Values, declared
+from celery_reliable.events.declaring import DEBUG, ERROR, INFO, SILENT, WARNING, Values, declared
 from celery_reliable.model import Cause, Reason
 
 # -- how attempts end without an outcome
@@ -202,6 +202,11 @@ def task_unprotected(*, task: Any, task_id: str, error: Exception) -> None:
 @declared(INFO)
 def delivery_dropped(*, name: str = "", task_id: str, reply: str) -> None:
     """A delivery was ended without an attempt, as another one has the task, or it has ended."""
+
+
+@declared(DEBUG)
+def task_too_early(*, name: str, task_id: str, until: float) -> None:
+    """A task of a limited rate waits in the ledger for its moment, seconds since the epoch."""
 
 
 @declared(INFO)

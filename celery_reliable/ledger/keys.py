@@ -117,6 +117,18 @@ class Keys:
         """STRING: "<attempt>:<id>" of the task that holds an object, or "kept:<id>" with a TTL."""
         return f"{self._prefix}lock:{object_key}"
 
+    def rate(self, key: str) -> str:
+        """STRING with a TTL: when the last moment of a rate was given, and the next one, in us."""
+        return f"{self._prefix}rate:{key}"
+
+    def line(self, task_name: str) -> str:
+        """ZSET: task id -> the moment for which it is parked, in ms; of tasks of this name."""
+        return f"{self._prefix}line:{task_name}"
+
+    def pacer(self, whose: str) -> str:
+        """STRING with a TTL: which worker looks after the lines of an app."""
+        return f"{self._prefix}pacer:{whose}"
+
     def sent(self, sender: str) -> str:
         """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""
         return f"{self._prefix}sent:{sender}"

@@ -56,7 +56,8 @@ class Look:
     Attributes:
         due_ms: when somebody must look at it; None: never, as what runs without a limit.
         object_key: the object that it notes as locked; empty for none.
-        waiting_for: the object that another task has; empty for none.
+        waiting_for: the object that another task has, or "rate " and whose rate it waits for;
+            empty for none.
         is_suspect: it ran in a worker that died, and runs beside no other such task.
         has_to_wait: a worker could not run it, as it had to do with another suspect.
     """
@@ -71,6 +72,11 @@ class Look:
     reason: str = ""
     exception: str = ""
     buried_ms: int = 0
+
+    @property
+    def rate_key(self) -> str:
+        """Whose rate it waits for, or waited for before it was sent; empty for none."""
+        return self.waiting_for[5:] if self.waiting_for.startswith("rate ") else ""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Publications(TransitionGroup):
         heir: str = "",
         waits_for: str = "",
         moved: str = "",
+        if_exists: str = "",
         patience_seconds: float | None = None,
         undone_patience_seconds: float | None = None,
     ) -> RecordAnswer:
@@ -57,6 +58,8 @@ class Publications(TransitionGroup):
         message is pushed in the same step.  *is_used*: an earlier task of the same id may have left
         a result.  *moved*: which workers an operator has named while *claim* ran, as an answer has
         told.  *heir*: names the canvas that the task is a member of, if that took over an id.
+        *if_exists*: "keep" and "refuse" leave a dead letter of this id alone, "replay_dead" notes
+        that it is replayed.
 
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
@@ -91,6 +94,7 @@ class Publications(TransitionGroup):
                 "1" if queue else "",
                 waits_for,
                 moved,
+                if_exists,
             ],
         )
         answer = self._caller.run(step, patience_seconds, undone_patience_seconds)

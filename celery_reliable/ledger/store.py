@@ -16,6 +16,7 @@ from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
 from celery_reliable.ledger.outcomes import Outcomes
+from celery_reliable.ledger.paces import Paces
 from celery_reliable.ledger.passes import Passes
 from celery_reliable.ledger.publications import Publications
 from celery_reliable.ledger.reads import Reads
@@ -53,6 +54,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
             self._caller = CheckingCaller(self._caller, self.keys.meta)
         self.workers = Workers(self._caller, self.keys)
         self.passes = Passes(self._caller, self.keys)
+        self.paces = Paces(self._caller, self.keys)
         self.happenings = Happenings(self._caller, self.keys)
         self.audits = Audits(self._caller, self.keys)
         self.named = NamedTasks(self._caller, self.keys)

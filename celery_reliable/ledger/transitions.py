@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import OtherObject
-from celery_reliable.ledger.answers.tasks import Batch, Troubled
+from celery_reliable.ledger.answers.tasks import Batch, Ripe, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import Due
@@ -114,8 +114,8 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 def _reader(kind: type[Answer]) -> Callable[[Sequence[Any]], Any]:
     """Return a function that makes an answer of *kind* from a reply of the server."""
-    if kind is Batch:
-        return _batch
+    if kind in (Batch, Ripe):
+        return partial(_batch, kind)
     if issubclass(kind, Beat):
         return partial(_beat, kind)
     readers = [_READ[str(one.type)] for one in fields(kind)]
@@ -125,11 +125,11 @@ def _reader(kind: type[Answer]) -> Callable[[Sequence[Any]], Any]:
     return lambda raw: kind(*[read(value) for read, value in zip(readers, raw[1:], strict=True)])
 
 
-def _batch(raw: Sequence[Any]) -> Batch:
-    _, now_ms, *values = raw
+def _batch(kind: Callable[..., Any], raw: Sequence[Any]) -> Any:
+    _, ms, *values = raw
     texts = [_text(value) for value in values]
     pairs = zip(texts[::2], texts[1::2], strict=True)
-    return Batch(int(now_ms), tuple(Due(*pair) for pair in pairs))
+    return kind(int(ms), tuple(Due(*pair) for pair in pairs))
 
 
 def _beat(kind: type[Beat], raw: Sequence[Any]) -> Beat:

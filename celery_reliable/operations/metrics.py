@@ -144,6 +144,12 @@ def _of_tasks(status: Status) -> Iterator[Any]:
         "Tasks that wait as none of the workers that they name is alive.",
         status.waiting_for_worker,
     )
+    yield _labelled(
+        "reliable_limited",
+        "Tasks that wait for their moment, as their rate is limited.",
+        ("task",),
+        {(name,): float(count) for name, count in status.limited.items()},
+    )
     silent = status.last_pass.seconds_ago
     if silent is not None:
         yield _gauge(

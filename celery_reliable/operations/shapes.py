@@ -226,6 +226,7 @@ class Status(TypedDict):
     saturation: float | None
     deaths: list[WorkerDeath]
     queues: list[Queue]
+    limited: dict[str, int]
     broker_problem: str
 
 

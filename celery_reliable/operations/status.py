@@ -20,6 +20,7 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
+from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.recovery import BrokerView, Depths, depths_of
 from celery_reliable.settings import ServerFacts
 
@@ -112,6 +113,7 @@ class Status:
         latest_dead: the latest dead letters.
         waiting_for_worker: how many wait as none of the workers that they name is alive.
         past_depths: how deep queues were at the last passes that looked, by name.
+        limited: how many tasks wait for their moment, by the names of this app's limited tasks.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
         lease_seconds: how long leases are.
@@ -134,6 +136,7 @@ class Status:
     lease_seconds: float
     past_depths: Mapping[str, Depths] = field(default_factory=dict)
     waiting_for_worker: int = 0
+    limited: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def workers_by_state(self) -> dict[str, int]:
@@ -192,6 +195,7 @@ class Status:
                 for one in self.deaths
             ],
             "queues": [one.as_dict() for one in self.queues],
+            "limited": dict(self.limited),
             "broker_problem": self.broker_problem,
         }
 
@@ -230,6 +234,11 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         lease_seconds=config.lease_seconds,
         past_depths=depths_of(report, reliable.project[1]),
         waiting_for_worker=ledger.named.waiting(),
+        limited=ledger.paces.waiting(
+            sorted(
+                name for name, task in app.tasks.items() if is_reliable(task) and is_limited(task)
+            )
+        ),
     )
 
 

@@ -279,7 +279,7 @@ class Tasks:
             return seen
         if waits_for_worker(look, seen):
             return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
-        if look.waiting_for or seen.waits_for_object:
+        if (look.waiting_for and not look.rate_key) or seen.waits_for_object:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)
         if record.state is State.QUEUED and not record.is_unsent and envelope is not None:

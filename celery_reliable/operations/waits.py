@@ -35,6 +35,8 @@ class Wait(str, Enum):
     OBJECT = "object"
     #: A worker that may run it: none of those that it names is alive.
     WORKER = "worker"
+    #: Its moment, as its rate is limited.
+    RATE = "rate"
     #: Its turn in its queue.
     QUEUE = "queue"
     #: A worker that was delivered it and has not begun it.
@@ -253,6 +255,16 @@ def _parked(look: Look, seen: Seen, now_ms: int) -> Why:
     record, until_ms = look.record, look.due_ms or 0
     if waits_for_worker(look, seen):
         return _worker(look, seen, now_ms)
+    if look.rate_key:
+        return Why(
+            Wait.RATE,
+            f"It waits for its moment under the rate of {look.rate_key}: at "
+            f"{_until(until_ms, now_ms)} it is sent to {_queue(seen)}, and no worker is held up "
+            "until then.",
+            since_ms=max(record.published_ms, record.sent_ms),
+            until_ms=until_ms,
+            queue=seen.queue,
+        )
     if look.waiting_for or seen.waits_for_object:
         return _object(look, seen, now_ms)
     if Stamp("", record.epoch).attempt:
@@ -343,7 +355,8 @@ def _queued(look: Look, seen: Seen, now_ms: int) -> Why:
             until_ms=until_ms,
             queue=seen.queue,
         )
-    if (look.waiting_for or seen.waits_for_object) and (seen.eta_ms or look.waiting_for):
+    waiting_for = "" if look.rate_key else look.waiting_for
+    if (waiting_for or seen.waits_for_object) and (seen.eta_ms or waiting_for):
         return _object(look, seen, now_ms)
     return _sent(look, seen, now_ms, since_ms)
 

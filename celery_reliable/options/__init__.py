@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from celery_reliable.options.calls import CALL, call_of, check_call, in_force, take_call
+from celery_reliable.options.calls import (
+    CALL,
+    REFUSE,
+    call_of,
+    check_call,
+    check_if_exists,
+    in_force,
+    take_call,
+    take_if_exists,
+)
 from celery_reliable.options.definition import (
     TaskObject,
     doubts,
@@ -14,17 +23,28 @@ from celery_reliable.options.definition import (
 )
 from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
-from celery_reliable.options.values import is_reliable, is_unique, keep_ms, key_of, task_ref
+from celery_reliable.options.values import (
+    is_limited,
+    is_reliable,
+    is_unique,
+    keep_ms,
+    key_of,
+    rate_of,
+    task_ref,
+)
 
 __all__ = [
     "CALL",
     "NAMING",
+    "REFUSE",
     "TaskObject",
     "call_of",
     "check_call",
+    "check_if_exists",
     "doubts",
     "in_force",
     "is_cut_short",
+    "is_limited",
     "is_reliable",
     "is_unique",
     "keep_ms",
@@ -35,8 +55,10 @@ __all__ = [
     "options_without_base",
     "patterns_of",
     "problems",
+    "rate_of",
     "refuse",
     "resolve_object_id",
     "take_call",
+    "take_if_exists",
     "task_ref",
 ]

@@ -11,7 +11,22 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.options.bounds import seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING
 
-__all__ = ["CALL", "CALL_OPTIONS", "MOST_LOSSES", "call_of", "check_call", "in_force", "take_call"]
+__all__ = [
+    "CALL",
+    "CALL_OPTIONS",
+    "MOST_LOSSES",
+    "REFUSE",
+    "call_of",
+    "check_call",
+    "check_if_exists",
+    "in_force",
+    "take_call",
+    "take_if_exists",
+]
+
+#: Of `if_exists`: raise TaskExists.
+REFUSE = "refuse"
+_IF_EXISTS = ("keep", "replay_dead", REFUSE)
 
 #: The header of a message that says what its call says in place of its task's options, a mapping.
 CALL = "reliable_call"
@@ -54,6 +69,39 @@ def take_call(name: str, options: MutableMapping[str, Any]) -> None:
     if given:
         headers = options.get("headers") or {}
         options["headers"] = {**headers, CALL: {**call_of(headers), **given}}
+
+
+def take_if_exists(name: str, options: MutableMapping[str, Any], *, is_known: bool) -> str:
+    """Take out of the options of a call what to do about a task that has its id; "" if it does not
+    say.  *is_known*: the task is one of ours.  Raises ConfigurationError.
+    """
+    how = options.pop("if_exists", None)
+    if how is None:
+        return ""
+    problem = ""
+    if how not in _IF_EXISTS:
+        known = ", ".join(map(repr, _IF_EXISTS))
+        problem = f"if_exists={how!r} of a call of task {name} is not one of {known}. Correct it."
+    elif not is_known:
+        problem = (
+            f"if_exists={how!r} of a call of task {name}: nobody can tell whether its id is in "
+            "use, as it is no task of this app with base=ReliableTask. Leave it out."
+        )
+    if problem:
+        raise ConfigurationError(problem, problems=(problem,))
+    return str(how)
+
+
+def check_if_exists(name: str, how: str, *, has_id: bool, is_unique: bool) -> None:
+    """Raise ConfigurationError where `if_exists` of a call means nothing, or two things."""
+    problem = ""
+    if not has_id:
+        problem = "it is about the id, which is a new one without task_id. Give that too."
+    elif is_unique:
+        problem = "the task has unique='queued', so that its object is the key. Leave one out."
+    if problem:
+        problem = f"if_exists={how!r} of a call of task {name}: {problem}"
+        raise ConfigurationError(problem, problems=(problem,))
 
 
 def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:

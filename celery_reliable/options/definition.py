@@ -15,6 +15,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
+from celery_reliable.options.rates import RATE_PER, rate_problem
 
 __all__ = [
     "OPTIONS",
@@ -105,7 +106,7 @@ def problems(cls: Any, base: Any) -> list[str]:
     wrong = [
         f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
         "Correct it, or leave it out."
-        for option, expected in _wrong_values(cls)
+        for option, expected in (*_wrong_values(cls), *_wrong_rates(cls))
     ]
     if not cls.acks_late:
         wrong.append(
@@ -142,6 +143,17 @@ def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
     yield from naming_problems(
         {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
     )
+
+
+def _wrong_rates(cls: Any) -> Iterator[tuple[str, str]]:
+    if cls.rate is not None and (expected := rate_problem(cls.rate)):
+        yield "rate", expected
+    if cls.rate_per not in RATE_PER:
+        yield "rate_per", f"one of {', '.join(map(repr, RATE_PER))}"
+    elif cls.rate_per == "object" and not cls.rate:
+        yield "rate_per", "of use without rate"
+    elif cls.rate_per == "object" and inspect.getattr_static(cls, "object_id") is None:
+        yield "rate_per", "of use without object_id, which says what the object is"
 
 
 def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
@@ -225,6 +237,8 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
     "max_losses": is_number,
     "dead_letter": lambda value: isinstance(value, bool),
     **{name: partial(_fits, wrong) for name, wrong in NAMING.items()},
+    "rate": lambda value: not rate_problem(value),
+    "rate_per": lambda value: value in RATE_PER,
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from celery_reliable.model import TaskRef
+from celery_reliable.model import Rate, TaskRef
 from celery_reliable.options.calls import in_force
 from celery_reliable.options.definition import TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
+from celery_reliable.options.rates import interval_us
 
-__all__ = ["is_reliable", "is_unique", "keep_ms", "key_of", "task_ref"]
+__all__ = ["is_limited", "is_reliable", "is_unique", "keep_ms", "key_of", "rate_of", "task_ref"]
 
 
 def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
@@ -36,6 +37,25 @@ def is_unique(task: Any) -> bool:
 def keep_ms(task: Any) -> int:
     """Return for how many ms the object of *task* is kept after a success; 0: not at all."""
     return int((getattr(type(task), "once_for_seconds", None) or 0) * 1000)
+
+
+def is_limited(task: Any) -> bool:
+    """Whether attempts of *task* may begin only so often."""
+    return bool(getattr(type(task), "rate", None))
+
+
+def rate_of(task: Any, args: Any, kwargs: Any) -> Rate | None:
+    """Return the rate that a call of *task* counts to; None if it has none.
+
+    Raises ObjectIdError when the arguments do not give the id of the object whose rate it is.
+    """
+    rate = getattr(type(task), "rate", None)
+    if not rate:
+        return None
+    key = task.name
+    if type(task).rate_per == "object":
+        key = f"{task.name} {key_of(task, args, kwargs)}"
+    return Rate(key, interval_us(rate))
 
 
 def is_reliable(task: object) -> bool:

@@ -15,7 +15,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
-from celery_reliable.options import is_reliable, key_of, take_call
+from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
 from celery_reliable.publishing.publication import Publication
@@ -59,6 +59,7 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
         if task is None or is_reliable(task):
             named_anew(options)
             take_call(name, options)
+        if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)
@@ -68,7 +69,7 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             return send(producer, name, message, **options)
         # Raises ObjectIdError if the call lacks the argument that names the object.
         key = key_of(task, message.body[0], message.body[1])
-        publication = Publication(reliable, task, message.headers, key)
+        publication = Publication(reliable, task, message.headers, key, if_exists)
         recording = RecordingProducer(producer, reliable, publication)
         sent = send(recording, name, message, **options)
         recording.raise_unless_seen()

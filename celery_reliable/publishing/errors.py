@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from kombu.exceptions import OperationalError
 
 from celery_reliable import exceptions
-from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.model import TaskRef
+from celery_reliable.exceptions import LedgerUnavailable, TaskExists
+from celery_reliable.ledger import answers
+from celery_reliable.model import State, TaskRef
 
-__all__ = ["not_recorded", "retry_seconds", "unknown"]
+__all__ = ["exists", "not_recorded", "retry_seconds", "unknown"]
 
 
 class NotPublished(exceptions.NotPublished, OperationalError):
@@ -29,6 +31,19 @@ class PublishUnknown(exceptions.PublishUnknown, OperationalError):
 def unknown(message: str, *, task_id: str) -> PublishUnknown:
     """Return the error of a publication that may run or not."""
     return PublishUnknown(message, task_id=task_id)
+
+
+def exists(ref: TaskRef, found: answers.InUse) -> TaskExists:
+    """Return the error of a publication whose id is another task's."""
+    since = datetime.fromtimestamp(found.since_ms / 1000, tz=timezone.utc)
+    what = "is a dead letter" if found.state == State.DEAD.value else f"is {found.state}"
+    return TaskExists(
+        f"Task {ref.name}[{ref.id}] was not published: there is one of this id, which {what} "
+        f"since {since:%Y-%m-%d %H:%M:%S} UTC (if_exists='refuse').",
+        task_id=ref.id,
+        state=found.state,
+        since=since,
+    )
 
 
 def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | PublishUnknown:

@@ -21,8 +21,8 @@ from celery_reliable.message import (
     seconds_until,
 )
 from celery_reliable.model import Claim, State
-from celery_reliable.options import in_force, patterns_of, task_ref
-from celery_reliable.publishing.errors import not_recorded, unknown
+from celery_reliable.options import REFUSE, in_force, patterns_of, task_ref
+from celery_reliable.publishing.errors import exists, not_recorded, unknown
 from celery_reliable.publishing.placement import placed
 from celery_reliable.publishing.unique import fresh_id, unique_call
 
@@ -38,7 +38,12 @@ class Publication:
     """
 
     def __init__(
-        self, reliable: Reliable, task: Any, headers: dict[str, Any], object_key: str | None
+        self,
+        reliable: Reliable,
+        task: Any,
+        headers: dict[str, Any],
+        object_key: str | None,
+        if_exists: str = "",
     ) -> None:
         self._reliable = reliable
         self._task = task
@@ -55,6 +60,8 @@ class Publication:
         )
         #: The attempt that publishes its own task again, if one does.
         self.attempt = attempt if is_own else None
+        #: What to do about a task that has the id already; an attempt's own id is its own.
+        self._if_exists = "" if is_own else if_exists
         call = unique_call.get()
         is_unique = call is not None and call.task_id == self.ref.id and self.attempt is None
         #: The call of a unique task that is being published, if it is one.
@@ -132,7 +139,7 @@ class Publication:
         """Record it; False when the ledger refuses, and nothing is to be sent.
 
         *queue*: the key of the list that the ledger puts the message into.  Raises NotPublished,
-        PublishUnknown and LedgerRefused.
+        PublishUnknown, LedgerRefused and TaskExists.
         """
         return self._may_send(self._record(to_text, state, look_seconds, queue))
 
@@ -159,6 +166,7 @@ class Publication:
                     heir=str(self.headers.get(HEIR) or ""),
                     waits_for=waits_for,
                     moved=moved,
+                    if_exists=self._if_exists,
                     # What an attempt publishes is part of its outcome, which waits for the ledger.
                     patience_seconds=FOREVER if running.get() is not None else None,
                     undone_patience_seconds=None
@@ -198,6 +206,10 @@ class Publication:
             if self.attempt is not None:
                 self.attempt.is_closed = True
             return True
+        if isinstance(answer, answers.InUse) and self._if_exists:
+            if self._if_exists == REFUSE:
+                raise exists(self.ref, answer)
+            return False
         # The id belongs to a task that is alive, or the attempt that publishes is no longer current
         # and must not change what its successor does.
         events.publication_refused(name=self.ref.name, task_id=self.ref.id, reply=answer.word)

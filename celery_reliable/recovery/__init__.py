@@ -7,6 +7,7 @@ from celery_reliable.recovery.beat import SweepTask
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.lost_messages import MOST_BYTES
+from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
 from celery_reliable.recovery.stored_results import has_succeeded, is_in_chord
@@ -18,6 +19,7 @@ __all__ = [
     "REVOCABLE",
     "BrokerView",
     "Depths",
+    "Pacing",
     "Step",
     "SweepTask",
     "Sweeper",

@@ -147,7 +147,7 @@ class Overdue:
             store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
         elif record.is_unsent:
-            self._send(due, record, report)
+            self.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
             # Parked too: on a server that lost records, it may have been sent and run.
             self._later.append((due, self.config.queued_ms))
@@ -156,7 +156,7 @@ class Overdue:
             if wait_ms:
                 self._later.append((due, wait_ms))
         else:
-            self._send(due, record, report)
+            self.send(due, record, report)
 
     def _left_ms(self, record: Record, now_ms: int) -> int:
         """Return how many ms of its time to run an attempt has left.
@@ -208,7 +208,7 @@ class Overdue:
                 return wait_ms
         stored = stored_elsewhere(self.app, record)
         if not has_ended_elsewhere(record, stored):
-            self._send(due, record, report, stored)
+            self.send(due, record, report, stored)
         else:
             self.ledger.cancel(
                 record.task_id,
@@ -218,7 +218,8 @@ class Overdue:
             )
         return 0
 
-    def _send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
+    def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
+        """Send a task that is due, unless somebody else has, or it has to wait yet."""
         message = ""
         if is_named(record.message):
             sent = self.named.message_for(record)

@@ -25,7 +25,7 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import Step, answers
 from celery_reliable.message import NAMED, NamedWorkers, Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import in_force, is_reliable, task_ref
+from celery_reliable.options import in_force, is_limited, is_reliable, task_ref
 
 __all__ = ["EarlyClaim", "EarlyClaims"]
 
@@ -113,6 +113,8 @@ class EarlyClaims:
             # The ledger counts the time to run from the claim: the way to the pool is no part of
             # it.
             or in_force(task, "time_to_run_seconds", headers)
+            # It asks for its moment first.
+            or is_limited(task)
             or not self._has_idle_child()
             # It came back from a dead worker: to read it may kill this one, before the task begins.
             or returns_of(payload)

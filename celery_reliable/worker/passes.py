@@ -8,7 +8,7 @@ import time
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.native_threads import NativeThread, fork_gate
-from celery_reliable.recovery import Sweeper
+from celery_reliable.recovery import Pacing, Sweeper
 from celery_reliable.worker.heartbeat import Host
 
 __all__ = ["Passes"]
@@ -27,16 +27,22 @@ class Passes(NativeThread):
         super().__init__("celery-reliable-passes")
         self._host = host
         self._sweeper: Sweeper | None = None
+        self._pacing: Pacing | None = None
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
 
     def run(self) -> None:
         """Sweep until told to stop."""
-        wait = 0.0
+        wait, sweep_at = 0.0, time.monotonic()
         while not self.stop_asked(wait):
             # A pass takes locks that children need.
             with fork_gate:
-                wait = self._sweep()
+                if time.monotonic() >= sweep_at:
+                    sweep_at = time.monotonic() + self._sweep()
+                paced = self._pace()
+            wait = max(0.0, sweep_at - time.monotonic())
+            if paced is not None:
+                wait = min(wait, paced)
         if self._sweeper is not None:
             self._sweeper.close()
 
@@ -57,6 +63,21 @@ class Passes(NativeThread):
             if self._sweeper is not None:
                 self._sweeper.broker.close()
         return wait
+
+    def _pace(self) -> float | None:
+        """Send limited tasks whose moment has come; return the seconds after which to ask again,
+        or None if the app has no such tasks.
+        """
+        if self._pacing is None and self._sweeper is not None:
+            self._pacing = Pacing(self._host.app, self._sweeper.ledger, self._sweeper.overdue)
+        if self._pacing is None or not self._pacing.is_needed:
+            return None
+        try:
+            return self._pacing.turn()
+        except Exception as exc:
+            # What it took and did not send is due, and the next pass sends it.
+            events.pass_failed(error=exc)
+            return self._host.reliable.config.sweep_seconds
 
     def stop(self) -> None:
         """End the thread after the pass that runs."""

@@ -18,7 +18,7 @@ from celery.worker import state
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE
+from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.request import OpenRequest
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
@@ -132,6 +132,8 @@ class ReliableRequest(OpenRequest):
     def _count(self, exc: BaseException) -> None:
         """Count an attempt that began and did not succeed, by Celery's state."""
         if not self._is_ours or self.worker_pid is None:
+            return
+        if isinstance(exc, NotBegun):
             return
         if self.reliable_is_taken or isinstance(exc, _STOPPED):
             throughput.no_success("")

@@ -113,6 +113,12 @@ FILES = {
         def fetch_prices():
             run("prices")
 
+        def ask_partner(product_id):
+            run("partner", product_id)
+
+        def send_text(customer_id, text):
+            run(f"text-{customer_id}", text)
+
         def write_report():
             run("report")
 

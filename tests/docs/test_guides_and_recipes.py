@@ -36,6 +36,7 @@ PAGES = (
     "guides/never-lost.rst",
     "guides/never-twice.rst",
     "guides/publishing.rst",
+    "guides/rates.rst",
     "guides/results.rst",
     "guides/shutdown.rst",
     "recipes/canvases.rst",
@@ -94,6 +95,7 @@ def test_what_the_pages_say_happens(shop: Shop) -> None:
     in_circles_and_in_the_morning(shop)
     results(shop)
     publishing(shop)
+    rates(shop)
     django(shop)
     effects_once(shop)
     rows(shop)
@@ -110,7 +112,7 @@ def test_what_the_pages_say_happens(shop: Shop) -> None:
 def test_every_block_of_python_is_a_file_or_typed_above() -> None:
     captions = [block.caption for page in READ.values() for block in page.blocks if block.caption]
     typed = [one for one in captions if one not in FILES_OF_PAGES]
-    assert typed == ["python manage.py shell"] * 2 + ["worker.yaml"]
+    assert typed == ["python manage.py shell"] * 4 + ["worker.yaml"]
 
 
 def never_twice(shop: Shop) -> None:
@@ -199,6 +201,13 @@ def publishing(shop: Shop) -> None:
     shop.python(page.block("first = rebuild_index").text)
     (tasks,) = page.commands()
     assert "rebuild_index" in shop.type(tasks)
+    shop.hold("invoice-80")
+    said = shop.python(page.block('if_exists="keep"').text)
+    assert said.split()[0] in ("queued", "running")
+    shop.let_go("invoice-80")
+    shop.python(page.block("careful = ").text + "careful.get(timeout=10)")
+    shop.wait_for_runs("invoice-80")
+    shop.wait_for_runs("invoice-82")
     shop.let_go("index-1")
     # Also after a success.
     shop.python("first.get(timeout=10)\nassert rebuild_index.delay(1).id == first.id")
@@ -213,6 +222,22 @@ def publishing(shop: Shop) -> None:
     )
     shop.wait_for_runs("invoice-71")
     assert [text for _, text in shop.noted("later")] == ["72", "72"]
+
+
+def rates(shop: Shop) -> None:
+    first, second, show, status = commands("guides/rates")
+    shop.call(first)
+    shop.wait_for_runs("partner")
+    waits = shop.call(second)
+    wait_for(lambda: shop.shown(waits).get("why", {}).get("kind") == "rate", 8, "it waits")
+    assert "under the rate of shop.tasks.ask_for_price" in shop.type(show)
+    shop.type(status)
+    shop.python(
+        "from shop.tasks import remind\nfor customer in (1, 2, 1): remind.delay(customer, 'hello')"
+    )
+    for name in ("text-1", "text-2"):
+        shop.wait_for_runs(name)
+    assert len(shop.noted("text-1")) == len(shop.noted("partner")) == 1
 
 
 def django(shop: Shop) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from celery import chain, group
 
+from celery_reliable import TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
@@ -67,3 +69,31 @@ def test_what_a_call_says_is_kept_to(project: Project) -> None:
     assert record_of(project.redis, slow.id)["attempt"] == "1"
     assert float(client.zscore("{reliable:0}:due", slow.id)) / 1000 > client.time()[0] + 500
     assert client.exists(RECORD + slow.id)
+
+
+def test_what_becomes_of_a_call_whose_key_is_in_use(project: Project) -> None:
+    project.start_worker("one")
+    key: dict[str, Any] = {"task_id": "invoice-1"}
+    first = project.send("gate", "invoice", **key, if_exists="refuse")
+    project.effects.run_of("invoice-1")
+    for how in ("keep", "replay_dead"):
+        assert project.send("gate", "other", **key, if_exists=how) == first
+    with pytest.raises(TaskExists, match="is running since") as caught:
+        project.send("gate", "other", **key, if_exists="refuse")
+    assert (caught.value.task_id, caught.value.state) == ("invoice-1", "running")
+    assert caught.value.since is not None
+    project.effects.open_gate("invoice")
+    assert first.get(timeout=10) == "invoice"
+
+    dead = project.send("failing", "no", task_id="invoice-2", if_exists="keep")
+    is_dead(project, dead.id, 1)
+    assert project.send("gate", "open", task_id=dead.id, if_exists="keep") == dead
+    with pytest.raises(TaskExists, match="is a dead letter since"):
+        project.app.send_task("project.gate", ["open"], task_id=dead.id, if_exists="refuse")
+    is_dead(project, dead.id, 1)
+    project.effects.open_gate("open")
+    project.send("gate", "open", task_id=dead.id, if_exists="replay_dead")
+    wait_for(lambda: len(project.effects.runs(dead.id)) == 2, 10, "it runs again")
+    # A member of a canvas is published with the id that somebody waits for.
+    member = chain(project.task("add").s(1, 2), project.task("add").s(3).set(if_exists="refuse"))
+    assert member.apply_async().get(timeout=10) == 6

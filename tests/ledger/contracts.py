@@ -93,12 +93,18 @@ class Contract:
             if returned[name] != {count}
         ]
 
+    @property
+    def _key(self) -> str:
+        """How the body names a key that it was given."""
+        has_more = re.search(r"^KEYS\[\d+\.\.\.\]", self.header, re.MULTILINE)
+        return r"KEYS\[(\d+|n)\]" if has_more else r"KEYS\[\d+\]"
+
     def _command_faults(self) -> list[str]:
         faults = []
         for command, first in self.commands():
             if command not in ALLOWED_COMMANDS:
                 faults.append(f"{command} is not for scripts")
-            elif command not in KEYLESS_COMMANDS and not re.fullmatch(r"KEYS\[\d+\]", first):
+            elif command not in KEYLESS_COMMANDS and not re.fullmatch(self._key, first):
                 faults.append(f"{command} on {first}, which is no key that it was given")
         # What the pattern above does not read must not be there.
         if len(re.findall(r"redis\.", self.body)) != len(self.commands()):

@@ -47,6 +47,13 @@ ANSWERS = {
         "held > queued": "called_off",
         "dead": "spent buried",
     },
+    "reserve": {
+        "free > queued": "queued lost suspected",
+        "free": (
+            "absent settled parked running held overtaken stopping called_off retried waiting "
+            "spent buried"
+        ),
+    },
     "touch": {
         "gone": "absent settled",
         "fenced": (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.model import Claim, Record, State
+from celery_reliable.model import Claim, Rate, Record, State
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
@@ -169,6 +169,12 @@ class Steps:
     def claim(self) -> Answer:
         """The first message is delivered once more."""
         return self._scene.ask(self._message, token="once more")
+
+    def reserve(self) -> Answer:
+        """Before that, the first of a limited task asks for its moment."""
+        return self._ledger.paces.reserve(
+            "task", "app.work", Rate("app.work", 1_000_000), epoch=self._message.epoch
+        )
 
     def claim_foreign(self) -> Answer:
         """A message of this id without our header is delivered."""

@@ -7,8 +7,8 @@ import pytest
 from celery_reliable.ledger.answers.tasks import (
     Bequeathed,
     Buried,
-    Exists,
     Fenced,
+    InUse,
     NotCurrent,
     Queued,
     Recorded,
@@ -105,16 +105,16 @@ def test_only_its_canvas_may_publish_the_id_of_an_attempt_that_is_replaced(scene
     # Whoever derives the id from a row, and the canvas of an attempt that was lost before.
     for heir in ("", "another's", "1"):
         answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == Exists("running")
+        assert answer == InUse("running", scene.record_of().claimed_ms)
     assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), Waiting)
     for heir in ("", "another's", "1"):
         answer = scene.record(message.task, "0-row", heir=heir)
-        assert answer == Exists("waiting")
+        assert answer == InUse("waiting", scene.record_of().waiting_ms)
 
     assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
 
     # It is published once, and its attempts are counted on.
-    assert isinstance(scene.record(message.task, "0-again", heir="mine"), Exists)
+    assert isinstance(scene.record(message.task, "0-again", heir="mine"), InUse)
     last = Published(message.task, "0-last", message.generation)
     assert scene.claim(last).attempt == 2
 

@@ -19,7 +19,7 @@ from celery_reliable import ledger
 from celery_reliable.ledger import answers, scripts
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import OtherObject
-from celery_reliable.ledger.answers.tasks import Batch, Troubled
+from celery_reliable.ledger.answers.tasks import Batch, Ripe, Troubled
 from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
@@ -81,6 +81,7 @@ def calls() -> dict[str, tuple[int, int]]:
                     case _:
                         continue
                 # What follows in any number has no numbers.
+                keys = [one for one in keys if not isinstance(one, ast.Starred)]
                 args = [one for one in args if not isinstance(one, ast.Starred)]
                 for script in [named[name]] if name in named else given(module, function):
                     found[script] = len(keys) + n_more, len(args) + n_args
@@ -96,7 +97,8 @@ def given(module: ModuleType, function: ast.FunctionDef) -> set[str]:
 def shapes(kinds: Iterable[type[Answer]]) -> dict[str, int | None]:
     """The words of answers -> how many values come with each; None: any number."""
     return {
-        kind.word: None if issubclass(kind, Batch | Beat) else len(fields(kind)) for kind in kinds
+        kind.word: None if issubclass(kind, Batch | Beat | Ripe) else len(fields(kind))
+        for kind in kinds
     }
 
 
@@ -208,6 +210,9 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.sweep,
         keys.lock("<object>"),
         keys.sent("<sender>"),
+        keys.rate("<key>"),
+        keys.line("<task>"),
+        keys.pacer("<app>"),
         keys.none,
     ]
 

@@ -11,8 +11,8 @@ import pytest
 
 from celery_reliable.ledger.answers.tasks import (
     Ended,
-    Exists,
     Held,
+    InUse,
     NotCurrent,
     Recorded,
     Unknown,
@@ -168,7 +168,7 @@ def test_a_late_copy_of_what_was_refused_changes_nothing(scene: Scene) -> None:
         exists: scene.record(task, exists),
         fenced: scene.record(TaskRef("other", "app.work"), fenced, claim=claim),
     }
-    assert [type(a) for a in answers.values()] == [Exists, NotCurrent]
+    assert [type(a) for a in answers.values()] == [InUse, NotCurrent]
     ledger.settle(claim)
     once = scene.snapshot()
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.answers.tasks import Exists, OtherGeneration, Recorded
+from celery_reliable.ledger.answers.tasks import InUse, OtherGeneration, Recorded
 from celery_reliable.ledger.scripts import script
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.model import TaskRef
@@ -80,7 +80,7 @@ def test_a_live_id_is_not_sent_again(scene: Scene, stage: str) -> None:
     STAGES[stage](scene)
     scene.client.delete(QUEUE)
 
-    assert isinstance(scene.record(TASK, "0-again", queue=QUEUE), Exists)
+    assert isinstance(scene.record(TASK, "0-again", queue=QUEUE), InUse)
 
     assert sent(scene) == []
 

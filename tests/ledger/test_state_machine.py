@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger.answers.tasks import (
-    Exists,
     Fenced,
     Held,
+    InUse,
     NoLease,
     NotDead,
     NotWithdrawn,
@@ -80,6 +80,6 @@ def test_refusals_name_who_or_what_is_in_the_way(scene: Scene) -> None:
     assert steps.claim() == Held("other")
     assert steps.cancel() == Running("other")
     assert steps.settle() == Fenced("running")
-    assert steps.record() == Exists("running")
+    assert steps.record() == InUse("running", scene.record_of().claimed_ms)
     assert steps.withdraw() == NotWithdrawn("running")
     assert steps.replay() == NotDead("running")

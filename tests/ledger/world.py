@@ -29,10 +29,10 @@ from celery_reliable.ledger.answers.tasks import (
     Dead,
     Discarded,
     Ended,
-    Exists,
     Fenced,
     Gone,
     Held,
+    InUse,
     NoLease,
     NotCurrent,
     Postponed,
@@ -389,7 +389,7 @@ class World(RuleBasedStateMachine):
             ),
         )
         if self.states[task_id] not in (ABSENT, "dead"):
-            assert isinstance(answer, Exists)
+            assert isinstance(answer, InUse)
             return
         assert isinstance(answer, Recorded)
         if self.states[task_id] == "dead":
@@ -418,7 +418,7 @@ class World(RuleBasedStateMachine):
                 self.losses[claim.task_id] = 0
             self._published(claim.task_id, message, State.QUEUED)
         else:
-            assert isinstance(answer, Exists)
+            assert isinstance(answer, InUse)
 
     def _retry(
         self, claim: Claim, due_in_ms: int, is_parked: bool, times: int, is_unrun: bool

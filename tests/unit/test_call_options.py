@@ -86,3 +86,29 @@ def test_what_a_retry_says_takes_the_place_of_what_its_call_said():
 
 def test_a_call_in_this_very_process_takes_them_too():
     assert define().apply_async(max_losses=0, time_to_run_seconds=5).get() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task_id": "key", "if_exists": "skip"}, "is not one of 'keep', 'replay_dead', 'refuse'"),
+        ({"if_exists": "keep"}, "without task_id"),
+    ],
+)
+def test_if_exists_is_for_a_call_with_an_id(options, said):
+    task = define()
+    task.app.conf.task_always_eager = False
+    with pytest.raises(ConfigurationError, match=said):
+        task.apply_async(**options)
+
+
+def test_the_key_of_a_unique_task_is_its_object():
+    app = Celery("calls", set_as_current=False)
+    own = {"object_id": "shop", "unique": "queued", "base": ReliableTask}
+    task = app.task(of_shop, name="app.shop", lazy=False, shared=False, **own)
+    with pytest.raises(ConfigurationError, match="unique='queued'"):
+        task.apply_async((1,), task_id="key", if_exists="keep")
+
+
+def of_shop(shop: int) -> None:
+    """Do nothing."""

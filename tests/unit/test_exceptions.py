@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import datetime, timezone
 
 import pytest
 from celery.backends.base import Backend
@@ -18,6 +19,7 @@ from celery_reliable.exceptions import (
     PublishUnknown,
     ReliableError,
     RowTaken,
+    TaskExists,
     UnknownDeadLetter,
 )
 from celery_reliable.publishing import errors
@@ -35,6 +37,7 @@ WITH_FACTS = [
     errors.NotPublished(task_id="an-id"),
     errors.PublishUnknown(task_id="an-id"),
     RowTaken(holder="an-id"),
+    TaskExists(task_id="an-id", state="dead", since=datetime(2026, 1, 1, tzinfo=timezone.utc)),
     UnknownDeadLetter(task_id="an-id"),
 ]
 

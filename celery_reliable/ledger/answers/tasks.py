@@ -12,6 +12,7 @@ __all__ = [
     "Absent",
     "Alone",
     "Announced",
+    "Another",
     "Batch",
     "Bequeathed",
     "Buried",
@@ -26,8 +27,10 @@ __all__ = [
     "Ended",
     "Exists",
     "Fenced",
+    "Free",
     "Gone",
     "Held",
+    "InUse",
     "Moved",
     "NamesOthers",
     "NoLease",
@@ -39,11 +42,13 @@ __all__ = [
     "OtherGeneration",
     "Outlived",
     "Parked",
+    "ParkedUntil",
     "Postponed",
     "Queued",
     "Recorded",
     "Released",
     "Replayed",
+    "Ripe",
     "Running",
     "Sealed",
     "Send",
@@ -305,6 +310,17 @@ class Held(Answer):
 
 
 @final
+@dataclass(frozen=True)
+class InUse(Answer):
+    """The id is in use: its task is in that state, since that time in ms of the server's clock."""
+
+    word = "exists"
+
+    state: str
+    since_ms: int
+
+
+@final
 class NoLease(Answer):
     """The worker has no lease: it was declared dead, or never registered."""
 
@@ -385,4 +401,34 @@ class Batch(Answer):
 
     word = "due"
     now_ms: int
+    dues: tuple[Due, ...]
+
+
+@final
+class Free(Answer):
+    """A task of a limited rate may ask for its claim."""
+
+
+@final
+@dataclass(frozen=True)
+class ParkedUntil(Answer):
+    """A task of a limited rate is parked until its moment, in ms of the server's clock."""
+
+    due_ms: int
+
+
+@final
+@dataclass(frozen=True)
+class Another(Answer):
+    """Another worker looks after the lines of limited tasks."""
+
+    wait_ms: int
+
+
+@final
+@dataclass(frozen=True)
+class Ripe(Answer):
+    """The limited tasks whose moment has come, and the ms until the next one."""
+
+    wait_ms: int
     dues: tuple[Due, ...]

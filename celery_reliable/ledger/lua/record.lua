@@ -31,8 +31,11 @@ ARGV[15]  is_sent      "1": put it into its queue; else ""
 ARGV[16]  waits_for    an object: the attempt has not begun its body as another task has that, and gives its number
                        back: the next one is told from it by its token; else ""
 ARGV[17] moved        which workers an operator has named meanwhile, as the attempt was told; "" for none
-Returns   {"recorded"} | {"fenced"} | {"exists", state} | {"generation", current, format}
+ARGV[18]  if_exists    "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says that
+                       it is replayed; "keep" or "refuse": a dead letter stays
+Returns   {"recorded"} | {"fenced"} | {"exists", state, since_ms} | {"generation", current, format}
           | {"unknown"} | {"moved", named}
+          "exists" with the state, and since when the task is in it
           "moved": an operator has named other workers while the attempt ran, and the message has to say so
           "generation" with the format of the namespace, 0 if nobody has told it: by this publishers learn of a newer one
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
@@ -48,8 +51,8 @@ if ARGV[14] ~= '' then
     return {'recorded'}
   end
   if string.sub(last, -#before) ~= before then
-    local epoch, reply, state = string.match(last, '^(%S+) (%S+) ?(%S*)$')
-    if epoch == ARGV[2] and reply == 'exists' then return {'exists', state} end
+    local epoch, reply, state, since_ms = string.match(last, '^(%S+) (%S+) ?(%S*) ?(%S*)$')
+    if epoch == ARGV[2] and reply == 'exists' then return {'exists', state, since_ms} end
     if epoch == ARGV[2] then return {'fenced'} end
     if not epoch or string.sub(epoch, -#before) ~= before then
       return {'unknown'}
@@ -104,9 +107,10 @@ elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == 
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
-elseif state == 'dead' then
+elseif state == 'dead' and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
   local history = cjson.decode(found[6] or '[]')
-  history[#history + 1] = {at_ms = now_ms, what = 'published', attempt = tonumber(found[3] or 0),
+  local what = ARGV[18] == 'replay_dead' and 'replayed' or 'published'
+  history[#history + 1] = {at_ms = now_ms, what = what, attempt = tonumber(found[3] or 0),
     cause = '', owner = ''}
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history), 'used', '1')
@@ -119,8 +123,15 @@ elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
   -- A worker of an older version left a record without an heir.
   redis.call('HDEL', KEYS[1], 'heir', 'stored', 'members')
 elseif state then
-  if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state, 'PX', ARGV[11]) end
-  return {'exists', state}
+  local at = redis.call('HMGET', KEYS[1], 'buried_ms', 'claimed_ms', 'waiting_ms', 'published_ms', 'sent_ms')
+  local since_ms = ({dead = at[1], running = at[2], waiting = at[3]})[state] or at[4] or '0'
+  if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
+    since_ms = at[5]
+  end
+  if ARGV[14] ~= '' then
+    redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state .. ' ' .. since_ms, 'PX', ARGV[11])
+  end
+  return {'exists', state, since_ms}
 end
 local when = 'published_ms'
 if state then

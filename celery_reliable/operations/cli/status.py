@@ -186,6 +186,9 @@ def _pairs(found: Status) -> Any:
         ("last pass", "never" if last is None else f"{span(last)} ago"),
         ("ledger", _server(found)),
     ]
+    limited = [f"{count} {name}" for name, count in found.limited.items() if count]
+    if limited:
+        pairs.insert(3, ("limited", f"waiting for their moment: {', '.join(limited)}"))
     if found.broker_problem:
         pairs.append(("broker", found.broker_problem))
     table = Table(box=None, show_header=False, pad_edge=False)

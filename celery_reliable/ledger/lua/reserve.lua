@@ -1,0 +1,54 @@
+--[[
+reserve: a task of a limited rate asks for its moment, once for each publication. If that lies ahead, the task is
+parked until then, and stands in the line of those that are.
+
+A moment is one interval after the one before it, or now. So that a clock which was ahead takes nobody's time, the last
+moment is noted with the time at which it was given, and counts from then.
+
+Moves     queued -> parked
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   rate     STRING   "<when it was given> <the next moment>", in microseconds
+KEYS[4]   line     ZSET     task id by its moment; what is not waiting there any more is passed over
+ARGV[1]   id
+ARGV[2]   epoch         of the message
+ARGV[3]   interval_us   between two moments
+ARGV[4]   key           whose rate it is, for people
+Returns   {"free"} | {"parked_until", due_ms}
+          "free": it may ask for a claim now, or has no record in which to note a moment, or the claim has to say why
+          it may not begin
+Cost      O(log N) in records that are due some time
+]]
+local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'reserved', 'stopping_on', 'revoked', 'waiting_for')
+if found[3] == ARGV[2] and found[1] == 'parked' and found[2] == ARGV[2] then
+  -- Asked again, or a second message of it.
+  local due_ms = redis.call('ZSCORE', KEYS[2], ARGV[1])
+  if due_ms and found[6] == 'rate ' .. ARGV[4] then
+    return {'parked_until', due_ms}
+  end
+end
+if found[1] ~= 'queued' or found[2] ~= ARGV[2] or found[3] == ARGV[2] or found[4] or found[5] then
+  return {'free'}
+end
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local given, moment = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
+given, moment = tonumber(given or 0), tonumber(moment or 0)
+if given > now_us then
+  -- The clock has stepped back since.
+  moment = moment - given + now_us
+end
+moment = math.max(moment, now_us)
+local following = moment + ARGV[3]
+redis.call('SET', KEYS[3], string.format('%.0f %.0f', now_us, following),
+  'PX', string.format('%.0f', math.ceil((following - now_us) / 1000) + 1000))
+if moment == now_us then
+  redis.call('HSET', KEYS[1], 'reserved', ARGV[2])
+  return {'free'}
+end
+local due_ms = string.format('%.0f', math.ceil(moment / 1000))
+redis.call('HDEL', KEYS[1], 'resends', 'unsent')
+redis.call('HSET', KEYS[1], 'state', 'parked', 'reserved', ARGV[2], 'waiting_for', 'rate ' .. ARGV[4])
+redis.call('ZADD', KEYS[2], due_ms, ARGV[1])
+redis.call('ZADD', KEYS[4], due_ms, ARGV[1])
+return {'parked_until', due_ms}

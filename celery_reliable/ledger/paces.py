@@ -1,0 +1,83 @@
+"""Transitions of tasks whose rate is limited: each waits for its moment, and is sent then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery_reliable.ledger.answers import ReserveAnswer, RipeAnswer
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.model import Rate
+
+__all__ = ["Paces"]
+
+_RESERVE: Transition[ReserveAnswer] = Transition("reserve", ReserveAnswer)
+_RIPE: Transition[RipeAnswer] = Transition("ripe", RipeAnswer)
+
+
+class Paces:
+    """When limited tasks may begin."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def reserve(
+        self,
+        task_id: str,
+        task_name: str,
+        rate: Rate,
+        *,
+        epoch: str,
+        patience_seconds: float | None = None,
+    ) -> ReserveAnswer:
+        """Ask for the moment of a publication: it is now, or the task is parked until then."""
+        return self._caller.call(
+            _RESERVE,
+            [
+                self._keys.record(task_id),
+                self._keys.due,
+                self._keys.rate(rate.key),
+                self._keys.line(task_name),
+            ],
+            [task_id, epoch, rate.interval_us, rate.key],
+            patience_seconds,
+        )
+
+    def ripe(
+        self,
+        task_names: Sequence[str],
+        *,
+        whose: str,
+        worker: str,
+        lease_ms: int,
+        late_ms: int,
+        limit: int,
+    ) -> RipeAnswer:
+        """Take the tasks of these names whose moment has come out of their lines.
+
+        One worker of those that ask for *whose* tasks looks after them, for *lease_ms* after each
+        call; the others get only what is late.  What is taken and not sent is due, for the sweeper.
+        """
+        return self._caller.call(
+            _RIPE,
+            [self._keys.pacer(whose), *map(self._keys.line, task_names)],
+            [worker, lease_ms, late_ms, limit],
+        )
+
+    def waiting(self, task_names: Sequence[str]) -> dict[str, int]:
+        """Return how many tasks of each name wait for their moment.
+
+        Those that were called off meanwhile are counted until it comes.
+        """
+        names = list(task_names)
+
+        def read(client: object) -> list[int]:
+            pipe = client.pipeline(transaction=False)  # type: ignore[attr-defined]
+            for name in names:
+                pipe.zcard(self._keys.line(name))
+            return [int(found) for found in pipe.execute()]
+
+        counts = self._caller.read("waiting", read) if names else []
+        return dict(zip(names, counts, strict=True))

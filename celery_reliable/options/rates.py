@@ -1,0 +1,36 @@
+"""Rates: how many attempts of a task may begin in a time, in Celery's own notation."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["RATE_PER", "interval_us", "rate_problem"]
+
+#: Whose rate it is.
+RATE_PER = ("task", "object")
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_RATE = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)/([smh])")
+#: A day between two, and a million a second.
+_LONGEST_US, _SHORTEST_US = 86_400_000_000, 1
+
+
+def interval_us(rate: str) -> int:
+    """Return the microseconds between two beginnings; 0 for what is no rate."""
+    match = _RATE.fullmatch(rate)
+    count = float(match[1]) if match else 0.0
+    if not match or not count:
+        return 0
+    interval = round(_SECONDS[match[2]] * 1_000_000 / count)
+    return interval if _SHORTEST_US <= interval <= _LONGEST_US else 0
+
+
+def rate_problem(rate: Any) -> str:
+    """Check a rate."""
+    if isinstance(rate, str) and interval_us(rate):
+        return ""
+    return (
+        "a rate such as '100/m' (a number, and /s, /m or /h: per second, minute or hour; one a day "
+        "at least), or None"
+    )

@@ -1,0 +1,53 @@
+"""The project's app with tasks whose rate is limited."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery_reliable import ReliableTask
+
+__all__ = ["add_tasks"]
+
+
+def add_tasks(to: Any) -> None:
+    """Give an app of `create_app` the tasks of this module."""
+
+    def task(**options: Any) -> Any:
+        return lambda body: to.task(
+            body, bind=True, shared=False, base=ReliableTask, name=f"project.{body.__name__}",
+            ignore_result=True, **options,
+        )  # fmt: skip
+
+    def begun(key: str) -> None:
+        seconds, micros = to.effects.client.time()
+        to.effects.client.rpush(key, seconds * 1_000_000 + micros)
+
+    @task(rate=os.environ.get("RATE", "20/s"))
+    def limited(self: Any) -> None:
+        """Say when it began."""
+        begun("begun")
+
+    @task(rate="2/s", rate_per="object", object_id="name", on_conflict="retry")
+    def limited_each(self: Any, name: str) -> None:
+        """Say when it began, for its object."""
+        begun(f"begun {name}")
+
+    @task()
+    def unlimited(self: Any, sent_at: float) -> None:
+        """Say how long it was on its way."""
+        seconds, micros = to.effects.client.time()
+        to.effects.client.rpush("on its way", seconds + micros / 1e6 - sent_at)
+
+    @task(rate="6/m")
+    def seldom(self: Any) -> None:
+        """Say that it ran."""
+        with to.effects.run(self):
+            pass
+
+
+# In a process of the project, not in the tests' own.
+if "READY_KEY" in os.environ:
+    from tests.integration.project.app import app
+
+    add_tasks(app)

@@ -1,0 +1,219 @@
+"""Moments of limited tasks: each is given once, an interval after the one before."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from celery_reliable.ledger.answers.tasks import (
+    Another,
+    Claimed,
+    Free,
+    Parked,
+    ParkedUntil,
+    Ripe,
+    Send,
+)
+from celery_reliable.model import Due, Rate, State
+from tests.ledger.scene import LOOK_MS, Published, Scene
+from tests.support.waiting import wait_for
+
+SECOND_US = 1_000_000
+RATE = Rate("app.work", 10 * SECOND_US)
+
+
+def reserve(scene: Scene, message: Published, rate: Rate = RATE) -> Any:
+    """Ask for the moment of a message."""
+    return scene.ledger.paces.reserve(message.task.id, message.task.name, rate, epoch=message.epoch)
+
+
+def ripe(scene: Scene, worker: str = "me", *, late_ms: int = 60_000, limit: int = 10) -> Any:
+    """Ask for what may begin."""
+    return scene.ledger.paces.ripe(
+        ["app.other", "app.work"],
+        whose="app",
+        worker=worker,
+        lease_ms=5_000,
+        late_ms=late_ms,
+        limit=limit,
+    )
+
+
+def test_the_first_may_begin_and_the_others_wait_an_interval_each(scene: Scene) -> None:
+    first, *others = [scene.publish(f"task {n}") for n in range(5)]
+    before_ms = scene.workers.time_ms()
+
+    assert isinstance(reserve(scene, first), Free)
+    given = [reserve(scene, one) for one in others]
+
+    assert all(isinstance(one, ParkedUntil) for one in given)
+    moments = [one.due_ms for one in given]
+    assert 0 <= moments[0] - before_ms - 10_000 < 2_000
+    assert [b - a for a, b in pairwise(moments)] == [10_000] * 3
+    for one, moment in zip(others, moments, strict=True):
+        assert scene.state(one.task.id) == "parked"
+        assert scene.seen_due(one.task.id) == Due(one.task.id, str(moment))
+        assert isinstance(scene.ask(one), Parked)
+    assert isinstance(scene.ask(first), Claimed)
+    assert scene.index_faults() == []
+
+
+def test_whose_rate_it_is_makes_the_difference(scene: Scene) -> None:
+    one, two = scene.publish("one"), scene.publish("two")
+    assert isinstance(reserve(scene, one, Rate("app.work 1", SECOND_US)), Free)
+    assert isinstance(reserve(scene, two, Rate("app.work 2", SECOND_US)), Free)
+
+
+def test_a_call_that_is_repeated_gets_the_same_moment(scene: Scene) -> None:
+    first, second, third = (scene.publish(name) for name in ("first", "second", "third"))
+    assert isinstance(reserve(scene, first), Free)
+    given = reserve(scene, second)
+    once = scene.snapshot()
+
+    assert isinstance(reserve(scene, first), Free)
+    assert reserve(scene, second) == given
+
+    assert scene.snapshot() == once
+    assert reserve(scene, third).due_ms == given.due_ms + 10_000
+
+
+@pytest.mark.parametrize("when", ["sent", "running", "lost", "retried", "ended", "published anew"])
+def test_a_copy_that_comes_late_changes_nothing(scene: Scene, when: str) -> None:
+    reserve(scene, scene.publish("first"))
+    message = scene.publish()
+    reserve(scene, message)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
+    claim = scene.claim(message) if when != "sent" else None
+    if when == "lost":
+        assert claim is not None
+        scene.lose(claim)
+    elif when == "retried":
+        scene.publish(claim=claim)
+    elif when in ("ended", "published anew"):
+        assert claim is not None
+        scene.ledger.settle(claim)
+    if when == "published anew":
+        scene.publish()
+    once = scene.snapshot()
+
+    assert isinstance(reserve(scene, message), Free)
+
+    assert scene.snapshot() == once
+
+
+def test_what_has_its_moment_does_not_ask_again(scene: Scene) -> None:
+    reserve(scene, scene.publish("first"))
+    message = scene.publish()
+    assert isinstance(reserve(scene, message), ParkedUntil)
+    assert isinstance(scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS), Send)
+    # Others have come meanwhile.
+    assert isinstance(reserve(scene, scene.publish("third")), ParkedUntil)
+
+    assert isinstance(reserve(scene, message), Free)
+    claim = scene.claim(message)
+    # A loss is no other publication; a retry is one.
+    scene.lose(claim)
+    assert isinstance(reserve(scene, message), Free)
+    again = scene.publish(claim=scene.claim(message))
+    assert isinstance(reserve(scene, again), ParkedUntil)
+
+
+@pytest.mark.parametrize("state", ["absent", "running", "dead", "parked"])
+def test_only_what_is_queued_can_be_parked(scene: Scene, state: str) -> None:
+    reserve(scene, scene.publish("first"))
+    message = (
+        scene.foreign()
+        if state == "absent"
+        else scene.publish(state=State.PARKED if state == "parked" else State.QUEUED)
+    )
+    if state in ("running", "dead"):
+        claim = scene.claim(message)
+        if state == "dead":
+            scene.bury(claim)
+    once = scene.snapshot()
+
+    assert isinstance(reserve(scene, message), Free)
+
+    assert scene.snapshot() == once
+
+
+def test_those_whose_moment_has_come_are_taken_once(scene: Scene) -> None:
+    quick = Rate("app.work", 300_000)
+    for one in [scene.publish(f"task {n}") for n in range(4)]:
+        reserve(scene, one, quick)
+    answer = ripe(scene)
+    assert isinstance(answer, Ripe)
+    assert 0 < answer.wait_ms <= 300
+    taken = list(answer.dues)
+
+    def all_taken() -> bool:
+        taken.extend(ripe(scene).dues)
+        return len(taken) >= 3
+
+    wait_for(all_taken, 5, "their moments have come")
+    assert [due.task_id for due in taken] == ["task 1", "task 2", "task 3"]
+    assert not ripe(scene).dues
+    for due in taken:
+        assert isinstance(scene.ledger.resend(due, due_in_ms=LOOK_MS), Send)
+
+
+def test_one_worker_looks_after_the_lines_and_others_take_what_is_late(scene: Scene) -> None:
+    assert isinstance(ripe(scene, "one"), Ripe)
+    assert isinstance(ripe(scene, "two"), Another)
+    quick = Rate("app.work", 300_000)
+    for one in [scene.publish(f"task {n}") for n in range(4)]:
+        reserve(scene, one, quick)
+    wait_for(lambda: len(scene.overdue_ids()) == 3, 5, "they are due")
+
+    assert isinstance(ripe(scene, "two"), Another)
+    assert len(ripe(scene, "two", late_ms=0, limit=2).dues) == 2
+    # It has taken over.
+    assert isinstance(ripe(scene, "one"), Another)
+    assert len(ripe(scene, "two").dues) == 1
+
+
+def test_what_is_taken_and_not_sent_is_due(scene: Scene) -> None:
+    quick = Rate("app.work", 300_000)
+    for one in (scene.publish("first"), scene.publish()):
+        reserve(scene, one, quick)
+    wait_for(lambda: ripe(scene).dues, 5, "it is taken")
+    # By a worker that dies.
+    assert scene.overdue_ids() == ["task"]
+
+
+def test_what_was_called_off_is_passed_over(scene: Scene) -> None:
+    quick = Rate("app.work", 300_000)
+    first, message = scene.publish("first"), scene.publish()
+    reserve(scene, first, quick)
+    assert isinstance(reserve(scene, message, quick), ParkedUntil)
+    scene.ledger.cancel("task", epoch=message.epoch)
+    wait_for(lambda: ripe(scene).dues, 5, "it is taken")
+    assert scene.state() == "absent"
+    assert ripe(scene).dues == ()
+
+
+@pytest.mark.parametrize("step_seconds", [-3600, 3600])
+def test_a_step_of_the_clock_takes_nobodys_time(scene: Scene, step_seconds: int) -> None:
+    """The server's clock steps between two; instead of it, what was noted is shifted here."""
+    for n in range(3):
+        reserve(scene, scene.publish(f"task {n}"))
+    key = scene.ledger.keys.rate("app.work")
+    given, following = (int(part) for part in scene.client.get(key).split())
+    step_us = step_seconds * SECOND_US
+    scene.client.set(key, f"{given - step_us} {following - step_us}")
+    now_ms = scene.workers.time_ms()
+
+    answer = reserve(scene, scene.publish("next"))
+
+    if step_seconds > 0:
+        # By the new clock, all that was given has passed.
+        assert isinstance(answer, Free)
+    else:
+        # Three intervals were given, and none of them is an hour long.
+        assert math.isclose(answer.due_ms, now_ms + 30_000, abs_tol=2_000)
+    last = reserve(scene, scene.publish("last"))
+    assert last.due_ms <= now_ms + 42_000
+    assert scene.client.pttl(key) <= 60_000
