@@ -196,9 +196,8 @@ class Story:
         deadline = time.monotonic() + 20
         while True:
             command = self.stage.celery("reliable", "dead-letters", "list", "--json")
-            letters: list[dict[str, Any]] = json.loads(self.stage.run("dead_letters", command))[
-                "items"
-            ]
+            told = json.loads(self.stage.run("dead_letters", command))
+            letters: list[dict[str, Any]] = told["items"]
             if letters or time.monotonic() > deadline:
                 ids = ", ".join(letter["task_id"] for letter in letters)
                 self.display.event(f"dead letters: {ids or 'none'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import celery
 from click.testing import CliRunner, Result
 
 from celery_reliable.operations import Desk, IfRunning
@@ -78,8 +79,10 @@ def test_what_may_finish_is_not_stopped(project: Project, desk: Desk) -> None:
 
     assert found.running == (result.id,)
     project.effects.open_gate("door")
-    result.get(timeout=20)
-    assert project.effects.finished(result.id)
+    wait_for(lambda: project.effects.finished(result.id), 20, "it has finished")
+    if celery.VERSION >= (5, 7):
+        # Before that Celery itself stores REVOKED for what runs.
+        assert result.get(timeout=20) == "door"
 
 
 def test_who_cannot_tell_the_workers_says_so_and_the_ledger_knows(

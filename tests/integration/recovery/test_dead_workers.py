@@ -8,6 +8,7 @@ import json
 import statistics
 from typing import Any
 
+from tests.conftest import Scale
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import wait_until_settled
 from tests.support.processes import Worker
@@ -22,11 +23,11 @@ def worker_of(workers: dict[str, Worker], run: Any) -> str:
 
 @promise("nothing-lost", "never-two")
 def test_a_killed_workers_task_runs_again_within_seconds(
-    project: Project, workers: dict[str, Worker]
+    project: Project, workers: dict[str, Worker], scale: Scale
 ) -> None:
     # Beat is dead all along: the workers' own passes recover.
     waited = []
-    for turn in range(10):
+    for turn in range(scale.of(full=10, small=4)):
         gate = f"gate-{turn}"
         result = project.send("gate", gate)
         first = project.effects.run_of(result.id)
