@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import django
+from django.conf import settings
+
 import celery_reliable
+
+# The models that are documented need apps.
+settings.configure(
+    INSTALLED_APPS=[
+        "django.contrib.admin",
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "celery_reliable.contrib.django",
+    ]
+)
+django.setup()
 
 project = "celery-reliable"
 author = "The celery-reliable contributors"

@@ -94,7 +94,8 @@ def read_diary(database: Path) -> Diary:
             " FROM documents_run ORDER BY started_at, id"
         ).fetchall()
     except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
+        # Neither are there before the migrations are.
+        if "no such table" in str(error) or "no such column" in str(error):
             return Diary()
         raise
     finally:

@@ -16,6 +16,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
 from celery_reliable.exceptions import ConfigurationError, NotPublished
 from celery_reliable.model import Claim, State
+from tests.support.promises import promise
 
 Body = Callable[[Any], Any]
 
@@ -152,6 +153,7 @@ def test_an_attempt_has_the_row_and_what_it_writes_is_there(book: Any, make: Any
     assert book.task_started_at <= book.task_ended_at
 
 
+@promise("late-changes-nothing")
 def test_an_attempt_of_which_another_has_begun_writes_nothing(book: Any, make: Any) -> None:
     calls = []
 
@@ -202,6 +204,7 @@ def test_what_an_earlier_attempt_returned_is_returned_again(book: Any, make: Any
     assert calls == [1]
 
 
+@promise("attempts-of-one-id")
 def test_a_late_attempt_of_a_former_task_takes_no_row_that_is_free(book: Any, make: Any) -> None:
     task = make(lambda task: task.write_row(pages=task.attempt))
     former = task.delay(book.pk).id

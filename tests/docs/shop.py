@@ -22,8 +22,9 @@ from tests.support.waiting import wait_for
 
 __all__ = ["FILES_OF_PAGES", "Shop"]
 
-#: The files that the pages' blocks are of, by their captions.
-FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "proj/settings.py")
+#: The files that the pages' blocks are of, by their captions.  This project has no admin:
+#: `tests/contrib` runs that one.
+FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "shop/admin.py", "proj/settings.py")
 
 FILES = {
     "proj/__init__.py": "from proj.celery import app as celery_app\n__all__ = ('celery_app',)\n",

@@ -30,7 +30,6 @@ from tests.support.waiting import wait_for
 
 PAGES = (
     "guides/dead-letters.rst",
-    "guides/django.rst",
     "guides/long-and-later.rst",
     "guides/never-in-circles.rst",
     "guides/never-lost.rst",
@@ -38,13 +37,13 @@ PAGES = (
     "guides/publishing.rst",
     "guides/rates.rst",
     "guides/results.rst",
+    "guides/rows.rst",
     "guides/shutdown.rst",
     "recipes/canvases.rst",
     "recipes/effects-once.rst",
     "recipes/kubernetes.rst",
     "recipes/long-tasks.rst",
     "recipes/periodic.rst",
-    "recipes/row-status.rst",
 )
 READ = {name.removesuffix(".rst"): Page(name) for name in PAGES}
 
@@ -96,9 +95,8 @@ def test_what_the_pages_say_happens(shop: Shop) -> None:
     results(shop)
     publishing(shop)
     rates(shop)
-    django(shop)
-    effects_once(shop)
     rows(shop)
+    effects_once(shop)
     long_tasks(shop)
     periodic(shop)
     canvases(shop)
@@ -240,26 +238,52 @@ def rates(shop: Shop) -> None:
     assert len(shop.noted("text-1")) == len(shop.noted("partner")) == 1
 
 
-def django(shop: Shop) -> None:
-    page = READ["guides/django"]
+def rows(shop: Shop) -> None:
+    page = READ["guides/rows"]
     shop.python(page.block("pay(Order.objects.create())").text)
-    read = "print(Order.objects.exclude(receipt='').count(), end='')"
-    wait_for(lambda: shop.python(read) == "2", 15, "both receipts")
-    (show,) = page.commands()
-    assert "missed-1" in shop.type(show)
+    read = "print(*Order.objects.values_list('task_status', 'receipt'), end='')"
+    both = " ".join(repr(("succeeded", f"receipt of {pk}")) for pk in (1, 2))
+    wait_for(lambda: shop.python(read) == both, 20, "both receipts")
+    (tasks,) = page.commands()
+    shop.type(tasks)
+    # A row whose task kills its process, once and once too often; a replay runs it.
+    poison = shop.poison("scan-1")
+    shop.python(
+        "from shop.models import Scan\n"
+        "from shop.tasks import read\n"
+        "scan = Scan.objects.create()\n"
+        "reading = read.delay(scan.pk)"
+    )
+    shop.wait_for_runs("scan-1", 2)
+    shop.known["ID"] = shop.python("print(reading.id, end='')")
+    wait_for(lambda: shop.shown(shop.known["ID"])["state"] == "dead", 15, "the dead letter")
+    shop.python(
+        "from celery_reliable.contrib.django.tasks import rows\nrows.delay(older_than_seconds=0)\n"
+    )
+    state = "print(Scan.objects.get(pk=scan.pk).task_status, end='')"
+    wait_for(lambda: shop.python(state) == "dead", 15, "the row says so")
+    poison.unlink()
+    shop.type("celery -A proj reliable dead-letters replay ID")
+    wait_for(lambda: shop.python(state) == "succeeded", 15, "the replay")
+    texts = "print(*Scan.objects.values_list('text', flat=True), sep=', ', end='')"
+    assert shop.python(texts) == "text of 1, copy of text of 1"
 
 
 def effects_once(shop: Shop) -> None:
     shop.hold("customer-1", "charge-me")
     shop.python(
-        "from shop.models import Account\n"
+        "from shop.models import Account, Booking, Thanks\n"
         "from shop.tasks import book, charge, thank\n"
-        "booked = book.delay(Account.objects.create(pk=1).pk, 5)\n"
+        "account = Account.objects.create(pk=1)\n"
+        "booked = book.delay(Booking.objects.create(account=account, cents=5).pk)\n"
     )
     # Between the commit and the end of the task.
     shop.known["PID"] = str(shop.wait_for_runs("customer-1"))
     shop.type("kill -9 PID")
-    shop.python("charged, thanked = charge.delay('me', 5), thank.delay('you')")
+    shop.python(
+        "charged, thanked = charge.delay('me', 5), thank.delay(\n"
+        "    Thanks.objects.create(address='you').pk)"
+    )
     shop.known["PID"] = str(shop.wait_for_runs("charge-me"))
     shop.type("kill -9 PID")
     shop.wait_for_runs("customer-1", 2)
@@ -269,24 +293,6 @@ def effects_once(shop: Shop) -> None:
     assert shop.python("print(Account.objects.get(pk=1).cents)") == "5\n"
     assert len({text for _, text in shop.noted("charge-me")}) == 1
     shop.wait_for_runs("mail-you")
-
-
-def rows(shop: Shop) -> None:
-    poison = shop.poison("scan-2")
-    shop.python(
-        "from shop.models import Scan\n"
-        "from shop.tasks import start_reading\n"
-        "for pk in (1, 2): start_reading(Scan.objects.create(pk=pk).pk)\n"
-    )
-    states = "print(*Scan.objects.order_by('pk').values_list('status', flat=True))"
-    wait_for(lambda: shop.python(states) == "read failed\n", 20, "both are told of")
-    poison.unlink()
-    # Whoever comes late writes nothing.
-    shop.python(
-        "row = Scan.objects.get(pk=1)\n"
-        "assert not Scan.begin(1, row.task_id, row.attempt + 1)\n"
-        "assert not Scan.finish(2, 'another', 1, 'late')"
-    )
 
 
 def long_tasks(shop: Shop) -> None:

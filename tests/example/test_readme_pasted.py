@@ -15,7 +15,6 @@ import pytest
 from tests.docs.blocks import Page
 from tests.example.pasted import PastedProject
 from tests.support.processes import REPOSITORY
-from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -23,15 +22,13 @@ PAGES = (
     "README.rst",
     "concepts.rst",
     "guides/one-object.rst",
-    "recipes/rows-and-tasks.rst",
 )
-README, CONCEPTS, OBJECTS, RECIPE = map(Page, PAGES)
+README, CONCEPTS, OBJECTS = map(Page, PAGES)
 
 SETTINGS = (
     README.block("INSTALLED_APPS").text + CONCEPTS.block("CELERY_BEAT_SCHEDULE", "python").text
 )
 FIRST_TASK = README.block("document.findings = check(document.text)").text
-MODEL, ROWS = RECIPE.block("class Document").text, RECIPE.block("def start_check").text
 UNIQUE, BUSY = OBJECTS.block("def index_document").text, OBJECTS.block("def settle_order").text
 #: By `test_readme`.
 COMMANDS = README.commands()
@@ -57,7 +54,7 @@ def start(tmp_path: Path, redis_server: RedisServer) -> Iterator[Start]:
 
 
 def test_every_block_is_run_here() -> None:
-    assert [page.left() for page in (README, CONCEPTS, OBJECTS, RECIPE)] == [[]] * 4
+    assert [page.left() for page in (README, CONCEPTS, OBJECTS)] == [[]] * 3
 
 
 def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> None:
@@ -91,60 +88,6 @@ def test_the_five_minutes_change_the_row_whatever_is_killed(start: Start) -> Non
 
     wait_for(lambda: findings() == [{"words": 1}, {"words": 3}, {"words": 3}], 20, "the rows")
     wait_for(lambda: len(project.pids("a killed worker")) == 3, 20, "the second call")
-
-
-@promise("late-changes-nothing", "attempts-of-one-id")
-def test_rows_and_tasks_go_together_whatever_is_killed(start: Start) -> None:
-    project = start(ROWS, MODEL)
-    project.start_worker("one")
-    project.let_go("quiet")
-    project.run(
-        "from documents.tasks import start_check\n"
-        "for text in ('quiet', 'killed', 'asked twice'):\n"
-        "    start_check(Document.objects.create(text=text).pk)"
-    )
-    project.kill_checker("killed")
-    wait_for(lambda: project.pids("asked twice"), 15, "the first check")
-    project.run(
-        "from documents.tasks import start_check\n"
-        "start_check(Document.objects.get(text='asked twice').pk)"
-    )
-    for text in ("killed", "asked twice"):
-        project.let_go(text)
-
-    def written() -> bool:
-        return all(row["findings"] for row in project.rows().values())
-
-    wait_for(written, 30, "every row has its findings")
-    rows = project.rows()
-    assert rows["quiet"]["attempt"] == 1
-    assert rows["killed"]["attempt"] == 2
-    # The task that was replaced has written nothing: the row is the second one's.
-    assert len(project.pids("asked twice")) == 2
-
-
-@promise("commit-and-publish")
-def test_what_was_not_published_is_missed_and_made_good(start: Start) -> None:
-    project = start(ROWS, MODEL)
-    project.start_worker("one")
-    project.let_go("missed")
-    project.run(
-        "from datetime import timedelta\nfrom uuid import uuid4\n"
-        "from django.utils.timezone import now\n"
-        "from documents.tasks import check_document, check_what_was_missed\n"
-        "def add(text):\n"
-        "    return Document.objects.create(text=text, task_id=str(uuid4()),\n"
-        "        asked=now() - timedelta(minutes=2))\n"
-        # One whose publisher was killed, and one that is being checked.
-        "add('missed')\n"
-        "alive = add('alive')\n"
-        "check_document.apply_async((alive.pk,), task_id=alive.task_id)\n"
-        "check_what_was_missed.delay()"
-    )
-    wait_for(lambda: project.rows()["missed"]["findings"], 20, "what was missed")
-    project.let_go("alive")
-    wait_for(lambda: project.rows()["alive"]["findings"], 20, "what was alive")
-    assert len(project.pids("alive")) == 1
 
 
 def test_the_other_blocks_run(redis_server: RedisServer, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from drill.report import Evidence, Kill, Report, make_report
 KILLED, FINE, POISON = 1, 2, 3
 
 
-def document(pk: int, name: str, attempt: int, status: str = "checked") -> Document:
+def document(pk: int, name: str, attempt: int, status: str = "succeeded") -> Document:
     return Document(pk, name, status, f"task-{pk}", attempt, 70.0, "easy")
 
 
@@ -37,7 +37,7 @@ GOOD = Evidence(
         documents=(
             document(KILLED, "killed.txt", 2),
             document(FINE, "fine.txt", 1),
-            document(POISON, "poison.txt", 4, status="checking"),
+            document(POISON, "poison.txt", 4, status="waiting"),
         ),
         runs=(FIRST, CALM, SECOND, *DEATHS),
     ),

@@ -11,6 +11,7 @@ class Book(TaskRow):
     """Its pages are counted."""
 
     title = models.CharField(max_length=50, default="")
+    paid = models.BooleanField(default=False)
     pages = models.IntegerField(null=True)
     cents = models.IntegerField(default=0)
 

@@ -24,6 +24,7 @@ REVIEWED = {
     ("recovery.beat", "_kept.sweeper"): "a local of our own threads",
     ("contrib.django.desk.visits", "self.request.current_app"): "as Django's manual says",
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
+    ("contrib.django.desk.rows", "place.model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",
     ("contrib.django.rows.places", "self.model._meta"): "the same",
     ("contrib.django.rows.places", "(model or self.owner)._base_manager"): "the same",

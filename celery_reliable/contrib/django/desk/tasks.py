@@ -11,6 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_variables
 
 from celery_reliable.contrib.django.desk.asking import TASKS, Asked
+from celery_reliable.contrib.django.desk.rows import row_of
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.contrib.django.permissions import Right
 from celery_reliable.exceptions import UnknownDeadLetter
@@ -93,6 +94,7 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         except UnknownDeadLetter:
             # It was replayed just now.
             pass
+    row_link, row_name = row_of(visit, task.name, task_id)
     context = {
         "title": f"Task {shown(task_id, _LONGEST)}",
         "task": shown(view),
@@ -102,6 +104,8 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         "letter_link": visit.link("change", task_id) if task.state == "dead" else "",
         "name_link": visit.link("tasks", task=task.name[:_LONGEST]) if task.name else "",
         "holder_link": visit.link("task", task.why.holder) if task.why.holder else "",
+        "row_link": row_link,
+        "row_name": shown(row_name, _LONGEST),
         "object_link": visit.link("object", key) if (key := _object_of(task)) else "",
         "object_key": key,
         "arguments": shown(desk.tasks.arguments(task_id)) if with_arguments else None,

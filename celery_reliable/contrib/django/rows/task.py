@@ -164,6 +164,10 @@ class RowTask(ReliableTask):
         """Return where the row of a call is.  Raises ObjectIdError when the call says none."""
         assert self._row_signature is not None
         pk = resolve_object_id(str(self.row_id), self._row_signature, self.name, args, kwargs)
+        return self.row_place_of(pk)
+
+    def row_place_of(self, pk: Any) -> RowPlace:
+        """Return where the row with this key is."""
         return RowPlace(_model_of(type(self)), pk)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
