@@ -10,6 +10,7 @@ import pytest
 from celery import Celery, states
 from django.utils import timezone
 
+from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.model import Cause, Claim, ClaimRequest, Reason, State, TaskRef
 from tests.contrib.test_django_rows import book, make, ran, record_of, status
@@ -195,3 +196,46 @@ def test_the_beat_line_is_a_task_of_every_project(task: Any, book: Any) -> None:
     committed_only(task, book)
     assert rows.apply(kwargs={"older_than_seconds": 0}).get()["looked_at"] == 1
     assert task.app.tasks["celery_reliable.rows"].name == rows.name
+
+
+def test_rows_are_looked_at_as_soon_as_somebody_hears_of_their_tasks(
+    book: Any, task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery_reliable.contrib.django.tasks import rows
+    from celery_reliable.operations import DeadLetters
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(rows.__class__, "apply_async", lambda self, **o: asked.append(o["kwargs"]))
+    task_id = task.delay(book.pk).id
+    claim = claimed(task, task_id)
+    make_running(task, book, task_id, break_off)
+    bury(task.app, claim)
+    assert asked == [{"task_ids": [task_id]}]
+    # Though somebody has just looked at it.
+    rows.apply(kwargs=asked.pop()).get()
+    assert status(book)[0] == "dead"
+    DeadLetters(task.app).replay(task_id)
+    rows.apply(kwargs=asked.pop()).get()
+    assert status(book)[0] == "waiting"
+    assert ran(task, book.pk, task_id, 2) is None
+    # What has ended well stays, and other tasks have no rows.
+    rows.apply(kwargs={"task_ids": [task_id]}).get()
+    assert status(book) == ("succeeded", 2, 2)
+    events.task_lost(
+        app=task.app,
+        name="shop.other",
+        task_id="x",
+        attempt=1,
+        losses=1,
+        cause=Cause.CHILD_LOST,
+        worker="w",
+    )
+    assert asked == []
+
+
+def bury(app: Celery, claim: Claim) -> None:
+    """Bury a task, and tell of it, as a worker does."""
+    reliable_of(app).ledger.bury(
+        claim, Reason.LOST, exception="lost", traceback="", patience_seconds=1
+    )
+    events.task_buried(app=app, name="shelf.count", task_id=claim.task_id, reason=Reason.LOST)

@@ -19,6 +19,7 @@ from celery_reliable.contrib.django.checks import (
     check_settings,
 )
 from celery_reliable.contrib.django.project import remember_app
+from celery_reliable.contrib.django.rows import hearing
 
 __all__ = ["CeleryReliableConfig"]
 
@@ -36,6 +37,7 @@ class CeleryReliableConfig(AppConfig):
         remember_app()
         app.set_config_source(_settings)
         app.set_cache_resolver(caches.connector_of)
+        hearing.listen()
         results.before_retry(_drop_lost_connections)
         checks.register(check_settings)
         checks.register(check_api)

@@ -13,7 +13,7 @@ from typing import Any
 
 from celery import Celery, states
 from django.apps import apps
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
 
@@ -39,7 +39,7 @@ class RowsReport:
     Attributes:
         looked_at: had an open task that nobody had seen for a while.
         published: were published, as nothing was known of their task.
-        waiting: said that they run, and their task waits.
+        waiting: said that they run, or that all is over, and their task waits.
         ended: said that they wait or run, and their task had ended or was put aside.
         failed: could not be published now.
     """
@@ -61,7 +61,11 @@ def row_models() -> list[Any]:
 
 
 def look_after_rows(
-    app: Celery, *, older_than_seconds: float = 60.0, most: int = 10_000
+    app: Celery,
+    *,
+    older_than_seconds: float = 60.0,
+    most: int = 10_000,
+    task_ids: Sequence[str] | None = None,
 ) -> RowsReport:
     """Ask the ledger for the tasks that rows wait for, and do what follows.
 
@@ -72,6 +76,7 @@ def look_after_rows(
         app: the app of the tasks.
         older_than_seconds: rows are looked at when nobody has for so long.
         most: how many rows of each model at most; the others are the next time's.
+        task_ids: look at the rows of these tasks alone, whenever somebody has.
     """
     report = RowsReport()
     if reliable_of(app).is_unprotected:
@@ -82,7 +87,8 @@ def look_after_rows(
         if place.owner is not model:
             # The parent has its rows too.
             continue
-        rows = place.all_rows().filter(not_seen_for(older_than_seconds))
+        is_meant = not_seen_for(older_than_seconds) if task_ids is None else Q(task_id__in=task_ids)
+        rows = place.all_rows().filter(is_meant)
         found = iter(list(rows.order_by("task_seen_at").values(*_COLUMNS)[:most]))
         while chunk := [_Row(model, one) for one in islice(found, _AT_ONCE)]:
             _look_at(app, chunk, report)
@@ -137,7 +143,9 @@ def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
     looks = reliable_of(app).ledger.look_all([row.id for row in rows])
     alive = []
     for row, look in zip(rows, looks, strict=True):
-        if look is None:
+        if row.status not in OPEN:
+            _reopen(row, look, report)
+        elif look is None:
             _without_record(app, row, report)
         elif look.record.state is State.DEAD:
             status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
@@ -149,6 +157,15 @@ def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
         seen = alive[0].place.all_rows()
         seen.filter(pk__in=[row.place.pk for row in alive], task_status__in=OPEN).update(
             task_seen_at=Now()
+        )
+
+
+def _reopen(row: _Row, look: Look | None, report: RowsReport) -> None:
+    """Let a row wait again whose dead letter was replayed."""
+    is_alive = look is not None and look.record.state is not State.DEAD
+    if is_alive and row.status != TaskStatus.SUCCEEDED:
+        report.waiting += row.unchanged().update(
+            task_status=TaskStatus.WAITING, task_seen_at=Now(), task_ended_at=None
         )
 
 

@@ -22,6 +22,7 @@ from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.options import refuse, resolve_object_id
+from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
 
 __all__ = ["RowTask"]
@@ -82,18 +83,17 @@ class RowTask(ReliableTask):
         where there is none.
 
         What the broker or the ledger refuse is logged and not raised: the row is there, and
-        `look_after_rows` publishes it, without the options of this call.  Raises the model's
-        DoesNotExist.
+        `look_after_rows` publishes it, without the options of this call.  A call with a ``link``,
+        or in a canvas, raises it.  Raises the model's DoesNotExist, too.
         """
         publish = super().apply_async
         given = (args, kwargs)
         if self.app.conf.task_always_eager or self._is_own(task_id):
             return publish(*given, task_id, producer, link, link_error, shadow, **options)
         place = self.row_place(args or (), kwargs or {})
-        with transaction.atomic(using=place.using):
-            # In one transaction with the user's, or one of its own.
-            asked = task_id or uuid()
-            waits_for = place.ask(self.name, asked, keeps=self.if_open == "keep")
+        asked = task_id or uuid()
+        # One UPDATE, in the user's transaction where there is one.
+        waits_for = place.ask(self.name, asked, keeps=self.if_open == "keep")
         if waits_for != asked:
             return self.AsyncResult(waits_for)
 
@@ -101,6 +101,9 @@ class RowTask(ReliableTask):
             try:
                 publish(*given, asked, producer, link, link_error, shadow, **options)
             except (ReliableError, OperationalError) as exc:
+                if link or link_error or is_member(options):
+                    # The row does not know what follows the task.
+                    raise
                 events.row_not_published(task=self, task_id=asked, error=exc)
 
         if transaction.get_connection(place.using).in_atomic_block:
