@@ -5,7 +5,8 @@ from __future__ import annotations
 from celery_reliable.broker.deliveries import Delivery
 from celery_reliable.broker.entries import Entry
 from celery_reliable.broker.hooks import WorkerHooks
-from celery_reliable.broker.producer_transport import SENDING_TRANSPORT, sending_with
+from celery_reliable.broker.producer_transport import SENDING_TRANSPORT, sending_first, sending_with
+from celery_reliable.broker.qos import GOES_FIRST
 from celery_reliable.broker.server_mark import forget_server, server_seen
 from celery_reliable.broker.unacked import (
     UNACKED_LIST_PREFIX,
@@ -17,6 +18,7 @@ from celery_reliable.broker.worker_transport import SentinelTransport, Transport
 from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 
 __all__ = [
+    "GOES_FIRST",
     "SENDING_TRANSPORT",
     "UNACKED_LIST_PREFIX",
     "UNACKED_PREFIX",
@@ -29,6 +31,7 @@ __all__ = [
     "WorkerUnacked",
     "forget_server",
     "opened_unacked",
+    "sending_first",
     "sending_with",
     "server_seen",
     "transport_for",

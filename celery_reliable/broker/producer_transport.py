@@ -10,17 +10,19 @@ from contextvars import ContextVar
 from typing import Any
 
 from kombu.transport import redis as kombu_redis
+from kombu.utils.json import dumps
 
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
 
-__all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_with"]
+__all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_first", "sending_with"]
 
 #: Its import path, as Celery's settings have it.
 SENDING_TRANSPORT = f"{__name__}:SendingTransport"
 
 #: Is given a list's key and a message, and puts the message there if it is the expected one.
 Send = Callable[[str, dict[str, Any]], bool]
+_is_first: ContextVar[bool] = ContextVar("celery_reliable_sending_first", default=False)
 _sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
 
 
@@ -35,6 +37,18 @@ def sending_with(send: Send) -> Iterator[None]:
         yield
     finally:
         _sending.reset(token)
+
+
+@contextmanager
+def sending_first() -> Iterator[None]:
+    """Let what is published inside go in front of what waits in its list, if SENDING_TRANSPORT puts
+    it there.
+    """
+    token = _is_first.set(True)
+    try:
+        yield
+    finally:
+        _is_first.reset(token)
 
 
 class SendingChannel(PuttingChannel, ConnectedChannel):
@@ -61,6 +75,11 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
             if send(key, message):
                 self._keep_from_expiring(queue)
                 return
+        if _is_first.get():
+            with self.conn_or_acquire() as client:
+                client.rpush(list_key(self, queue, priority_of(self, message)), dumps(message))
+            self._keep_from_expiring(queue)
+            return
         super().put(queue, message, **kwargs)
 
     def _keep_from_expiring(self, queue: str) -> None:

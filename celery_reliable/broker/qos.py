@@ -9,9 +9,13 @@ import redis
 from celery_reliable import events
 from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 from celery_reliable.compat.kombu import OpenQoS
+from celery_reliable.compat.notes import noted
 from celery_reliable.message import HEADER
 
-__all__ = ["QoS"]
+__all__ = ["GOES_FIRST", "QoS"]
+
+#: The note on a message that goes in front of what waits when it is given back.
+GOES_FIRST = "goes_first"
 
 
 class QoS(OpenQoS):
@@ -51,7 +55,7 @@ class QoS(OpenQoS):
         self.let_go(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Give the message back behind the others, or remove it."""
+        """Give the message back behind the others, or in front if that is noted; or remove it."""
         unacked = self.unacked
         if unacked is None:
             super().reject(delivery_tag, requeue)
@@ -61,7 +65,9 @@ class QoS(OpenQoS):
             self.let_go(delivery_tag)
             return
         try:
-            unacked.give_back(self.channel, delivery_tag, is_last=True)
+            message = self.held(delivery_tag)
+            is_first = message is not None and bool(noted(message, GOES_FIRST))
+            unacked.give_back(self.channel, delivery_tag, is_last=not is_first)
         finally:
             # Celery only logs this error.  A message that stayed is given back once it is not held.
             self.forget(delivery_tag)

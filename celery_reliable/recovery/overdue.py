@@ -240,7 +240,9 @@ class Overdue:
         if not isinstance(answer, answers.Send):
             return
         try:
-            resend(self.app, _envelope(answer))
+            # What was lost goes first once; a task that is lost again waits behind the others.
+            is_first = record.is_unsent and record.losses == 1
+            resend(self.app, _envelope(answer), is_first=is_first)
         except Exception as exc:
             # Usually the broker is away.  The next pass tries this task again, and the others have
             # their turn now.

@@ -10,6 +10,8 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import MESSAGE, claim_or_record
+from celery_reliable.broker import GOES_FIRST
+from celery_reliable.compat.notes import note
 from celery_reliable.context import current_worker
 from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp, text_as_sent
@@ -65,6 +67,9 @@ def end_lost(request: Any, exc: BaseException) -> None:
     # Before the burial is announced, as the result backend may be away.
     state.task_ready(request)
     if isinstance(answer, answers.Queued):
+        if answer.losses == 1:
+            # Once: a task that is lost again waits behind the others.
+            note(request.message, GOES_FIRST, True)
         request.reject(requeue=True)
     else:
         request.acknowledge()

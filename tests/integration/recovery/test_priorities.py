@@ -1,0 +1,114 @@
+"""What comes back keeps its priority; within one, what was lost goes first once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from celery_reliable.model import Cause
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.recovery.sweeper import Sweeper
+from tests.integration.claiming import claimed, register
+from tests.integration.conftest import ONE_EACH, SOON, Project
+from tests.integration.figures import DUE, record_of, wait_until_settled
+from tests.integration.project.awkward import add_tasks
+from tests.support.waiting import wait_for
+
+AWKWARD = "tests.integration.project.awkward"
+STEP = "celery\x06\x16"
+LOW = STEP + "6"
+
+
+@pytest.fixture
+def project(project: Project) -> Project:
+    """The project that looks soon after what nobody has begun."""
+    found = project.with_settings(reliable=SOON)
+    add_tasks(found.app)
+    return found
+
+
+def waiting(project: Project, key: str = LOW) -> list[str]:
+    """The ids of the tasks in a list, the one that is popped next first."""
+    with project.redis.client() as client:
+        raw: list[bytes] = client.lrange(key, 0, -1)  # type: ignore[assignment]
+    return [json.loads(one)["headers"]["id"] for one in reversed(raw)]
+
+
+def send(project: Project, name: str, task_id: str, *args: Any, **options: Any) -> Any:
+    """Publish a task of low priority."""
+    return project.send(name, *args, task_id=task_id, priority=6, **options)
+
+
+def begun(project: Project, count: int) -> list[str]:
+    """Wait until so many attempts have begun; return the tasks' ids in their order."""
+    wait_for(lambda: len(project.effects.runs()) >= count, 30, f"{count} attempts")
+    return [run.task_id for run in project.effects.runs()]
+
+
+def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
+    project: Project,
+) -> None:
+    worker = project.start_worker("one", app=AWKWARD, concurrency=1, options=ONE_EACH)
+    send(project, "gate", "lost", "lost")
+    begun(project, 1)
+    send(project, "gate", "first", "first")
+    send(project, "gate", "second", "second")
+    # A loss of its process: in front of what waits; another one: behind it.
+    for number, following in ((1, "lost"), (2, "first")):
+        os.kill(project.effects.run_of("lost", number).pid, signal.SIGKILL)
+        assert begun(project, number + 1)[number] == following
+    wait_for(lambda: waiting(project) == ["second", "lost"], 10, "it goes behind the others")
+    # One that is more urgent comes before all of them.
+    project.send("work", 0, task_id="urgent", priority=0)
+    # The worker dies: what it ran goes first, at its priority.
+    os.killpg(worker.pid, signal.SIGKILL)
+    wait_for(lambda: not worker.is_running, 10, "it is dead")
+    # This one consumes another queue, and sweeps.
+    project.start_worker("sweeper", app=AWKWARD, concurrency=1, options=("-Q", "no"))
+    wait_for(lambda: waiting(project) == ["first", "second", "lost"], 20, "it is given back")
+    again = project.start_worker("two", app=AWKWARD, concurrency=1, options=ONE_EACH)
+    assert begun(project, 5)[3:5] == ["urgent", "first"]
+    for gate in ("first", "second", "lost"):
+        project.effects.open_gate(gate)
+    wait_until_settled(project.redis, 30)
+
+    # From its record: at its ETA, after a retry or a replay.
+    send(project, "gate", "busy", "busy")
+    wait_for(lambda: project.effects.runs("busy"), 10, "the worker is busy")
+    client = project.redis.client()
+    send(project, "flaky", "retried", 1, 90.0)
+    send(project, "failing", "dead")
+    send(project, "work", "parked", 0, countdown=3600)
+    wait_for(lambda: waiting(project) == ["retried", "dead"], 5, "they wait")
+    client.zadd(DUE, {"parked": 1})
+    wait_for(lambda: "parked" in waiting(project), 20, "its ETA has come")
+    project.effects.open_gate("busy")
+    wait_for(lambda: record_of(project.redis, "dead").get("state") == "dead", 20, "a letter")
+    wait_for(lambda: record_of(project.redis, "retried").get("state") == "parked", 20, "a retry")
+    again.end()
+    client.zadd(DUE, {"retried": 1})
+    DeadLetters(project.app).replay("dead")
+    assert "dead" in waiting(project)
+    wait_for(lambda: "retried" in waiting(project), 20, "the retry is sent")
+    assert not any(client.llen(key) for key in ("celery", STEP + "3", STEP + "9"))
+
+
+def test_what_is_sent_from_its_record_after_a_loss_goes_first_once(
+    project: Project, sweeper: Sweeper
+) -> None:
+    ledger = sweeper.ledger
+    send(project, "work", "lost", 0)
+    send(project, "work", "waits", 0)
+    register(ledger, "me")
+    for expected in (["lost", "waits"], ["waits", "lost"]):
+        claim = claimed(ledger, "lost", f"before {expected}", "me")
+        with project.redis.client() as client:
+            message = next(one for one in client.lrange(LOW, 0, -1) if b'"id": "lost"' in one)
+            client.lrem(LOW, 1, message)
+        ledger.lose(claim, Cause.STUCK, max_losses=5, due_in_ms=0, is_unsent=True)
+        wait_for(lambda: sweeper.run_if_due()[0], 10, "a pass")
+        assert waiting(project) == expected
