@@ -129,6 +129,8 @@ class ClaimRequest:
     pid: int
     #: The process has died already.  The task is claimed all the same, and lost at once.
     is_over: bool = False
+    #: The ids of orders that may keep the task from running, as far as the worker knows them.
+    strikes: tuple[str, ...] = ()
 
     def claim(self, attempt: int, losses: int) -> Claim:
         """Return the claim of the attempt that this request began."""

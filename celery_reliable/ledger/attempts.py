@@ -69,6 +69,8 @@ class Attempts(TransitionGroup):
                 self.keys.meta,
                 self.keys.worker(worker),
                 self.keys.claims(worker),
+                # Who knows of no strike on the task does not have them looked at.
+                *([self.keys.orders, self.keys.ordered] if request.strikes else []),
             ],
             [
                 task.id,
@@ -82,6 +84,7 @@ class Attempts(TransitionGroup):
                 "" if task.max_losses is None else task.max_losses,
                 message,
                 "" if request.is_over else ALONE_MS,
+                *request.strikes,
             ],
         )
 

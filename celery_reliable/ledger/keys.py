@@ -79,6 +79,16 @@ class Keys:
         return f"{self._prefix}pass"
 
     @property
+    def orders(self) -> str:
+        """HASH: order id -> the order, as JSON; and `version`."""
+        return f"{self._prefix}orders"
+
+    @property
+    def ordered(self) -> str:
+        """ZSET of score 0: "<order> <when published> <task id>" of what is parked by an order."""
+        return f"{self._prefix}ordered"
+
+    @property
     def workers(self) -> str:
         """ZSET: worker -> when its lease runs out, in ms."""
         return f"{self._prefix}workers"
@@ -112,6 +122,10 @@ class Keys:
     def taken(self, worker: str) -> str:
         """HASH: task id -> "attempt token" of what was taken from the worker while it may live."""
         return f"{self._prefix}taken:{worker}"
+
+    def stops(self, worker: str) -> str:
+        """HASH: task id -> "attempt how token" of what the worker is to stop."""
+        return f"{self._prefix}stops:{worker}"
 
     def lock(self, object_key: str) -> str:
         """STRING: "<attempt>:<id>" of the task that holds an object, or "kept:<id>" with a TTL."""

@@ -15,6 +15,7 @@ from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
+from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.paces import Paces
 from celery_reliable.ledger.passes import Passes
@@ -58,6 +59,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         self.happenings = Happenings(self._caller, self.keys)
         self.audits = Audits(self._caller, self.keys)
         self.named = NamedTasks(self._caller, self.keys)
+        self.orders = OrderBook(self._caller, self.keys)
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"

@@ -133,9 +133,14 @@ def _batch(kind: Callable[..., Any], raw: Sequence[Any]) -> Any:
 
 
 def _beat(kind: type[Beat], raw: Sequence[Any]) -> Beat:
-    texts = [_text(value) for value in raw[1:]]
-    taken = []
-    for task_id, text in zip(texts[::2], texts[1::2], strict=True):
+    _, version, now_ms, n_stops, *values = raw
+    texts = [_text(value) for value in values]
+    stops, taken = [], []
+    for n, (task_id, text) in enumerate(zip(texts[::2], texts[1::2], strict=True)):
         attempt, token = text.split(" ", 1)
-        taken.append((task_id, int(attempt), token))
-    return kind(tuple(taken))
+        if n < n_stops:
+            how, token = token.split(" ", 1)
+            stops.append((task_id, int(attempt), token, how))
+        else:
+            taken.append((task_id, int(attempt), token))
+    return kind(int(version), int(now_ms), tuple(stops), tuple(taken))

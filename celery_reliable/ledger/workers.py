@@ -92,7 +92,8 @@ class Workers(WorkerReads):
         doing: str = "",
         counted: Mapping[str, int] | None = None,
     ) -> HeartbeatAnswer:
-        """Renew the lease, and return which claims were taken.  It is sent once.
+        """Renew the lease, and return which claims were taken or are to be stopped, and the version
+        of the orders.  It is sent once.
 
         For operators: *doing* is what the worker does just now, as JSON; *counted* what it has
         counted since it registered under this name.  Totals that have not grown may be left out.
@@ -105,6 +106,9 @@ class Workers(WorkerReads):
                 self._keys.workers,
                 self._keys.taken(worker),
                 self._keys.hours,
+                self._keys.orders,
+                self._keys.stops(worker),
+                self._keys.claims(worker),
             ],
             [worker, lease_ms, client_id, next(self._numbers), doing, *pairs],
             0,
@@ -200,6 +204,7 @@ class Workers(WorkerReads):
                 self._keys.workers,
                 self._keys.claims(worker),
                 self._keys.taken(worker),
+                self._keys.stops(worker),
             ],
             [worker, in_unacked, TAKEN_MS],
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 ALLOWED_COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET", "INFO",
     "LPUSH", "PEXPIRE", "PTTL", "PUBLISH", "SELECT", "SET", "TIME", "XADD", "XREVRANGE", "ZADD",
-    "ZLEXCOUNT", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
+    "ZLEXCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZREM", "ZSCORE",
 }  # fmt: skip
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 

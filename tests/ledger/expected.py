@@ -40,6 +40,29 @@ ANSWERS = {
         "stale": "retried waiting",
         "dead": "spent buried",
     },
+    "claim_struck": {
+        "ended": "absent settled called_off",
+        "struck > parked": "queued lost",
+        "parked": "parked",
+        "held": "running held overtaken",
+        "alone > queued": "suspected",
+        "held > queued": "stopping",
+        "stale": "retried waiting",
+        "dead": "spent buried",
+    },
+    "claim_foreign_struck": {
+        "struck > parked": "absent settled",
+        "stale": "queued parked lost suspected stopping retried waiting",
+        "held": "running held overtaken",
+        "held > queued": "called_off",
+        "dead": "spent buried",
+    },
+    "stop": {
+        "changed": (
+            "absent settled queued parked lost suspected stopping called_off retried waiting spent "
+            "buried running held overtaken"
+        ),
+    },
     "claim_foreign": {
         "claimed > running": "absent settled",
         "stale": "queued parked lost suspected stopping retried waiting",

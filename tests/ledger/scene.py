@@ -19,6 +19,7 @@ from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import Claimed, OtherGeneration, Recorded, Unknown
 from celery_reliable.ledger.answers.workers import Declared, Registered
 from celery_reliable.model import Cause, Claim, ClaimRequest, Due, Reason, Record, State, TaskRef
+from celery_reliable.orders import Order, OrderKind
 from tests.support.redis_server import RedisServer
 
 LEASE_MS = 60_000
@@ -135,8 +136,25 @@ class Scene:
         """A message from somebody without the package."""
         return Published(TaskRef(task_id, "app.work"), epoch="", generation="")
 
+    def strike(self) -> str:
+        """Return the id of a strike on the task, given now if it is not there."""
+        found = self.ledger.orders.read().of_task("app.work")
+        given = found[0] if found else self.order()
+        return given.id
+
+    def order(
+        self, kind: OrderKind = OrderKind.STRIKE, target: str = "app.work", *, for_ms: int = 0
+    ) -> Order:
+        return self.ledger.orders.give(kind, target, by="ann", why="it is broken", for_ms=for_ms)
+
     def ask(
-        self, message: Published, worker: str = "me", *, token: str = "", content: str = ""
+        self,
+        message: Published,
+        worker: str = "me",
+        *,
+        token: str = "",
+        content: str = "",
+        strikes: tuple[str, ...] = (),
     ) -> Answer:
         """Ask for a claim; each time as a new delivery unless `token` says which."""
         request = ClaimRequest(
@@ -146,6 +164,7 @@ class Scene:
             worker=worker,
             token=token or f"delivery {next(self._numbers)}",
             pid=1000,
+            strikes=strikes,
         )
         return self.ledger.claim(request, message=content)
 

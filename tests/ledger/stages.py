@@ -148,6 +148,7 @@ class Steps:
         self._message = stage.message
         self._mine = stage.mine
         self._due = scene.seen_due()
+        self._strike = scene.strike()
         letter = scene.ledger.dead_letter("task")
         self._buried_ms = letter.buried_ms if letter else 0
 
@@ -179,6 +180,23 @@ class Steps:
     def claim_foreign(self) -> Answer:
         """A message of this id without our header is delivered."""
         return self._scene.ask(self._scene.foreign(), token="foreign", content="as delivered")
+
+    def claim_struck(self) -> Answer:
+        """The same at a worker that knows of a strike, which holds."""
+        return self._scene.ask(self._message, token="once more", strikes=(self._strike,))
+
+    def claim_foreign_struck(self) -> Answer:
+        """A message of this id without our header is delivered to such a worker."""
+        return self._scene.ask(
+            self._scene.foreign(),
+            token="foreign",
+            content="as delivered",
+            strikes=(self._strike,),
+        )
+
+    def stop(self) -> Answer:
+        """Somebody wants it ended at my worker, who has not revoked it."""
+        return self._ledger.orders.stop("task", "me", "kill")
 
     def touch(self) -> Answer:
         return self._ledger.touch(self._mine, time_to_run_ms=LOOK_MS)

@@ -10,7 +10,11 @@ from celery_reliable.ledger.answers.base import Answer
 __all__ = [
     "Audited",
     "Grouped",
+    "InForce",
     "Noted",
+    "Ordered",
+    "Resumed",
+    "Told",
 ]
 
 
@@ -31,3 +35,31 @@ class Grouped(Answer):
 
     added: int
     removed: int
+
+
+@final
+class Ordered(Answer):
+    """The order is given."""
+
+
+@final
+class InForce(Answer):
+    """The order still holds, and its time is not over."""
+
+
+@final
+@dataclass(frozen=True)
+class Resumed(Answer):
+    """The order is over, and so many of the tasks that it had parked are let go."""
+
+    count: int
+    #: There may be others, which are let go by the next call.
+    is_more: bool
+
+
+@final
+@dataclass(frozen=True)
+class Told(Answer):
+    """The worker, the *owner*, hears with its next beat what it is to stop."""
+
+    owner: str

@@ -56,6 +56,7 @@ __all__ = [
     "Spent",
     "Stale",
     "StillWaiting",
+    "Struck",
     "Touched",
     "Troubled",
     "Unknown",
@@ -382,6 +383,14 @@ class Sealed(Answer):
 @final
 class Stale(Answer):
     """The message is not the task's current one, or the task was called off."""
+
+
+@final
+@dataclass(frozen=True)
+class Struck(Answer):
+    """An order of an operator keeps the task from running; it is parked until that ends."""
+
+    order: str
 
 
 @final

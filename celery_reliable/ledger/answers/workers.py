@@ -160,12 +160,22 @@ class Suspected(Answer):
 class Beat(Answer):
     """The answer to a heartbeat."""
 
+    #: Names the orders that are there now; 0: nobody has given any yet.
+    version: int
+    #: The server's time.
+    now_ms: int
+    #: Claims that the worker is to stop: id, attempt, token, and "stop" or "kill".
+    stops: tuple[tuple[str, int, str, str], ...]
     #: Claims taken from the worker that it has not acknowledged: id, attempt and token.
     taken: tuple[tuple[str, int, str], ...]
 
     def claims(self, worker: str) -> list[Claim]:
         """Return what was taken from *worker*, who asked."""
         return [Claim(task_id, attempt, worker, token) for task_id, attempt, token in self.taken]
+
+    def to_stop(self, worker: str) -> list[tuple[Claim, str]]:
+        """Return what *worker*, who asked, is to stop, each with "stop" or "kill"."""
+        return [(Claim(i, attempt, worker, token), how) for i, attempt, token, how in self.stops]
 
 
 @final

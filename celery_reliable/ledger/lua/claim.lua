@@ -4,11 +4,14 @@ claim: begin an attempt, or say why not.
 Moves     queued -> running(attempt + 1)
           absent -> running(1)   (published by somebody without the package, or before records were lost)
           waiting -> queued   (the same, of an id of which something is still to be stopped)
+          queued | absent -> parked   (an operator has struck the task, and the worker knows of it)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
 KEYS[4]   worker   HASH
 KEYS[5]   claims   HASH   of that worker
+KEYS[6]   orders   HASH   given only by a worker that knows of a strike on the task
+KEYS[7]   ordered  ZSET   likewise
 ARGV[1]   id
 ARGV[2]   epoch        of the message; "" when it carries none
 ARGV[3]   generation   of the message; "" when it carries none
@@ -21,13 +24,15 @@ ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  message      as delivered; "" first, it is asked for when no record exists
 ARGV[11]  alone_ms     when a suspect that its worker may not run now is sent again, at first; "": it is claimed
                        in any case, to be lost at once
+ARGV[12...]  orders    the ids of those strikes
 Returns   {"claimed", attempt, losses} | {"held", owner} | {"stale"} | {"parked"} | {"ended"}
-          | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"}
+          | {"dead"} | {"no_lease"} | {"unrecorded"} | {"alone"} | {"struck", order}
           "held" also while a worker that lives has not yet stopped an attempt that was taken from it; then
           the record is due, as this message is dropped; "alone": the task ran in a worker that died, and this
           one has to do with another such task; it is sent again, the later the oftener this was so
           "stale" also of a task that was revoked as it ran: it is due, to be called off
-Cost      O(log N) in records that are due some time
+          "struck" by an order that holds: the record is parked until that ends
+Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -108,6 +113,21 @@ elseif found[8] == 'ran' and ARGV[11] ~= '' then
     redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[5])
     redis.call('ZADD', KEYS[2], now_ms + wait_ms, ARGV[1])
     return {'alone'}
+  end
+end
+for i = 12, #ARGV do
+  local text = redis.call('HGET', KEYS[6], ARGV[i])
+  local is_read, order = pcall(cjson.decode, text or '')
+  if is_read and type(order) == 'table' and not order.ended_ms
+      and ((order.until_ms or 0) == 0 or now_ms < order.until_ms) then
+    local published_ms = redis.call('HGET', KEYS[1], 'published_ms') or now_ms
+    redis.call('HDEL', KEYS[1], 'resends', 'unsent')
+    redis.call('HSET', KEYS[1], 'state', 'parked', 'waiting_for', 'order ' .. ARGV[i])
+    -- Whoever ends the order lets it go before that. This is for an order that is lost.
+    redis.call('ZADD', KEYS[2], now_ms + 3600000, ARGV[1])
+    redis.call('ZADD', KEYS[7], 0, string.format('%s %015.0f.%012.0f %s', ARGV[i], published_ms,
+      tonumber(string.match(ARGV[2], '%-(%d+)$') or 0), ARGV[1]))
+    return {'struck', ARGV[i]}
   end
 end
 local attempt = tonumber(found[3] or 0) + 1

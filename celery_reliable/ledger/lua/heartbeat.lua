@@ -1,26 +1,32 @@
 --[[
-heartbeat: a worker renews its lease and hears what was taken from it.
+heartbeat: a worker renews its lease, and hears what was taken from it, what it is to stop, and of new orders.
 
 Moves     alive -> alive   (the lease is renewed; a lapsed lease too, until somebody declared the worker dead)
 KEYS[1]   worker    HASH
 KEYS[2]   workers   ZSET
 KEYS[3]   taken     HASH   id -> "<attempt> <token>"
 KEYS[4]   hours     HASH
+KEYS[5]   orders    HASH
+KEYS[6]   stops     HASH   id -> "<attempt> <how> <token>"
+KEYS[7]   claims    HASH   of the worker
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
 ARGV[4]   number      of this call among those of the worker's process; an older one comes late, and changes nothing
 ARGV[5]   doing       what it does just now, JSON, for operators; "": not known
 ARGV[6...]  what it has counted since it registered, where that has grown: name, total, name, total, ...
-Returns   {"renewed", id, claim, ...} | {"declared_dead", id, claim, ...} | {"forgotten", id, claim, ...}
-          with the claims that were taken, until acknowledged; "forgotten": the sweeper has finished with it
+Returns   {"renewed", version, now_ms, stops, id, claim, ...} | {"declared_dead", version, now_ms, stops, id, claim, ...}
+          | {"forgotten", version, now_ms, stops, id, claim, ...}
+          version: of the orders, "0" if there never were any; stops: how many of the claims that follow are to be
+          stopped, while they run; then those that were taken, until acknowledged; "forgotten": the sweeper has
+          finished with it
 Cost      O(log N) in workers, O(claims taken)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'renewals')
 local state, is_late = found[1], tonumber(found[2] or 0) >= tonumber(ARGV[4])
-local reply = {'renewed'}
+local reply = {'renewed', redis.call('HGET', KEYS[5], 'version') or '0', now_ms, 0}
 if state and is_late then
   reply[1] = state == 'alive' and 'renewed' or 'declared_dead'
 elseif state == 'alive' then
@@ -46,6 +52,19 @@ elseif state == 'dead' then
   reply[1] = 'declared_dead'
 else
   reply[1] = 'forgotten'
+end
+local stops = redis.call('HGETALL', KEYS[6])
+for i = 1, #stops, 2 do
+  local attempt, token = string.match(stops[i + 1], '^(%d+) %a+ (.*)$')
+  local claimed, by = string.match(redis.call('HGET', KEYS[7], stops[i]) or '', '^(%d+) %d+ (.*)$')
+  if attempt and attempt == claimed and token == by then
+    reply[4] = reply[4] + 1
+    reply[#reply + 1] = stops[i]
+    reply[#reply + 1] = stops[i + 1]
+  else
+    -- It has ended.
+    redis.call('HDEL', KEYS[6], stops[i])
+  end
 end
 for _, item in ipairs(redis.call('HGETALL', KEYS[3])) do
   reply[#reply + 1] = item

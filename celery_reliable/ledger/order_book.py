@@ -1,0 +1,118 @@
+"""Orders of operators: what is paused, struck or drained, and what waits for that."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
+from celery_reliable.ledger.answers.operators import Ordered
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.transitions import Transition
+from celery_reliable.orders import Order, OrderKind, Orders
+
+__all__ = ["OrderBook"]
+
+_ORDER: Transition[OrderAnswer] = Transition("order", OrderAnswer)
+_RESUME: Transition[ResumeAnswer] = Transition("resume", ResumeAnswer)
+_STOP: Transition[StopAnswer] = Transition("stop", StopAnswer)
+
+#: So many tasks are let go by one step: Redis is busy with them for about a millisecond.
+_AT_ONCE = 200
+
+
+class OrderBook:
+    """The orders.  Raises what `Ledger` raises."""
+
+    def __init__(self, caller: Caller, keys: Keys) -> None:
+        self._caller = caller
+        self._keys = keys
+
+    def read(self, patience_seconds: float | None = None) -> Orders:
+        """Return all orders, those too that are over and have still something to let go."""
+
+        def ask(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            pipe.hgetall(self._keys.orders)
+            pipe.time()
+            return list(pipe.execute())
+
+        found, (seconds, micros) = self._caller.read("orders", ask, patience_seconds)
+        texts = {
+            name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+            for name, value in found.items()
+        }
+        return Orders.of(texts, int(seconds) * 1000 + int(micros) // 1000)
+
+    def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
+        """Return how many tasks each order has parked.  One that was called off or ended meanwhile
+        is counted until the order ends.
+        """
+        wanted = list(order_ids)
+
+        def ask(client: Any) -> list[int]:
+            pipe = client.pipeline(transaction=False)
+            for order_id in wanted:
+                pipe.zlexcount(self._keys.ordered, f"[{order_id} ", f"({order_id}!")
+            return list(pipe.execute()) if wanted else []
+
+        return dict(zip(wanted, self._caller.read("parked", ask), strict=True))
+
+    def give(
+        self,
+        kind: OrderKind,
+        target: str,
+        *,
+        object_id: str | None = None,
+        is_stop: bool = False,
+        by: str,
+        why: str,
+        for_ms: int = 0,
+    ) -> Order:
+        """Give an order and return it.  *for_ms*: for how long; 0: until it is resumed."""
+        order_id = secrets.token_hex(4)
+        while True:
+            seen = self.read()
+            answer = self._caller.call(
+                _ORDER,
+                [self._keys.orders],
+                [
+                    order_id,
+                    kind.value,
+                    target,
+                    object_id or "",
+                    "" if object_id is None else "1",
+                    "1" if is_stop else "",
+                    by,
+                    why,
+                    for_ms,
+                    seen.version,
+                ],
+            )
+            if isinstance(answer, Ordered):
+                break
+        given = next((one for one in self.read().all if one.id == order_id), None)
+        # Somebody may have ended it already.
+        return given or Order(order_id, kind, target, object_id, is_stop, by, why)
+
+    def resume(self, order_id: str, *, by: str = "", limit: int = _AT_ONCE) -> ResumeAnswer:
+        """End an order, and make what it has parked due, at most *limit* tasks, the first published
+        first.  Without *by* only one whose time is over, or that was ended before.
+        """
+        return self._caller.call(
+            _RESUME,
+            [self._keys.orders, self._keys.due, self._keys.ordered],
+            [order_id, by, limit],
+        )
+
+    def stop(self, task_id: str, owner: str, how: str) -> StopAnswer:
+        """Tell the worker *owner* to end a task that runs there and was revoked; *how*: "stop" or
+        "kill".
+        """
+        return self._caller.call(
+            _STOP,
+            [self._keys.record(task_id), self._keys.stops(owner)],
+            [task_id, owner, how],
+        )
