@@ -9,7 +9,7 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from celery_reliable import clock, events
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
+from celery_reliable.orders import NO_ORDERS, Order, Orders
 
 __all__ = [
     "RunningAttempt",
@@ -34,6 +35,7 @@ _LEASE_PATIENCE_SECONDS = 30.0
 _LEASE_POLL_SECONDS = 0.1
 
 _LAYOUT = struct.Struct("=I?d")
+_VERSION = struct.Struct("=Q")
 
 
 class WorkerProcess:
@@ -52,6 +54,14 @@ class WorkerProcess:
         self._memory = mmap.mmap(-1, _LAYOUT.size)
         self._write(0, False, 0.0)
         self._watched = mmap.mmap(-1, 1)
+        self._told = mmap.mmap(-1, _VERSION.size)
+        #: As this process knows them, and the version for which it asked.
+        self._orders, self._asked_for = NO_ORDERS, 0
+        #: What the server's clock said, and when that was by `clock.now`.
+        self._server_ms, self._server_at = 0, clock.now()
+        #: Tokens of deliveries that were given back after they had been handed to a pool which
+        #: cannot take them back.
+        self.given_back: set[str] = set()
 
     @property
     def sends_events(self) -> bool:
@@ -61,6 +71,53 @@ class WorkerProcess:
     @sends_events.setter
     def sends_events(self, value: bool) -> None:
         self._watched[0] = int(value)
+
+    # -- orders of operators
+
+    @property
+    def nodename(self) -> str:
+        """The worker's name, as Celery has it."""
+        return self.base.rpartition("/")[0]
+
+    def obey(self, orders: Orders) -> None:
+        """Take note of the orders that there are now; the children ask for them, too."""
+        self._orders, self._asked_for = orders, orders.version
+        self.heard_time(orders.now_ms)
+        self._told[: _VERSION.size] = _VERSION.pack(orders.version)
+
+    def heard_time(self, now_ms: int) -> None:
+        """Note what the server's clock said just now."""
+        self._server_ms, self._server_at = now_ms, clock.now()
+
+    @property
+    def orders(self) -> Orders:
+        """The orders as the main process knows them."""
+        return self._orders
+
+    def orders_now(self, read: Callable[[], Orders]) -> Orders:
+        """Return the orders in any process of the worker; *read* is called when there are others
+        than this process has read.
+        """
+        (version,) = _VERSION.unpack(self._told[: _VERSION.size])
+        if version != self._asked_for:
+            self._orders, self._asked_for = read(), version
+        return self._orders
+
+    def order_against(self, queue: str) -> Order | None:
+        """Return the order for which this worker begins nothing of a queue; None if there is none.
+        For the main process.
+        """
+        orders = self._orders
+        if not orders.all:
+            return None
+        return orders.of_queue(queue, self.nodename, self.server_ms)
+
+    @property
+    def server_ms(self) -> int:
+        """What the server's clock says about now, in ms."""
+        return self._server_ms + int(1000 * (clock.now() - self._server_at))
+
+    # -- the lease
 
     def _write(self, incarnation: int, has_lease: bool, until: float) -> None:
         self._memory[: _LAYOUT.size] = _LAYOUT.pack(incarnation, has_lease, until)

@@ -26,7 +26,8 @@ from celery_reliable.exceptions import (
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
-from celery_reliable.options import is_limited
+from celery_reliable.options import is_limited, is_of_object
+from celery_reliable.orders import Orders
 
 __all__ = ["begin", "claim_or_record", "claimed_early"]
 
@@ -34,7 +35,7 @@ __all__ = ["begin", "claim_or_record", "claimed_early"]
 #: holds.  An older one may belong to a worker that was away, and was declared dead.
 _FRESH_SECONDS = 0.5
 
-_Answer = answers.ClaimAnswer | answers.ReserveAnswer
+_Answer = answers.ClaimAnswer | answers.ReserveAnswer | answers.Changed
 
 
 def begin(delivery: Delivery) -> RunningAttempt | Traced:
@@ -101,13 +102,23 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
         return RunningAttempt(early, stamp, is_adopted)
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
     patience_seconds = config.lease_seconds if config.fail_open else FOREVER
+    token = str(properties.get(DELIVERY) or secrets.token_hex(8))
+    if token in worker.given_back:
+        return answers.Changed()
     parked = too_early(delivery, patience_seconds)
     if parked is not None:
         return parked
-    token = str(properties.get(DELIVERY) or secrets.token_hex(8))
+    orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
+    strikes = _strikes(delivery, orders) if orders.all else ()
     for name in worker.turns_to_claim():
         request = ClaimRequest(
-            delivery.ref, stamp.epoch, stamp.generation, worker=name, token=token, pid=os.getpid()
+            delivery.ref,
+            stamp.epoch,
+            stamp.generation,
+            worker=name,
+            token=token,
+            pid=os.getpid(),
+            strikes=strikes,
         )
         if is_limited(delivery.task) and not delivery.stamp.epoch:
             # Only a record can wait for its moment.
@@ -153,6 +164,16 @@ def _turned_away(delivery: Delivery) -> Traced:
     return ended(Ignore("another worker is to run it"), states.IGNORED)
 
 
+def _strikes(delivery: Delivery, orders: Orders) -> tuple[str, ...]:
+    """Return the ids of the orders that may keep a delivery's task from running."""
+    return tuple(
+        order.id
+        for order in orders.of_task(delivery.task.name)
+        if order.object_id is None
+        or is_of_object(delivery.task, order.object_id, delivery.args, delivery.kwargs)
+    )
+
+
 def _tell_redelivered(delivery: Delivery, claim: Claim) -> None:
     """Mark the task's request as redelivered, where Celery does, when this publication was begun
     before and lost.
@@ -195,7 +216,10 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
             name=delivery.task.name, task_id=delivery.id, until=answer.due_ms / 1000
         )
         return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
-    events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
+    if isinstance(answer, answers.Struck):
+        events.task_struck(task=delivery.task, task_id=delivery.id, order=answer.order)
+    else:
+        events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
     heir = delivery.request.get(HEIR)
     if isinstance(answer, answers.Stale) and not delivery.stamp.epoch and heir:
         # It is stale only because a worker without the package published it unrecorded.

@@ -62,6 +62,7 @@ class Consumers:
             self._keep(delivery, exc)
             return
         note(message, "early", early)
+        note(message, "queue", delivery.queue)
         is_acknowledged = delivery.queue not in self._unacknowledged
         if is_acknowledged:
             self._channel.qos.append(message, delivery.tag)

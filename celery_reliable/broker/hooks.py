@@ -16,6 +16,10 @@ def _nothing(*_: Any) -> None:
     """Do nothing."""
 
 
+def _no(queue: str) -> bool:
+    return False
+
+
 def _may_be_opened(delivery: Delivery, payload: dict[str, Any]) -> bool:
     return True
 
@@ -35,6 +39,8 @@ class WorkerHooks:
     holder: Callable[[], str] = str
     #: Returns the delivery tags of what the worker runs.
     running_tags: Callable[[], set[str]] = set
+    #: Whether an order of an operator keeps the worker from beginning what is in a queue.
+    is_held_back: Callable[[str], bool] = _no
     #: Returns how many tasks the worker could begin at once; None for a worker without an event
     #: loop.
     idle_slots: Callable[[], int] | None = None

@@ -72,6 +72,18 @@ class QoS(OpenQoS):
             # Celery only logs this error.  A message that stayed is given back once it is not held.
             self.forget(delivery_tag)
 
+    def give_back(self, delivery_tag: str) -> None:
+        """Give the message back before the others of its queue."""
+        unacked = self.unacked
+        if unacked is None:
+            super().reject(delivery_tag, requeue=True)
+            return
+        try:
+            unacked.give_back(self.channel, delivery_tag, is_last=False)
+        finally:
+            # As in `reject`.
+            self.forget(delivery_tag)
+
     def forget(self, delivery_tag: str) -> None:
         """Stop holding the message.  If it is still in the unacked hash, it is given back later."""
         self.let_go(delivery_tag)

@@ -57,6 +57,8 @@ class Channel(ConnectedChannel):
     #: A blocking pop was sent whose answer has not been read.
     _awaits_pop = False
     _is_closing = False
+    #: Queues that an order of an operator keeps the worker from, as it was when it asked last.
+    _left_out: frozenset[str] = frozenset()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._consumed = Consumers(self)
@@ -72,6 +74,8 @@ class Channel(ConnectedChannel):
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait as kombu does."""
         self._note_lost_pop()
+        if self.reliable_unacked:
+            self._leave_out()
         if self.reliable_unacked and time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # Something may wait by now; a BRPOP would pop it before it can be filed.
             self._n_waiting = max(self._n_waiting, 1)
@@ -93,6 +97,15 @@ class Channel(ConnectedChannel):
                 super().begin_to_wait(timeout)
             finally:
                 self._awaits_pop = self.is_waiting
+
+    def _leave_out(self) -> None:
+        """Ask no queue that an order keeps the worker from."""
+        is_held_back = self.qos.unacked.worker.is_held_back
+        left_out = frozenset(filter(is_held_back, self.popped_queues))
+        if left_out or self._left_out:
+            # Also when nothing changed: kombu asks all again when a queue is added or cancelled.
+            self.leave_out(left_out)
+        self._left_out = left_out
 
     def _note_lost_pop(self) -> None:
         """Tell the worker that a blocking pop may have taken a message, and that its connection is
@@ -157,7 +170,13 @@ class Channel(ConnectedChannel):
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
+        kept_back = []
         for delivery in taken.deliveries:
+            # A task that ran here meanwhile (with a solo pool) may have taken its time.
+            if early is None and self.qos.unacked.worker.is_held_back(delivery.queue):
+                kept_back.append(delivery)
+                payload = None
+                continue
             # The message that was popped is the first, and the only one with an early claim.
             try:
                 self._consumed.deliver(delivery, payload, early)
@@ -165,6 +184,9 @@ class Channel(ConnectedChannel):
                 if early is not None:
                     early.is_under_way = False
             payload, early = None, None
+        # The newest first, as each goes in front of the others.
+        for delivery in reversed(kept_back):
+            self.qos.unacked.give_back(self, delivery.tag, is_last=False)
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 
@@ -196,7 +218,11 @@ class Channel(ConnectedChannel):
 
     def is_consumed(self, queue: str) -> bool:
         """Whether somebody consumes from a queue, and goes on to."""
-        return self.has_consumer(queue) and not self._is_closing
+        return (
+            self.has_consumer(queue)
+            and not self._is_closing
+            and not (self.reliable_unacked and self.qos.unacked.worker.is_held_back(queue))
+        )
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""

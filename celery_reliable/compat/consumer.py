@@ -13,6 +13,7 @@ from celery.worker.control import Panel
 from celery_reliable.compat.relied import Either, Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "QueuesHeldBack",
     "acknowledge_at_once",
     "cancel_by",
     "command_by",
@@ -173,3 +174,54 @@ def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
     for step in c.steps:
         if isinstance(step, Control):
             step.box.node.handlers = ChainMap({name: handle}, Panel.data)
+
+
+@relies_on(
+    Kept("kombu.messaging:Consumer._active_tags"),
+    Name("kombu.messaging:Consumer.cancel_by_queue", takes=("queue",)),
+    Name("kombu.messaging:Consumer.add_queue", takes=("queue",)),
+    Name("celery.app.amqp:Queues.consume_from"),
+    part=Part.WORKER,
+)
+class QueuesHeldBack:
+    """Lets one consumer not consume some of its queues for a while, at a broker that delivers by
+    itself.
+
+    Reads ``Consumer._active_tags`` of kombu, for the queue of a delivery: AMQP tells only the tag
+    of its consumer.  What is to be consumed, Celery keeps apart from that, so it is as before when
+    the connection is made anew.  Checked on Celery 5.6.3 and 5.7.0 with kombu 5.7.0.  Without it
+    workers go on taking from a queue that an operator has paused.
+    """
+
+    def __init__(self, c: Any) -> None:
+        self._consumer = c
+        self._held: dict[str, Any] = {}
+        self._tags: dict[str, str] = {}
+
+    def of_tag(self, tag: Any) -> str | None:
+        """Return the queue of a delivery by the tag of its consumer; None if it is not known."""
+        if tag not in self._tags:
+            self._learn()
+        return self._tags.get(tag)
+
+    def _learn(self) -> None:
+        consumer = self._consumer.task_consumer
+        if consumer is not None:
+            self._tags.update({tag: queue for queue, tag in consumer._active_tags.items()})
+
+    def hold_back(self, is_held_back: Callable[[str], bool]) -> None:
+        """Consume all queues but those of which *is_held_back* is true."""
+        consumer = self._consumer.task_consumer
+        if consumer is None:
+            return
+        self._learn()
+        for queue in list(consumer.queues):
+            if is_held_back(queue.name):
+                self._held[queue.name] = queue
+                consumer.cancel_by_queue(queue.name)
+        for name in [one for one in self._held if not is_held_back(one)]:
+            queue = self._held.pop(name)
+            # A remote command may have cancelled it meanwhile.
+            if name in self._consumer.app.amqp.queues.consume_from:
+                consumer.add_queue(queue)
+                consumer.consume()

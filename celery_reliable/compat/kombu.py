@@ -214,6 +214,8 @@ class OpenQoS(kombu_redis.QoS):
     Kept(f"{_CHANNEL}._pool"),
     Kept(f"{_CHANNEL}._queue_cycle"),
     Name("kombu.utils.scheduling:round_robin_cycle.consume", takes=("n",)),
+    Name("kombu.utils.scheduling:round_robin_cycle.update", takes=("it",)),
+    Kept("kombu.utils.scheduling:round_robin_cycle.items"),
     Name("kombu.utils.scheduling:round_robin_cycle.rotate", takes=("last_used",)),
     Kept("kombu.transport.virtual.base:Transport._callbacks"),
     part=Part.REDIS_BROKER,
@@ -288,6 +290,17 @@ class OpenChannel(kombu_redis.Channel):
         """Return the consumed queues in the order in which they are asked now."""
         queues: list[str] = self._queue_cycle.consume(len(self.active_queues))
         return queues
+
+    @property
+    def popped_queues(self) -> list[str]:
+        """All queues that are consumed, but for those of broadcasts."""
+        return list(self.active_queues)
+
+    def leave_out(self, queues: frozenset[str]) -> None:
+        """Ask all consumed queues but these, and keep whose turn it is."""
+        asked = [one for one in self._queue_cycle.items if one not in queues]
+        more = [one for one in self.active_queues if one not in queues and one not in asked]
+        self._queue_cycle.update([*asked, *more])
 
     def has_had_its_turn(self, queue: str) -> None:
         """Note that a queue has delivered."""

@@ -282,3 +282,24 @@ def chord_not_told(*, task_id: str, error: Exception) -> None:
 @declared(ERROR)
 def chord_given_up(*, task_id: str, error: Exception) -> None:
     """A chord could not be told of a member that has ended, and nobody tells it later."""
+
+
+# -- orders of operators
+
+
+@declared(
+    INFO,
+    note=("name", "task_id", "order"),
+)
+def task_struck(*, task: Any, task_id: str, order: str) -> None:
+    """A task was to begin that an operator has struck: it is parked until the order ends."""
+
+
+@declared(WARNING, note=("name", "task_id", "order"))
+def stopped_by_order(*, name: str, task_id: str, order: str) -> None:
+    """What runs is stopped, as an order says so; that counts as no loss, and it runs again."""
+
+
+@declared(WARNING)
+def not_stopped(*, name: str, task_id: str, pool: str) -> None:
+    """A task was revoked as it ran, in a pool that can stop nothing: it runs to its end."""

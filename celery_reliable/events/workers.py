@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from celery_reliable.events.declaring import ERROR, INFO, SILENT, WARNING, Values, declared
+from celery_reliable.events.declaring import DEBUG, ERROR, INFO, SILENT, WARNING, Values, declared
 from celery_reliable.model import SweepReport
 
 # -- starting and stopping
@@ -202,3 +202,32 @@ def ledger_waiting(*, operation: str, seconds: float, address: str, error: str) 
 @declared(INFO)
 def forked_beside_pass(*, waited_seconds: float) -> None:
     """A process was forked while a pass ran, which took too long to be waited for."""
+
+
+# -- orders of operators
+
+
+@declared(
+    WARNING,
+    note=("kind", "target", "object_id", "by", "why", "order"),
+    counted_by="kind",
+)
+def order_given(
+    *, kind: str, target: str, object_id: str | None, by: str, why: str, order: str
+) -> None:
+    """An operator has paused a queue, struck a task or drained a worker."""
+
+
+@declared(WARNING, note=("kind", "target", "by", "order"), counted_by="kind")
+def order_ended(*, kind: str, target: str, by: str, order: str) -> None:
+    """An order has ended; ``by`` is empty if its time was over.  What waited for it comes back."""
+
+
+@declared(DEBUG)
+def given_back_by_order(*, name: str, task_id: str) -> None:
+    """A worker gives back what it had fetched and not begun, as an order holds it back."""
+
+
+@declared(WARNING)
+def fetched_not_given_back(*, name: str, task_id: str, error: Exception) -> None:
+    """The same could not be done, as the connection was lost: the broker returns the message."""

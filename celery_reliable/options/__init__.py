@@ -25,6 +25,7 @@ from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
     is_limited,
+    is_of_object,
     is_reliable,
     is_unique,
     keep_ms,
@@ -45,6 +46,7 @@ __all__ = [
     "in_force",
     "is_cut_short",
     "is_limited",
+    "is_of_object",
     "is_reliable",
     "is_unique",
     "keep_ms",

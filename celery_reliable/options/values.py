@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, TaskRef
 from celery_reliable.options.calls import in_force
 from celery_reliable.options.definition import TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.rates import interval_us
 
-__all__ = ["is_limited", "is_reliable", "is_unique", "keep_ms", "key_of", "rate_of", "task_ref"]
+__all__ = [
+    "is_limited",
+    "is_of_object",
+    "is_reliable",
+    "is_unique",
+    "keep_ms",
+    "key_of",
+    "rate_of",
+    "task_ref",
+]
 
 
 def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
@@ -27,6 +38,30 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
         spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
     )
     return object_key(task.name, value, spec)
+
+
+def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:
+    """Whether a call of *task* is about the object whose id is given as text: as it is, or as JSON
+    for a list of several values.
+    """
+    try:
+        key = key_of(task, args, kwargs)
+        if key is None:
+            return False
+        return key in {object_key(task.name, one) for one in ids_of_text(object_id)}
+    except ObjectIdError:
+        # The task itself fails with that.
+        return False
+
+
+def ids_of_text(text: str) -> list[Any]:
+    """Return the ids of an object that a text may mean."""
+    if text.startswith("["):
+        try:
+            return [text, json.loads(text)]
+        except ValueError:
+            pass
+    return [text]
 
 
 def is_unique(task: Any) -> bool:

@@ -34,6 +34,8 @@ MOST_PASSES_IN_A_ROW = 20
 #: After a step of the clock: how many records a script sets back, and how often a pass calls it.
 _SET_BACK_AT_ONCE = 500
 _MOST_SET_BACK = 200
+#: How often a pass lets go some of what an order has parked.
+_MOST_LET_GO = 50
 
 
 class _ServerClock:
@@ -151,6 +153,7 @@ class Sweeper:
             self.overdue.named.begin(leases, report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
+            self._end_orders(report)
             has_looked = self.overdue.look(alive, dead, report, asked)
             self.retention.trim(report)
         finally:
@@ -159,6 +162,24 @@ class Sweeper:
                 self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked
+
+    def _end_orders(self, report: SweepReport) -> None:
+        """Let go what was parked by orders that are over, or that somebody has ended."""
+        orders = self.ledger.orders.read()
+        for order in orders.all:
+            if order.is_in_force(orders.now_ms):
+                continue
+            for _ in range(_MOST_LET_GO):
+                answer = self.ledger.orders.resume(order.id)
+                if isinstance(answer, answers.Resumed) and answer.is_more:
+                    continue
+                if isinstance(answer, answers.Resumed) and not order.ended_ms:
+                    events.order_ended(
+                        kind=order.kind.value, target=order.target, by="", order=order.id
+                    )
+                break
+            else:
+                report.is_full = True
 
     def _depths(self, now_ms: int) -> dict[str, Any]:
         """Return what operators are told of the queues; nothing rather than an error."""

@@ -37,6 +37,8 @@ _TURN_SECONDS = 1.0
 _CHILDREN_SECONDS = 0.5
 #: How often the unacked hash is compared with what the worker holds.
 _RECONCILE_SECONDS = 5.0
+#: How often it is looked what orders of operators want to be given back, or stopped.
+_ORDERS_SECONDS = 0.5
 
 
 def _revoke(revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,6 +71,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         # Without an event loop billiard looks by a thread of its own, and may not be called by two.
         if step.pool_name == "prefork" and c.hub is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
+        step.orders.begin(c)
+        c.timer.call_repeatedly(_ORDERS_SECONDS, step.orders.look, (c,))
         step.unprocessable.install(c)
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
@@ -141,6 +145,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
     hooks = WorkerHooks(
         holder=lambda: step.process.id,
         running_tags=_running_tags,
+        is_held_back=lambda queue: step.process.order_against(queue) is not None,
         opening=partial(_opening, step.openings),
         opened=step.openings.end,
         before_leaving=step.claims.release,

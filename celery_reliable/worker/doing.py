@@ -54,11 +54,12 @@ class Doing:
         running = len(state.active_requests)
         return running < self._consumer.get("slots", 0) and len(state.reserved_requests) <= running
 
-    def told(self, turned_at: float, *, is_leaving: bool) -> str:
+    def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began
         last, as seconds ago; empty before the first look.
 
         *is_leaving*: its shutdown has begun, so that it neither turns nor takes anything.
+        *orders*: the version of the orders that it has heard of.
         """
         if not self._consumer:
             return ""
@@ -75,6 +76,7 @@ class Doing:
                 "turned": round(now - turned_at, 1),
                 "moved": round(now - moved_at, 1),
                 "leaving": is_leaving,
+                "orders": orders,
                 # By this host, to be compared with the server's.
                 "clock": round(time.time(), 3),
             }

@@ -108,6 +108,8 @@ class EarlyClaims:
             or not headers.get("id")
             or not is_reliable(task)
             or headers.get("eta")
+            # Which object it is of says only its body.
+            or self._process.orders.of_task(task.name)
             or has_rate_limit(self._consumer, task.name)
             or not has_default_strategy(task)
             # The ledger counts the time to run from the claim: the way to the pool is no part of

@@ -19,6 +19,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.native_threads import NativeThread, is_patched
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.lease_connection import LeaseConnection
+from celery_reliable.worker.order_keeping import OrderKeeping
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.throughput import Throughput
 from celery_reliable.worker.witness import why_no_witness
@@ -32,6 +33,8 @@ _RETRY_SECONDS, _REGISTER_SECONDS, _DEAD_RETRY_SECONDS = 0.2, 1.0, 0.5
 #: wait for that.
 _STOPPING_SECONDS = 0.5
 _WARN_EVERY_SECONDS = 10.0
+#: So often a worker hears of orders, also where its lease is long: they are obeyed within 3 s.
+_ORDERS_SECONDS = 2.0
 
 
 class Host(Protocol):
@@ -42,6 +45,7 @@ class Host(Protocol):
     process: WorkerProcess
     claims: RunningClaims
     health: Health
+    orders: OrderKeeping
     #: Whether its shutdown has begun.
     is_leaving: bool
 
@@ -79,6 +83,7 @@ class Heartbeat(NativeThread):
         self._workers = self.connection.ledger.workers
         self._warned_at = 0.0
         self._throughput = Throughput(host.counted)
+        self._every_seconds = min(self._config.heartbeat_seconds, _ORDERS_SECONDS)
         #: Why the end of the connection would prove nothing; empty when it proves a death.
         self._no_witness = ""
 
@@ -141,12 +146,14 @@ class Heartbeat(NativeThread):
             # under this id, so it can be left at once.
             self._process.reborn()
         self._process.renewed(sent_at + self._config.lease_seconds)
+        # Before anything is consumed.
+        self._process.obey(self.connection.ledger.orders.read())
         self._throughput.begin()
         events.worker_registered(app=self._host.app, worker=self._process.id)
 
     def _run(self) -> None:
         # The witness is to know a new connection before it misses the old one.
-        wait = self._config.heartbeat_seconds if self.connection.is_open else 0.0
+        wait = self._every_seconds if self.connection.is_open else 0.0
         while True:
             is_cut = self.connection.wait(wait)
             if self.stop_asked():
@@ -171,17 +178,18 @@ class Heartbeat(NativeThread):
                 # The worker lives by this thread: whatever goes wrong in one beat, the next is
                 # tried.
                 events.heartbeat_failed(worker=self._process.id, error=exc)
-                wait = self._config.heartbeat_seconds / 2
+                wait = self._every_seconds / 2
 
     def _beat(self) -> float:
         """Renew the lease; return the seconds until the next beat."""
         config, process = self._config, self._process
         if self._host.is_stalled:
             events.main_loop_stalled(worker=process.id)
-            return config.heartbeat_seconds
+            return self._every_seconds
         sent_at = clock.now()
         beat = self._renew()
         is_stopping = False
+        self._host.orders.hear(beat.to_stop(process.id))
         for claim in beat.claims(process.id):
             if self._host.claims.stop(claim):
                 self._workers.acknowledge(claim)
@@ -196,15 +204,21 @@ class Heartbeat(NativeThread):
                 process.doubt()
                 return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
-            return _STOPPING_SECONDS if is_stopping else config.heartbeat_seconds
+            self._hear_orders(beat)
+            return _STOPPING_SECONDS if is_stopping else self._every_seconds
         process.lost()
         if isinstance(beat, answers.Forgotten):
             # The sweeper has finished with what this worker held, which goes on as another one.
             process.reborn()
             self._register()
-            return config.heartbeat_seconds
+            return self._every_seconds
         events.worker_was_declared_dead(worker=process.id)
         return _DEAD_RETRY_SECONDS
+
+    def _hear_orders(self, beat: answers.Renewed) -> None:
+        self._process.heard_time(beat.now_ms)
+        if beat.version != self._process.orders.version:
+            self._process.obey(self.connection.ledger.orders.read())
 
     def _renew(self) -> answers.HeartbeatAnswer:
         counted = self._throughput.told()

@@ -29,6 +29,7 @@ from celery_reliable.worker.doing import Doing
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.order_keeping import OrderKeeping
 from celery_reliable.worker.own_transport import consume_apart
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.pool_stop import PostponedStop
@@ -90,6 +91,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self._direct_queue, undo = consume_own_queue(w, self.reliable)
         self._undo += undo
         self.claims = RunningClaims(self.reliable, self.process)
+        self.orders = OrderKeeping(w, self.process)
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
         note(w, _NOTED, self)
@@ -101,11 +103,13 @@ class WorkerStep(bootsteps.StartStopStep):
     def create(self, w: Any) -> None:
         """Look at plain tasks before they reach the pool, which is made by now."""
         plain_tasks.install(w, self.process)
+        self.orders.install()
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
         self.pool_name = type(w.pool).__module__.rpartition(".")[2]
         self.claims.run_in(w.pool, self.pool_name)
+        self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
@@ -222,13 +226,17 @@ class WorkerStep(bootsteps.StartStopStep):
             "pool": self.pool_name,
             "room": self.unacked_name,
             "direct": self._direct_queue,
+            # Who does not say so is of a release that does not know them.
+            "orders": True,
             "looks_again": self.pool_name in plain_tasks.LOOKING_POOLS,
             **self._setup,
         }
 
     def doing(self) -> str:
         """What it does just now, as JSON; empty before it consumes."""
-        return self.seen.told(self.turned_at, is_leaving=self.is_leaving)
+        return self.seen.told(
+            self.turned_at, is_leaving=self.is_leaving, orders=self.process.orders.version
+        )
 
     def counted(self) -> Mapping[str, int]:
         """What it has counted since its process started."""

@@ -1,0 +1,204 @@
+"""What a worker does for the orders of operators, beside not taking what they hold back: it gives
+back what it has not begun, stops what is to be stopped, and ends what was revoked as it ran.
+
+The heartbeat hears of them; all of this is done by the main loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.compat.consumer import QueuesHeldBack
+from celery_reliable.compat.controller import free_slot, hand_over_by
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.context import WorkerProcess
+from celery_reliable.model import Claim
+from celery_reliable.options import is_of_object, is_reliable
+from celery_reliable.orders import Order
+from celery_reliable.worker.plain_tasks import LOOKING_POOLS
+
+__all__ = ["OrderKeeping"]
+
+
+class OrderKeeping:
+    """Keeps the orders that one worker has heard of."""
+
+    def __init__(self, w: Any, process: WorkerProcess) -> None:
+        self._worker = w
+        self._process = process
+        self._is_redis = reliable_of(w.app).is_redis_broker
+        self._pool_name = ""
+        #: What is to be ended, as the last beat had it.
+        self._to_end: list[tuple[Claim, str]] = []
+        #: Requests that were told to end, by the token of their claim, and how.
+        self._told: dict[str, tuple[Any, str]] = {}
+        self._queues: QueuesHeldBack | None = None
+
+    def install(self) -> None:
+        """Look at each request before it is handed to the pool.  After the pool is made, and before
+        the consumer is.
+        """
+
+        def around(hand_over: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            def process_task(request: Any) -> None:
+                if noted(request.message, "given_back"):
+                    free_slot(self._worker)
+                elif self._order_against(request) is not None:
+                    self._give_back(request)
+                    free_slot(self._worker)
+                else:
+                    note(request.message, "handed", True)
+                    hand_over(request)
+
+            return process_task
+
+        hand_over_by(self._worker, around)
+
+    def run_in(self, pool_name: str) -> None:
+        """Note what kind of pool the worker has."""
+        self._pool_name = pool_name
+
+    def begin(self, c: Any) -> None:
+        """Begin anew with a connection of the consumer, before it consumes."""
+        self._queues = None if self._is_redis else QueuesHeldBack(c)
+        self._consume()
+
+    def hear(self, to_end: list[tuple[Claim, str]]) -> None:
+        """Note which claims of this worker were revoked and are to be ended; by any thread."""
+        self._to_end = to_end
+
+    def look(self, c: Any) -> None:
+        """Do what is to be done now."""
+        if self._to_end or self._told:
+            self._end_revoked(c)
+        self._consume()
+        if not self._process.orders.all:
+            self._process.given_back.clear()
+            return
+        self._give_back_unbegun()
+        self._stop(c)
+
+    # -- queues
+
+    def _consume(self) -> None:
+        """Where the broker delivers by itself, tell it what the worker consumes."""
+        if self._queues is not None:
+            self._queues.hold_back(lambda queue: self._process.order_against(queue) is not None)
+
+    def _order_against(self, request: Any) -> Order | None:
+        if not self._process.orders.all:
+            return None
+        return self._process.order_against(self._queue_of(request.message))
+
+    def _queue_of(self, message: Any) -> str:
+        queue = noted(message, "queue")
+        if queue is None and self._queues is not None:
+            queue = self._queues.of_tag((message.delivery_info or {}).get("consumer_tag"))
+        return str(queue or (message.delivery_info or {}).get("routing_key") or "")
+
+    # -- what was fetched
+
+    def _give_back_unbegun(self) -> None:
+        # The newest first, as each goes in front of the others.
+        for request in reversed(list(state.requests.values())):
+            message = request.message
+            if (
+                request in state.active_requests
+                or noted(message, "given_back")
+                # It was claimed with the filing of its message, and is about to begin.
+                or noted(message, "early") is not None
+                or self._order_against(request) is None
+            ):
+                continue
+            if noted(message, "handed"):
+                if self._pool_name in LOOKING_POOLS or not is_reliable(request.task):
+                    # It begins in this moment; or nobody could take it back.
+                    continue
+                self._process.given_back.add(request.reliable_token)
+            self._give_back(request)
+
+    def _give_back(self, request: Any) -> None:
+        """Give back the message of a request that has not begun, to the place that it had."""
+        message = request.message
+        note(message, "given_back", True)
+        state.task_ready(request)
+        request.acknowledged = True
+        try:
+            if self._is_redis:
+                message.channel.qos.give_back(message.delivery_tag)
+            else:
+                message.requeue()
+        except Exception as exc:
+            # The connection was lost.  Then the message comes back without this.
+            events.fetched_not_given_back(name=request.name, task_id=request.id, error=exc)
+            return
+        events.given_back_by_order(name=request.name, task_id=request.id)
+
+    # -- what runs
+
+    def _stop(self, c: Any) -> None:
+        """Stop what runs against an order that says so, without a loss."""
+        for request in list(state.active_requests):
+            order = self._order_to_stop(request)
+            if order is None or not getattr(request, "reliable_token", None):
+                continue
+            if request.reliable_is_cancelled or request.reliable_is_taken:
+                continue
+            if self._pool_name != "prefork" or request.worker_pid in (None, os.getpid()):
+                continue
+            events.stopped_by_order(name=request.name, task_id=request.id, order=order.id)
+            # Its record is sent again, and waits like the others then.
+            request.let_go()
+            request.cancel(c.pool, signal.SIGKILL, emit_retry=False)
+
+    def _order_to_stop(self, request: Any) -> Order | None:
+        """Return an order by which a request that runs is to be stopped; None if there is none."""
+        orders = [one for one in self._process.orders.all if one.is_stop]
+        if not orders or not is_reliable(request.task):
+            return None
+        held = self._order_against(request)
+        if held is not None and held.is_stop:
+            return held
+        now_ms = self._process.server_ms
+        for order in self._process.orders.of_task(request.name):
+            is_meant = order.object_id is None or self._is_of(request, order.object_id)
+            if order.is_stop and is_meant and order.is_in_force(now_ms):
+                return order
+        return None
+
+    def _is_of(self, request: Any, object_id: str) -> bool:
+        try:
+            args, kwargs, *_ = request.message.payload
+        except Exception:
+            # Of an older protocol, or of a content that only its process can read.
+            return False
+        return is_of_object(request.task, object_id, args, kwargs)
+
+    def _end_revoked(self, c: Any) -> None:
+        """End what was revoked as it ran: as Celery's own command does, but by the claim."""
+        to_end = {claim.token: how for claim, how in self._to_end}
+        self._told = {token: one for token, one in self._told.items() if token in to_end}
+        for request in list(state.active_requests):
+            how = to_end.get(getattr(request, "reliable_token", ""))
+            if how is not None and request.reliable_token not in self._told:
+                self._told[request.reliable_token] = request, how
+                self._terminate(c, request, how)
+        for token, (request, how) in list(self._told.items()):
+            if how != to_end[token]:
+                self._told[token] = request, to_end[token]
+                if to_end[token] == "kill" and request.worker_pid not in (None, os.getpid()):
+                    c.pool.terminate_job(request.worker_pid, signal.SIGKILL)
+
+    def _terminate(self, c: Any, request: Any, how: str) -> None:
+        try:
+            request.terminate(c.pool, signal.SIGKILL if how == "kill" else signal.SIGTERM)
+        except NotImplementedError:
+            # A pool of threads, or a solo one: it runs to its end, and not again.
+            events.not_stopped(name=request.name, task_id=request.id, pool=self._pool_name)

@@ -1,0 +1,179 @@
+"""Orders of operators in real workers: nothing of what is stopped begins, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from celery_reliable.app import reliable_of
+from celery_reliable.ledger.answers.operators import Resumed
+from celery_reliable.ledger.order_book import OrderBook
+from celery_reliable.orders import Order, OrderKind
+from tests.integration.conftest import Project
+from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
+from tests.support.waiting import wait_for
+
+#: Within which every worker obeys; a loaded machine gets more than the promised three seconds.
+OBEYED_SECONDS = 10.0
+
+
+def book(project: Project) -> OrderBook:
+    return reliable_of(project.app).ledger.orders
+
+
+def give(project: Project, kind: OrderKind, target: str, **options: Any) -> Order:
+    return book(project).give(kind, target, by="ann", why="it is broken", **options)
+
+
+def resume(project: Project, order: Order) -> None:
+    assert isinstance(book(project).resume(order.id, by="ann", limit=1000), Resumed)
+
+
+def wait_until_parked(project: Project, ids: Sequence[str], order: Order) -> None:
+    def are_parked() -> bool:
+        found = [record_of(project.redis, one) for one in ids]
+        parked = [one.get("waiting_for") == f"order {order.id}" for one in found]
+        return all(parked) and {one["state"] for one in found} == {"parked"}
+
+    wait_for(are_parked, 30, "all are parked")
+
+
+def order_of_runs(project: Project, ids: Sequence[str]) -> list[str]:
+    return [run.task_id for run in project.effects.runs() if run.task_id in ids]
+
+
+def wait_until_obeyed(project: Project) -> None:
+    """Wait until all workers have heard of the orders that there are now."""
+    ledger = reliable_of(project.app).ledger
+
+    def have_heard() -> bool:
+        version = ledger.orders.read().version
+        looks = ledger.worker_looks()
+        return bool(looks) and all(one.doing.get("orders") == version for one in looks)
+
+    wait_for(have_heard, 2 * OBEYED_SECONDS, "all workers have heard of it")
+
+
+def queued(project: Project, queue: str = "celery") -> list[str]:
+    """The ids of what waits in a queue, the next first."""
+    found: Any = project.redis.client().lrange(queue, 0, -1)
+    return [json.loads(raw)["headers"]["id"] for raw in reversed(found)]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_struck_task_waits_and_comes_back_in_the_order_of_publication(
+    soon: Project, pool: str
+) -> None:
+    soon.start_worker("one", concurrency=1, pool=pool)
+    busy = soon.send("gate", "busy")
+    soon.effects.run_of(busy.id)
+    # What the worker has fetched before it knows of any order.
+    fetched = [soon.send("work", 0.01).id for _ in range(3)]
+    order = give(soon, OrderKind.STRIKE, "project.wor*")
+    wait_until_obeyed(soon)
+    later = [soon.send("work", 0.01).id for _ in range(10)]
+    other = soon.send("locked", "x", 0.01)
+    late = soon.send("work", 0.01, countdown=2).id
+
+    soon.effects.open_gate("busy")
+
+    ids = [*fetched, *later, late]
+    soon.effects.run_of(other.id)
+    wait_until_parked(soon, ids, order)
+    assert order_of_runs(soon, ids) == []
+    assert {record_of(soon.redis, one).get("losses", "0") for one in ids} == {"0"}
+    resume(soon, order)
+    wait_until_settled(soon.redis, 30)
+    assert_each_ran_once(soon.effects, ids)
+    assert order_of_runs(soon, ids) == ids
+
+
+def test_only_the_struck_object_waits(soon: Project) -> None:
+    order = give(soon, OrderKind.STRIKE, "project.locked", object_id="7")
+    # It reads them before it takes anything.
+    soon.start_worker("late", concurrency=1)
+
+    struck = soon.send("locked", "7", 0.01)
+    soon.effects.run_of(soon.send("locked", "8", 0.01).id)
+
+    wait_until_parked(soon, [struck.id], order)
+    assert soon.effects.runs(struck.id) == []
+    resume(soon, order)
+    soon.effects.run_of(struck.id)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str) -> None:
+    worker = soon.start_worker("one", concurrency=1, pool=pool, options=("-Q", "celery,other"))
+    wait_until_obeyed(soon)
+    busy = soon.send("gate", "busy")
+    soon.effects.run_of(busy.id)
+    names = ["work", "plain_work"] if pool == "prefork" else ["work"]
+    ids = [soon.send(name, 0.01).id for _ in range(3) for name in names]
+    order = give(soon, OrderKind.PAUSE, "celery")
+    if pool == "solo":
+        # Its loop stands while the task runs, but hears of it.
+        wait_until_obeyed(soon)
+        soon.effects.open_gate("busy")
+    wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
+    soon.effects.open_gate("busy")
+    ids.append(soon.send("work", 0.01).id)
+
+    soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
+    soon.app.control.cancel_consumer("celery")
+    soon.app.control.add_consumer("celery")
+    soon.redis.client().client_kill_filter(_type="normal", skipme=True)
+    soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
+
+    assert queued(soon) == ids
+    assert order_of_runs(soon, ids) == []
+    resume(soon, order)
+    wait_until_settled(soon.redis, 30)
+    assert_each_ran_once(soon.effects, ids)
+    assert order_of_runs(soon, ids) == ids
+    assert worker.is_running
+
+
+def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Project) -> None:
+    soon.start_worker("one", concurrency=1)
+    busy = soon.send("gate", "busy")
+    soon.effects.run_of(busy.id)
+    ids = [soon.send("work", 0.01).id for _ in range(4)]
+
+    order = give(soon, OrderKind.DRAIN, "one@*", for_ms=25_000)
+    wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
+    soon.start_worker("two", concurrency=1)
+
+    for one in ids:
+        assert soon.effects.run_of(one).worker.startswith("two@")
+    assert [run.outcome for run in soon.effects.runs(busy.id)] == [None]
+    soon.effects.open_gate("busy")
+    # Its time is over: it takes part again.
+    soon.send("gate", "two")
+    wait_for(lambda: book(soon).read().all == (), 60, f"{order.id} is over")
+    again = soon.send("gate", "two")
+    soon.effects.run_of(again.id)
+    soon.effects.open_gate("two")
+    wait_until_settled(soon.redis, 30)
+    assert_each_ran_once(soon.effects, [*ids, busy.id, again.id])
+
+
+def test_what_runs_is_stopped_without_a_loss_where_the_order_says_so(soon: Project) -> None:
+    soon.start_worker("one", concurrency=2)
+    struck, other = soon.send("gate", "struck"), soon.send("locked_gate", "x", "other")
+    for one in (struck, other):
+        soon.effects.run_of(one.id)
+
+    order = give(soon, OrderKind.STRIKE, "project.gate", is_stop=True)
+
+    wait_until_parked(soon, [struck.id], order)
+    assert record_of(soon.redis, struck.id).get("losses", "0") == "0"
+    for name in ("other", "struck"):
+        soon.effects.open_gate(name)
+    resume(soon, order)
+    wait_until_settled(soon.redis, 30)
+    assert [run.outcome for run in soon.effects.runs(struck.id)] == [None, "finished"]
+    assert [run.outcome for run in soon.effects.runs(other.id)] == ["finished"]
