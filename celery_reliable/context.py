@@ -74,11 +74,6 @@ class WorkerProcess:
 
     # -- orders of operators
 
-    @property
-    def nodename(self) -> str:
-        """The worker's name, as Celery has it."""
-        return self.base.rpartition("/")[0]
-
     def obey(self, orders: Orders) -> None:
         """Take note of the orders that there are now; the children ask for them, too."""
         self._orders, self._asked_for = orders, orders.version

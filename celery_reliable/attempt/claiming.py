@@ -218,8 +218,8 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
         return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     if isinstance(answer, answers.Struck):
         events.task_struck(task=delivery.task, task_id=delivery.id, order=answer.order)
-    else:
-        events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
+        return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
+    events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
     heir = delivery.request.get(HEIR)
     if isinstance(answer, answers.Stale) and not delivery.stamp.epoch and heir:
         # It is stale only because a worker without the package published it unrecorded.

@@ -296,7 +296,7 @@ def task_struck(*, task: Any, task_id: str, order: str) -> None:
 
 
 @declared(WARNING, note=("name", "task_id", "order"))
-def stopped_by_order(*, name: str, task_id: str, order: str) -> None:
+def stopped_by_order(*, task: Any, task_id: str, order: str) -> None:
     """What runs is stopped, as an order says so; that counts as no loss, and it runs again."""
 
 

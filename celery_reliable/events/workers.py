@@ -213,13 +213,20 @@ def forked_beside_pass(*, waited_seconds: float) -> None:
     counted_by="kind",
 )
 def order_given(
-    *, kind: str, target: str, object_id: str | None, by: str, why: str, order: str
+    *,
+    app: Any,
+    kind: str,
+    target: str,
+    object_id: str | None,
+    by: str,
+    why: str,
+    order: str,
 ) -> None:
     """An operator has paused a queue, struck a task or drained a worker."""
 
 
 @declared(WARNING, note=("kind", "target", "by", "order"), counted_by="kind")
-def order_ended(*, kind: str, target: str, by: str, order: str) -> None:
+def order_ended(*, app: Any, kind: str, target: str, by: str, order: str) -> None:
     """An order has ended; ``by`` is empty if its time was over.  What waited for it comes back."""
 
 

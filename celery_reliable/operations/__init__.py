@@ -22,6 +22,7 @@ from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.status import Status
+from celery_reliable.operations.stop_button import BadOrder, OrderView
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.times import iso, parse_age, parse_time, span
@@ -36,6 +37,7 @@ __all__ = [
     "KINDS",
     "AuditEntry",
     "BadCursor",
+    "BadOrder",
     "Bulk",
     "CannotMove",
     "CannotReplay",
@@ -56,6 +58,7 @@ __all__ = [
     "Limits",
     "Moved",
     "ObjectView",
+    "OrderView",
     "Page",
     "Revoked",
     "Status",

@@ -47,6 +47,7 @@ def check(status: Status, limits: Limits | None = None) -> list[Finding]:
     found = [
         *_sweeper(status),
         *_workers(status),
+        *_orders(status),
         *_deaths(status, limits),
         *_queues(status, limits),
         *_burials(status, limits),
@@ -140,6 +141,19 @@ def _workers(status: Status) -> Iterator[Finding]:
             yield from _standing(status, one, patience_seconds)
 
 
+def _orders(status: Status) -> Iterator[Finding]:
+    deaf = sorted({name for one in status.orders if one.in_force for name in one.deaf})
+    if deaf:
+        yield Finding(
+            f"{_PREFIX}worker_knows_no_orders",
+            "error",
+            f"{len(status.orders)} order(s) of operators hold, and workers of an older release do "
+            f"not know them: {_listed(deaf)}. They go on.",
+            "Restart them with this release, or stop them. `reliable orders` lists what is "
+            "paused, struck and drained.",
+        )
+
+
 def _stuck_recovery(status: Status, one: WorkerView, patience_seconds: float) -> Iterator[Finding]:
     at_ms = next((death.at_ms for death in status.deaths if death.worker == one.worker), 0)
     # Of many deaths the last ones are known.  For so long its lease is over at least.
@@ -174,7 +188,9 @@ def _standing(status: Status, one: WorkerView, patience_seconds: float) -> Itera
     waiting = [
         queue
         for queue in status.queues
-        if queue.name in one.queues and (queue.oldest_seconds or 0) > patience_seconds
+        if not (status.is_drained(one.nodename) or status.is_paused(queue.name))
+        and queue.name in one.queues
+        and (queue.oldest_seconds or 0) > patience_seconds
     ]
     if waiting:
         names = ", ".join(queue.name for queue in waiting)
@@ -226,6 +242,9 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
     all_tell = bool(alive) and all(one.slots is not None for one in alive)
     for queue in status.queues:
         age_seconds = queue.oldest_seconds or 0.0
+        if status.is_paused(queue.name):
+            # Somebody wants it so, and the status says who.
+            continue
         if _has_no_consumer(queue, age_seconds > patience_seconds, all_tell):
             yield Finding(
                 f"{_PREFIX}queue_without_consumer",

@@ -24,6 +24,7 @@ from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
 from celery_reliable.operations.status import Status, look_at_status
+from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.workers import Workers
 from celery_reliable.recovery import MOST_PASSES_IN_A_ROW, BrokerView, Sweeper
@@ -113,6 +114,11 @@ class Desk:
     def moves(self) -> Moves:
         """What says which workers may run tasks that live."""
         return Moves(self.app, self.ledger)
+
+    @cached_property
+    def orders(self) -> StopButton:
+        """What is paused, struck and drained."""
+        return StopButton(self.app, self.ledger)
 
     def sweep(self, by: str, *, most_passes: int = MOST_PASSES_IN_A_ROW) -> SweepReport | None:
         """Run a pass of the sweeper now, and return its report; None, and nothing is done, while

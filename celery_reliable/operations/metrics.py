@@ -13,6 +13,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -31,6 +32,7 @@ from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.status import Status
 from celery_reliable.options import is_reliable
+from celery_reliable.orders import OrderKind
 
 __all__ = ["FleetCollector", "install", "registry_of"]
 
@@ -113,6 +115,7 @@ class FleetCollector:
                 return
         yield _gauge("reliable_up", "Whether the ledger could be reached.", 1)
         yield from _of_tasks(status)
+        yield from _of_orders(status)
         yield from _of_workers(status)
         yield from _of_queues(status)
         findings = check(status, self._limits)
@@ -172,6 +175,21 @@ def _of_tasks(status: Status) -> Iterator[Any]:
             "The limit of that.",
             status.server.facts.maxmemory,
         )
+
+
+def _of_orders(status: Status) -> Iterator[Any]:
+    counts = Counter(one.order.kind.value for one in status.orders if one.in_force)
+    yield _labelled(
+        "reliable_orders",
+        "Orders of operators that hold: what is paused, struck and drained.",
+        ("kind",),
+        {(kind.value,): float(counts[kind.value]) for kind in OrderKind},
+    )
+    yield _gauge(
+        "reliable_tasks_struck",
+        "Tasks that are parked as an operator has struck them.",
+        sum(one.parked for one in status.orders),
+    )
 
 
 def _of_workers(status: Status) -> Iterator[Any]:

@@ -9,18 +9,17 @@ from enum import Enum
 
 from celery import Celery
 
-from celery_reliable.events import as_shown
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
-from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.recovery import REVOCABLE, call_off_task
 
 __all__ = ["IfRunning", "Revocations", "Revoked"]
 
 _MOST_EXAMPLES = 5
-_CONNECT_SECONDS = 2.0
+#: How often a task may change its worker while it is looked at.
+_MOST_OWNERS = 5
 
 
 class IfRunning(str, Enum):
@@ -55,13 +54,13 @@ class Revoked:
         run: names the act in the audit.
         if_running: what was to become of those that run.
         ended: nobody ran them, and nobody will.
-        running: they run, and never will again; of those that are to stop the workers were told,
-            unless there is a problem.
+        running: they run, and never will again; of those that are to stop the workers hear with
+            their next beat, unless there is a problem.
         dead: they are dead letters, which are discarded rather than revoked.
         replaced: they replaced themselves by a canvas: its members are to be revoked.
         gone: the ledger knows no such task.
         is_dry_run: nothing was changed.
-        problem: why workers could not be told; empty when they were.
+        problem: which workers cannot hear of it; empty when all can.
     """
 
     run: str
@@ -103,9 +102,9 @@ class Revoked:
 class Revocations:
     """Ends tasks that live, for good.  Raises what the ledger raises.
 
-    What Celery's ``control.revoke`` does, and beyond it: the ledger is sure to know, or there is an
-    error; what runs is stopped unless it is to finish; and each task's fate is told.  May be
-    interrupted and repeated.
+    What Celery's ``control.revoke`` does, without its broadcast and beyond it: the ledger is sure
+    to know, or there is an error; the worker that runs a task hears of it with its next beat, and
+    stops it unless it is to finish; and each task's fate is told.  May be interrupted and repeated.
     """
 
     def __init__(self, app: Celery, ledger: Ledger) -> None:
@@ -143,7 +142,9 @@ class Revocations:
                 fates.append((task_id, fate))
                 outcome.done += fate in _DONE
                 outcome.failed += fate in _FAILED
-            outcome.problem = self._told([one for one, fate in fates if fate in _DONE], if_running)
+            outcome.problem = self._told(
+                [one for one, fate in fates if fate is _Fate.RUNNING], if_running
+            )
         return replace(_sorted(run, if_running, fates), problem=outcome.problem)
 
     def _called_off(self, task_id: str, by: str) -> _Fate:
@@ -159,25 +160,33 @@ class Revocations:
         return _Fate.DEAD if isinstance(answer, answers.Dead) else _Fate.GONE
 
     def _told(self, task_ids: list[str], if_running: IfRunning) -> str:
-        """Tell the workers, and return why that was not possible."""
-        if not task_ids:
+        """Tell the owners of what runs, and return what cannot be told to whom."""
+        if if_running is IfRunning.FINISH:
             return ""
-        arguments = {
-            "task_id": task_ids,
-            "terminate": if_running is not IfRunning.FINISH,
-            "signal": "SIGKILL" if if_running is IfRunning.KILL else "SIGTERM",
+        deaf = {
+            one.lease.worker: str(one.lease.facts.get("nodename") or one.lease.worker)
+            for one in self._ledger.worker_looks()
+            if not one.lease.facts.get("orders")
         }
-        try:
-            with self._app.connection_for_write(connect_timeout=_CONNECT_SECONDS) as connection:
-                # Celery's own way waits for the broker for ever.
-                connection.ensure_connection(max_retries=1, interval_start=0)
-                self._app.control.broadcast("revoke", arguments=arguments, connection=connection)
-        except broker_errors(self._app) as exc:
-            return (
-                f"The workers could not be told ({as_shown(exc)}): what runs is not stopped, but "
-                "does not run again. Revoke it again when the broker is back."
-            )
-        return ""
+        unheard: list[str] = []
+        for task_id in task_ids:
+            # It may be lost and begin elsewhere meanwhile; then that one is told.
+            for _ in range(_MOST_OWNERS):
+                record = self._ledger.find(task_id)
+                if record is None or record.state is not State.RUNNING:
+                    break
+                answer = self._ledger.orders.stop(task_id, record.owner, if_running.value)
+                if isinstance(answer, answers.Told):
+                    if record.owner in deaf:
+                        unheard.append(f"{task_id} on {deaf[record.owner]}")
+                    break
+        if not unheard:
+            return ""
+        return (
+            "These run in workers of a release that hears of it by Celery's own command alone "
+            f"(`celery control revoke`, with terminate): {', '.join(unheard[:_MOST_EXAMPLES])}. "
+            "They do not run again."
+        )
 
 
 def _sorted(run: str, if_running: IfRunning, fates: list[tuple[str, _Fate]]) -> Revoked:

@@ -37,6 +37,7 @@ __all__ = [
     "LastPass",
     "LetterEntry",
     "Object",
+    "Order",
     "Queue",
     "Replayed",
     "Revoked",
@@ -208,6 +209,31 @@ class WorkerDeath(TypedDict):
     claims: int
 
 
+class Order(TypedDict):
+    """What an operator has paused, struck or drained."""
+
+    id: str
+    kind: str
+    target: str
+    #: Of a strike: what alone is meant.
+    object_id: str | None
+    #: What runs there is stopped, too.
+    stops: bool
+    by: str
+    why: str
+    given_at: str | None
+    #: None: until it is resumed.
+    until: str | None
+    in_force: bool
+    #: How many tasks wait for it.
+    parked: int
+    #: How many living workers know of it.
+    heard: int
+    #: Living workers of a release that knows no orders.
+    deaf: list[str]
+    notes: list[str]
+
+
 class Status(TypedDict):
     """A namespace at one moment."""
 
@@ -216,6 +242,8 @@ class Status(TypedDict):
     namespace: str
     ledger: Server
     last_pass: LastPass
+    #: In force, or over and letting go what waits for them.
+    orders: list[Order]
     tasks: dict[str, int]
     is_exact: bool
     waiting_for_worker: int

@@ -18,9 +18,11 @@ from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
+from celery_reliable.operations.stop_button import OrderView, obeyed_by
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.options import is_limited, is_reliable
+from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import BrokerView, Depths, depths_of
 from celery_reliable.settings import ServerFacts
 
@@ -112,6 +114,7 @@ class Status:
             groups are known, and at least of the latest.
         latest_dead: the latest dead letters.
         waiting_for_worker: how many wait as none of the workers that they name is alive.
+        orders: what operators have paused, struck and drained.
         past_depths: how deep queues were at the last passes that looked, by name.
         limited: how many tasks wait for their moment, by the names of this app's limited tasks.
         broker_problem: why the queues could not be looked at; empty if they were.
@@ -137,6 +140,21 @@ class Status:
     past_depths: Mapping[str, Depths] = field(default_factory=dict)
     waiting_for_worker: int = 0
     limited: Mapping[str, int] = field(default_factory=dict)
+    orders: tuple[OrderView, ...] = ()
+
+    def is_drained(self, nodename: str) -> bool:
+        """Whether an order lets a worker take nothing new."""
+        return any(
+            one.in_force and one.order.kind is OrderKind.DRAIN and one.order.names(nodename)
+            for one in self.orders
+        )
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether an order lets nobody take from a queue."""
+        return any(
+            one.in_force and one.order.kind is OrderKind.PAUSE and one.order.names(queue)
+            for one in self.orders
+        )
 
     @property
     def workers_by_state(self) -> dict[str, int]:
@@ -177,6 +195,7 @@ class Status:
                 "seconds_ago": self.last_pass.seconds_ago,
                 "report": dict(self.last_pass.report),
             },
+            "orders": [one.as_dict() for one in self.orders],
             "tasks": dict(self.tasks),
             "is_exact": self.is_exact,
             "waiting_for_worker": self.waiting_for_worker,
@@ -239,6 +258,7 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
                 name for name, task in app.tasks.items() if is_reliable(task) and is_limited(task)
             )
         ),
+        orders=obeyed_by(ledger, ledger.orders.read()),
     )
 
 

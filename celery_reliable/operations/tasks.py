@@ -279,6 +279,9 @@ class Tasks:
             return seen
         if waits_for_worker(look, seen):
             return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
+        seen = replace(seen, orders=self._ledger.orders.read().in_force(now_ms))
+        if look.waiting_for.startswith("order "):
+            return seen
         if (look.waiting_for and not look.rate_key) or seen.waits_for_object:
             return self._with_holder(look, seen)
         envelope = envelope_of(record)

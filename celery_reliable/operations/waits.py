@@ -13,8 +13,10 @@ from celery_reliable.ledger import Held, Look
 from celery_reliable.message import NamedWorkers, Stamp
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations import shapes
+from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.times import at, iso, span
 from celery_reliable.operations.workers import WorkerView
+from celery_reliable.orders import Order, OrderKind
 
 __all__ = ["Seen", "Wait", "Why", "absent", "ended", "waits_for_worker", "why"]
 
@@ -22,6 +24,9 @@ __all__ = ["Seen", "Wait", "Why", "absent", "ended", "waits_for_worker", "why"]
 _WORKERS = "workers"
 #: So many workers are named in a sentence.
 _MOST_NAMED = 10
+
+#: What a record waits for that an order has parked, before the order's id.
+_ORDER = "order "
 
 
 class Wait(str, Enum):
@@ -31,6 +36,8 @@ class Wait(str, Enum):
     ETA = "eta"
     #: The pause before its next retry.
     RETRY = "retry"
+    #: An operator has struck it.
+    ORDER = "order"
     #: An object that another task has.
     OBJECT = "object"
     #: A worker that may run it: none of those that it names is alive.
@@ -126,6 +133,7 @@ class Seen:
         object_key: the object that it waits for, if that can be told.
         holder: who has that.
         holder_since_ms: since when.
+        orders: those by which it may be kept from running, or its queue is.
         worker: of its attempt, or the one that is to stop one; None: the ledger knows none.
         before: how many messages are popped before its own; None: it was not among the first.
         depth: of its queue; None: nobody looked.
@@ -142,6 +150,7 @@ class Seen:
     object_key: str = ""
     holder: Held | None = None
     holder_since_ms: int = 0
+    orders: tuple[Order, ...] = ()
     worker: WorkerView | None = None
     before: int | None = None
     depth: int | None = None
@@ -265,6 +274,8 @@ def _parked(look: Look, seen: Seen, now_ms: int) -> Why:
             until_ms=until_ms,
             queue=seen.queue,
         )
+    if look.waiting_for.startswith(_ORDER):
+        return _struck(look, seen, now_ms)
     if look.waiting_for or seen.waits_for_object:
         return _object(look, seen, now_ms)
     if Stamp("", record.epoch).attempt:
@@ -312,6 +323,24 @@ def _worker(look: Look, seen: Seen, now_ms: int) -> Why:
         since_ms=max(look.record.published_ms, look.record.sent_ms),
         until_ms=look.due_ms or 0,
         workers=only,
+    )
+
+
+def _struck(look: Look, seen: Seen, now_ms: int) -> Why:
+    order_id = look.waiting_for.removeprefix(_ORDER)
+    order = next((one for one in seen.orders if one.id == order_id), None)
+    if order is None:
+        # Lists do not look who has given it; or it has ended, and a pass is about to send it.
+        by = f"An operator has struck it (order {order_id})."
+    else:
+        by = f"An operator has struck it: {in_words(order)}."
+    until_ms = order.until_ms if order is not None else 0
+    return Why(
+        Wait.ORDER,
+        f"{by} It is parked, and sent to {_queue(seen)} when that ends.",
+        since_ms=max(look.record.published_ms, look.record.sent_ms),
+        until_ms=until_ms,
+        queue=seen.queue,
     )
 
 
@@ -391,14 +420,24 @@ def _sent(look: Look, seen: Seen, now_ms: int, since_ms: int) -> Why:
             until_ms=due_ms,
             queue=seen.queue,
         )
-    said = f"It waits in {_queue(seen)} since {at(since_ms)} ({_ago(now_ms, since_ms)})"
+    paused = [one for one in seen.orders if one.kind is OrderKind.PAUSE and one.names(seen.queue)]
+    if seen.queue and paused:
+        order = paused[0]
+        return Why(
+            Wait.ORDER,
+            f"It waits in {_queue(seen)}, from which nobody takes: {in_words(order)}.{again}",
+            since_ms=since_ms,
+            until_ms=order.until_ms,
+            queue=seen.queue,
+        )
+    told = f"It waits in {_queue(seen)} since {at(since_ms)} ({_ago(now_ms, since_ms)})"
     if seen.before is not None:
-        said += f", with {seen.before} before it"
+        told += f", with {seen.before} before it"
     elif seen.depth is not None:
-        said += f", among {seen.depth} that wait there"
+        told += f", among {seen.depth} that wait there"
     return Why(
         Wait.QUEUE,
-        f"{said}.{again}",
+        f"{told}.{again}",
         since_ms=since_ms,
         queue=seen.queue,
         before=seen.before,

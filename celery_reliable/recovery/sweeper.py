@@ -175,7 +175,11 @@ class Sweeper:
                     continue
                 if isinstance(answer, answers.Resumed) and not order.ended_ms:
                     events.order_ended(
-                        kind=order.kind.value, target=order.target, by="", order=order.id
+                        app=self.app,
+                        kind=order.kind.value,
+                        target=order.target,
+                        by="",
+                        order=order.id,
                     )
                 break
             else:

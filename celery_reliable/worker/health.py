@@ -44,7 +44,9 @@ class Health:
         self._config = config = worker.reliable.config
         self._signs: Signs | None = None
         self._unserved = Unserved(
-            worker.seen, too_long_seconds(config.lease_seconds, config.sweep_seconds)
+            worker.seen,
+            too_long_seconds(config.lease_seconds, config.sweep_seconds),
+            lambda queue: worker.process.order_against(queue) is not None,
         )
 
     def begin(self) -> None:

@@ -153,7 +153,7 @@ class OrderKeeping:
                 continue
             if self._pool_name != "prefork" or request.worker_pid in (None, os.getpid()):
                 continue
-            events.stopped_by_order(name=request.name, task_id=request.id, order=order.id)
+            events.stopped_by_order(task=request.task, task_id=request.id, order=order.id)
             # Its record is sent again, and waits like the others then.
             request.let_go()
             request.cancel(c.pool, signal.SIGKILL, emit_retry=False)

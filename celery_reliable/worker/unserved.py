@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from celery_reliable.recovery import BrokerView
 from celery_reliable.worker.doing import Doing
@@ -18,12 +18,15 @@ class Unserved:
     """Looks from time to time, by one thread; any other may ask.
 
     All by this process's own clock.  A worker that is busy, or holds what it has not begun (for an
-    ETA, or a rate limit), is not looked at.
+    ETA, or a rate limit), is not looked at; nor is a queue that an order of an operator holds back.
     """
 
-    def __init__(self, seen: Doing, patience_seconds: float) -> None:
+    def __init__(
+        self, seen: Doing, patience_seconds: float, is_held_back: Callable[[str], bool]
+    ) -> None:
         self._seen = seen
         self._patience_seconds = patience_seconds
+        self._is_held_back = is_held_back
         self._looked_at = 0.0
         self._begun = -1
         #: Since when every look has found work; None: the last one has not.
@@ -50,7 +53,7 @@ class Unserved:
             return
         self._looked_at = now
         since, self._since = self._since, None
-        if waits(broker, self._seen.queues):
+        if waits(broker, [one for one in self._seen.queues if not self._is_held_back(one)]):
             self._since = now if since is None else since
 
 

@@ -12,6 +12,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.ledger.answers.operators import Resumed
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.orders import Order, OrderKind
+from tests.integration.commands import Run
 from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
 from tests.support.waiting import wait_for
@@ -123,8 +124,8 @@ def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str
     ids.append(soon.send("work", 0.01).id)
 
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
-    soon.app.control.cancel_consumer("celery")
-    soon.app.control.add_consumer("celery")
+    for command in ("cancel_consumer", "add_consumer"):
+        getattr(soon.app.control, command)("celery", reply=True, timeout=10)
     soon.redis.client().client_kill_filter(_type="normal", skipme=True)
     soon.effects.run_of(soon.send("work", 0.01, queue="other").id)
 
@@ -177,3 +178,27 @@ def test_what_runs_is_stopped_without_a_loss_where_the_order_says_so(soon: Proje
     wait_until_settled(soon.redis, 30)
     assert [run.outcome for run in soon.effects.runs(struck.id)] == [None, "finished"]
     assert [run.outcome for run in soon.effects.runs(other.id)] == ["finished"]
+
+
+@pytest.mark.parametrize("way", [(), ("--if-running", "stop")])
+def test_what_is_stopped_by_its_id_ends_without_a_broadcast(
+    soon: Project, run: Run, way: tuple[str, ...]
+) -> None:
+    # It hears no remote command.
+    worker = soon.start_worker("one", concurrency=1, options=("--without-heartbeat",))
+    task = soon.send("gate", "never")
+    soon.effects.run_of(task.id)
+    broadcasts: Any = soon.redis.client()
+    broadcasts.config_resetstat()
+
+    ran = run(*(("revoke", task.id, *way) if way else ("stop", task.id)), "--yes", project=soon)
+
+    assert ran.code == 0, ran
+    wait_for(lambda: task.state == "REVOKED", OBEYED_SECONDS, "it is revoked")
+    wait_until_settled(soon.redis, 20)
+    published = broadcasts.info("commandstats").get("cmdstat_publish", {"calls": 0})
+    assert published["calls"] <= 2, "only its result is told"
+    # The worker goes on, and has no loss to tell of.
+    soon.effects.run_of(soon.send("work", 0.01).id)
+    assert len(soon.effects.runs(task.id)) == 1
+    assert worker.is_running

@@ -19,9 +19,10 @@ from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
 from celery_reliable.operations.cli.moving import move
+from celery_reliable.operations.cli.orders import drain, orders, pause, resume, strike
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
-from celery_reliable.operations.cli.revoking import revoke
+from celery_reliable.operations.cli.revoking import revoke, stop
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.top import top
@@ -52,6 +53,12 @@ for _command in (
     show,
     revoke,
     move,
+    stop,
+    pause,
+    strike,
+    drain,
+    resume,
+    orders,
     objects,
     workers,
     queues_command,

@@ -20,7 +20,11 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.tables import printable
 
-__all__ = ["revoke"]
+__all__ = ["revoke", "stop"]
+
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command("revoke", cls=CeleryCommand)
@@ -32,23 +36,38 @@ __all__ = ["revoke"]
     show_default=True,
     help="What runs is stopped (SIGTERM), killed (SIGKILL), or may finish.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_DRY_RUN
+@_YES
 @as_json_option
 @click.pass_context
-def revoke(
-    ctx: click.Context,
-    task_ids: tuple[str, ...],
-    if_running: str,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+def revoke(ctx: click.Context, /, task_ids: tuple[str, ...], if_running: str, **how: bool) -> None:
     """End tasks that live, for good: queued, parked or running.
 
     Their result is REVOKED.  Dead letters are discarded instead (`dead-letters discard`).
     """
-    how = IfRunning(if_running)
+    _revoke(ctx, task_ids, IfRunning(if_running), **how)
+
+
+@click.command("stop", cls=CeleryCommand)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@_DRY_RUN
+@_YES
+@as_json_option
+@click.pass_context
+def stop(ctx: click.Context, /, task_ids: tuple[str, ...], **how: bool) -> None:
+    """End tasks at once, wherever they run, for good: `revoke --if-running kill`."""
+    _revoke(ctx, task_ids, IfRunning.KILL, **how)
+
+
+def _revoke(
+    ctx: click.Context,
+    task_ids: tuple[str, ...],
+    how: IfRunning,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         if dry_run or not yes:
             meant = desk.revocations.revoke(task_ids, by=somebody(), if_running=how, dry_run=True)

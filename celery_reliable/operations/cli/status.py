@@ -20,9 +20,11 @@ from celery_reliable.operations.cli.calling import (
 )
 from celery_reliable.operations.cli.printing import console_of, print_json
 from celery_reliable.operations.desk import Desk
+from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.times import at, span
+from celery_reliable.operations.workers import WorkerView
 
 __all__ = ["status"]
 
@@ -124,7 +126,11 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    parts = [_pairs(found), Text()]
+    parts: list[Any] = []
+    for view in found.orders:
+        # First of all: it explains the rest.
+        parts.append(Text(printable(f"{view.order.kind.value}: {in_words(view.order)}"), "bold"))
+    parts += [_pairs(found), Text()]
     parts.append(
         _table(
             ("queue", "waiting", "oldest", "consumed by"),
@@ -148,7 +154,7 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                 [
                     (
                         one.nodename,
-                        "leaving" if one.is_leaving else one.state,
+                        _state(found, one),
                         str(max(one.running or 0, one.claims)),
                         "" if one.slots is None else str(one.slots),
                         _since(found, one.runs[0].since_ms if one.runs else 0),
@@ -165,6 +171,13 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
         parts.append(Text(f"{finding.level}: {finding.id}", "bold"))
         parts.append(Text(printable(f"{finding.message} {finding.hint}")))
     return Group(*parts)
+
+
+def _state(found: Status, worker: WorkerView) -> str:
+    if worker.is_leaving:
+        return "leaving"
+    is_drained = worker.state == "alive" and found.is_drained(worker.nodename)
+    return "drained" if is_drained else worker.state
 
 
 def _pairs(found: Status) -> Any:

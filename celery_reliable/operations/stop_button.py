@@ -1,0 +1,231 @@
+"""Orders: what operators pause, strike and drain, who does not obey, and what waits for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.operations import shapes
+from celery_reliable.operations.audit import noted
+from celery_reliable.operations.order_words import NOUNS
+from celery_reliable.operations.times import iso
+from celery_reliable.options import is_reliable, object_of
+from celery_reliable.orders import Order, OrderKind, Orders
+
+__all__ = ["BadOrder", "OrderView", "StopButton", "obeyed_by"]
+
+_LONGEST = 500
+#: A year; who means longer gives no time at all.
+_LONGEST_SECONDS = 366 * 24 * 3600.0
+
+
+class BadOrder(ReliableError, ValueError):
+    """The order cannot be given, or there is none of that name."""
+
+
+@dataclass(frozen=True)
+class OrderView:
+    """One order.
+
+    Attributes:
+        parked: how many tasks wait for it; of a strike alone.
+        in_force: whether it holds; else it is over, and a pass lets go what it has parked.
+        heard: how many living workers know of it.
+        deaf: living workers of a release that knows no orders: they go on.
+        notes: what whoever gave it should know.
+    """
+
+    order: Order
+    parked: int = 0
+    in_force: bool = True
+    heard: int = 0
+    deaf: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> shapes.Order:
+        """The same as plain JSON values."""
+        order = self.order
+        return {
+            "id": order.id,
+            "kind": order.kind.value,
+            "target": order.target,
+            "object_id": order.object_id,
+            "stops": order.is_stop,
+            "by": order.by,
+            "why": order.why,
+            "given_at": iso(order.given_ms),
+            "until": iso(order.until_ms),
+            "in_force": self.in_force,
+            "parked": self.parked,
+            "heard": self.heard,
+            "deaf": list(self.deaf),
+            "notes": list(self.notes),
+        }
+
+
+def obeyed_by(ledger: Ledger, found: Orders) -> tuple[OrderView, ...]:
+    """Return the orders with what is known of who has heard of them."""
+    if not found.all:
+        return ()
+    parked = ledger.orders.parked([one.id for one in found.all if one.kind is OrderKind.STRIKE])
+    looks = [one for one in ledger.worker_looks() if not one.lease.is_dead]
+    deaf = tuple(one.lease.worker for one in looks if not one.lease.facts.get("orders"))
+    heard = sum(one.doing.get("orders") == found.version for one in looks)
+    return tuple(
+        OrderView(
+            one,
+            parked=parked.get(one.id, 0),
+            in_force=one.is_in_force(found.now_ms),
+            heard=heard,
+            deaf=deaf,
+        )
+        for one in found.all
+    )
+
+
+class StopButton:
+    """Gives orders and ends them.  Raises what the ledger raises, and BadOrder.
+
+    Every worker obeys within three seconds, and workers that are started later do from the
+    beginning.  Nothing is lost by an order: what is struck is parked, what is paused stays in its
+    queue, what a drained worker had not begun goes back.
+    """
+
+    def __init__(self, app: Celery, ledger: Ledger) -> None:
+        self._app = app
+        self._ledger = ledger
+
+    def all(self) -> tuple[OrderView, ...]:
+        """Return all orders, the oldest first, those too that are over and let go what they have
+        parked.
+        """
+        return obeyed_by(self._ledger, self._ledger.orders.read())
+
+    def give(
+        self,
+        kind: OrderKind,
+        target: str,
+        *,
+        by: str,
+        why: str = "",
+        object_id: str | None = None,
+        for_seconds: float | None = None,
+        stop: bool = False,
+    ) -> OrderView:
+        """Pause a queue, strike a task, or drain a worker; patterns (``mail-*``) are understood.
+
+        *object_id*: of a strike: only what is about this object.  *for_seconds*: None: until it is
+        resumed.  *stop*: what runs there is stopped, too, where the pool can; that is no loss.
+
+        Whom it names may not exist yet: then it says so (`OrderView.notes`), and holds.
+        """
+        self._check(kind, target, why, object_id, for_seconds)
+        about = {
+            "target": target,
+            "object_id": object_id,
+            "for_seconds": for_seconds,
+            "stop": stop or None,
+            "why": why,
+        }
+        with noted(self._ledger, kind.value, by, about) as outcome:
+            order = self._ledger.orders.give(
+                kind,
+                target,
+                object_id=object_id,
+                is_stop=stop,
+                by=by,
+                why=why,
+                for_ms=math.ceil((for_seconds or 0) * 1000),
+            )
+            outcome.done = 1
+        events.order_given(
+            app=self._app,
+            kind=kind.value,
+            target=target,
+            object_id=object_id,
+            by=by,
+            why=why,
+            order=order.id,
+        )
+        views = [one for one in self.all() if one.order.id == order.id]
+        view = views[0] if views else OrderView(order)
+        return replace(view, notes=tuple(self._notes(view)))
+
+    def resume(self, which: str, *, by: str) -> tuple[Order, ...]:
+        """End the order of this id, or all of this target, and return them.  What they have parked
+        is sent by the next pass of the sweeper, the first published first.
+        """
+        found = self._ledger.orders.read().all
+        meant = [one for one in found if which in (one.id, one.target) and not one.ended_ms]
+        if not meant:
+            raise BadOrder(f"There is no order {which!r}, and none against what is called so.")
+        with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
+            for order in meant:
+                while True:
+                    answer = self._ledger.orders.resume(order.id, by=by)
+                    if not (isinstance(answer, answers.Resumed) and answer.is_more):
+                        break
+                outcome.done += 1
+                events.order_ended(
+                    app=self._app,
+                    kind=order.kind.value,
+                    target=order.target,
+                    by=by,
+                    order=order.id,
+                )
+        return tuple(meant)
+
+    def _check(
+        self,
+        kind: OrderKind,
+        target: str,
+        why: str,
+        object_id: str | None,
+        for_seconds: float | None,
+    ) -> None:
+        if not target or len(target) > _LONGEST:
+            raise BadOrder(f"Name the {NOUNS[kind]}, in at most {_LONGEST} characters.")
+        if len(why) > _LONGEST or len(object_id or "") > _LONGEST:
+            raise BadOrder(f"A reason and an object's id have at most {_LONGEST} characters.")
+        if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
+            raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
+        if object_id is None:
+            return
+        if kind is not OrderKind.STRIKE:
+            raise BadOrder("Only a strike is about one object.")
+        tasks = [one for name, one in self._app.tasks.items() if _is_meant(target, name)]
+        if tasks and not any(object_of(type(one)) for one in tasks if is_reliable(one)):
+            raise BadOrder(
+                f"{target} has no object_id, so none of its calls is about an object. Strike the "
+                "task without an object, or give it an object_id."
+            )
+
+    def _notes(self, view: OrderView) -> Iterator[str]:
+        order = view.order
+        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
+        nodenames = [str(one.lease.facts.get("nodename") or "") for one in looks]
+        queues = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
+        if order.kind is OrderKind.DRAIN and not any(map(order.names, nodenames)):
+            yield f"No living worker is called {order.target}; one that starts will obey."
+        if order.kind is OrderKind.PAUSE and not any(map(order.names, queues)):
+            yield f"No living worker consumes {order.target}; one that starts will obey."
+        tasks = {name: one for name, one in self._app.tasks.items() if order.names(name)}
+        if order.kind is OrderKind.STRIKE and not tasks:
+            yield f"This app has no task {order.target}; one that comes will be parked."
+        elif order.kind is OrderKind.STRIKE and not any(map(is_reliable, tasks.values())):
+            yield f"{order.target} is no ReliableTask: nobody asks the ledger whether it may run."
+        if view.deaf:
+            yield (
+                "Of a release that knows no orders, and going on: "
+                f"{', '.join(view.deaf)}. Restart them with this release."
+            )
+
+
+def _is_meant(target: str, name: str) -> bool:
+    return Order("", OrderKind.STRIKE, target).names(name)
