@@ -22,7 +22,7 @@ from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.status import Status
-from celery_reliable.operations.stop_button import BadOrder, OrderView
+from celery_reliable.operations.stop_button import BadOrder, OrderView, UnknownOrder
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.tasks import TaskView
 from celery_reliable.operations.times import iso, parse_age, parse_time, span
@@ -31,6 +31,7 @@ from celery_reliable.operations.views import full_view, group_view, short_view
 from celery_reliable.operations.waits import Wait, Why
 from celery_reliable.operations.walks import Kind
 from celery_reliable.operations.workers import WorkerView
+from celery_reliable.orders import OrderKind
 
 __all__ = [
     "DEFAULT_RATE",
@@ -58,6 +59,7 @@ __all__ = [
     "Limits",
     "Moved",
     "ObjectView",
+    "OrderKind",
     "OrderView",
     "Page",
     "Revoked",
@@ -66,6 +68,7 @@ __all__ = [
     "TaskView",
     "Unclear",
     "UnknownGroup",
+    "UnknownOrder",
     "Wait",
     "Why",
     "WorkerView",

@@ -18,7 +18,7 @@ from celery_reliable.operations.times import iso
 from celery_reliable.options import is_reliable, object_of
 from celery_reliable.orders import Order, OrderKind, Orders
 
-__all__ = ["BadOrder", "OrderView", "StopButton", "obeyed_by"]
+__all__ = ["BadOrder", "OrderView", "StopButton", "UnknownOrder", "obeyed_by"]
 
 _LONGEST = 500
 #: A year; who means longer gives no time at all.
@@ -26,7 +26,11 @@ _LONGEST_SECONDS = 366 * 24 * 3600.0
 
 
 class BadOrder(ReliableError, ValueError):
-    """The order cannot be given, or there is none of that name."""
+    """The order cannot be given."""
+
+
+class UnknownOrder(BadOrder, LookupError):
+    """There is no such order (any more)."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class StopButton:
         found = self._ledger.orders.read().all
         meant = [one for one in found if which in (one.id, one.target) and not one.ended_ms]
         if not meant:
-            raise BadOrder(f"There is no order {which!r}, and none against what is called so.")
+            raise UnknownOrder(f"There is no order {which!r}, and none against what is called so.")
         with noted(self._ledger, "resume", by, {"orders": [one.id for one in meant]}) as outcome:
             for order in meant:
                 while True:

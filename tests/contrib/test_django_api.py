@@ -133,6 +133,7 @@ def test_every_read_answers_as_the_document_says(
         "object": [{"key": "x"}, {"task": "shop.bill", "id": "7"}],
         "workers": [{}, {"unacked": 1}],
         "queues": [{}],
+        "orders": [{}],
         "dead-letters": [{}, {"group": group, "limit": 1}, {"reason": "lost"}, {"group": "no"}],
         "dead-letters/groups": [{}, {"exception": "ValueError"}],
         "dead-letter": [{"id": "one"}, {"id": "one", "arguments": 1}, {"id": "live"}],
@@ -190,6 +191,7 @@ NEEDED: dict[tuple[str, str], list[set[str]]] = {
     ("object", "get"): [{"view", "change"}],
     ("workers", "get"): [{"view", "change"}],
     ("queues", "get"): [{"view", "change"}],
+    ("orders", "get"): [{"view", "change"}],
     ("dead-letters", "get"): [{"view", "change"}],
     ("dead-letters/groups", "get"): [{"view", "change"}],
     ("dead-letter", "get"): [{"view", "change"}],
@@ -201,6 +203,8 @@ NEEDED: dict[tuple[str, str], list[set[str]]] = {
     ("dead-letter/discard", "post"): [{"delete"}],
     ("dead-letter/replay-edited", "post"): [{"change"}, {"see_arguments"}],
     ("tasks/revoke", "post"): [{"operate"}],
+    ("orders/give", "post"): [{"operate"}],
+    ("orders/resume", "post"): [{"operate"}],
     ("sweep", "post"): [{"operate"}],
 }
 

@@ -28,10 +28,13 @@ ADDRESSES = {
     "revoke": "tasks/revoke/",
     "sweep": "desk/sweep/",
     "workers": "workers/",
+    "orders": "orders/",
+    "order": "orders/give/",
+    "resume": "orders/resume/",
     "audit": "audit/",
 }
 #: That are posted.
-ACTS = {"find_object", "revoke", "sweep"}
+ACTS = {"find_object", "revoke", "sweep", "order", "resume"}
 
 
 @pytest.fixture

@@ -211,7 +211,8 @@ def test_who_is_free_and_begins_nothing_while_work_waits(monkeypatch: pytest.Mon
     now = 1000.0
     monkeypatch.setattr(unserved.time, "monotonic", lambda: now)
     seen, broker = SimpleNamespace(begun=0, is_free=True, queues=["celery"]), Queues()
-    found: Any = Unserved(seen, 20)  # type: ignore[arg-type]
+    held_back: set[str] = set()
+    found: Any = Unserved(seen, 20, held_back.__contains__)  # type: ignore[arg-type]
 
     def after(seconds: float) -> float:
         nonlocal now
@@ -230,6 +231,10 @@ def test_who_is_free_and_begins_nothing_while_work_waits(monkeypatch: pytest.Mon
     assert after(60) == 0
     broker.depth = 1
     assert after(15) == 0
+    # An operator has paused the queue.
+    held_back.add("celery")
+    assert after(60) == 0
+    held_back.clear()
     # It is busy.
     seen.is_free = False
     assert after(60) == 0

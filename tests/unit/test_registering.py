@@ -9,6 +9,7 @@ import pytest
 
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
+from celery_reliable.orders import NO_ORDERS
 from celery_reliable.worker import heartbeat
 from celery_reliable.worker.heartbeat import Heartbeat
 from tests.support.promises import promise
@@ -27,11 +28,15 @@ def test_who_was_declared_dead_before_it_heard_that_it_is_registered_takes_anoth
 
     workers = SimpleNamespace(register=register)
     connection = SimpleNamespace(
-        ledger=SimpleNamespace(workers=workers), identify=lambda: 7, is_open=True
+        ledger=SimpleNamespace(workers=workers, orders=SimpleNamespace(read=lambda: NO_ORDERS)),
+        identify=lambda: 7,
+        is_open=True,
     )
     monkeypatch.setattr(heartbeat, "LeaseConnection", lambda reliable: connection)
     monkeypatch.setattr(heartbeat, "why_no_witness", lambda reliable: "")
-    config = SimpleNamespace(lease_ms=10_000, lease_seconds=10.0, witness_seconds=1.0)
+    config = SimpleNamespace(
+        lease_ms=10_000, lease_seconds=10.0, heartbeat_seconds=2.5, witness_seconds=1.0
+    )
     host: Any = SimpleNamespace(
         process=process,
         app=None,

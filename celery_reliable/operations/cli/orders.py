@@ -110,7 +110,7 @@ def resume(ctx: click.Context, which: tuple[str, ...], as_json: bool) -> None:
             for order in desk.orders.resume(one, by=somebody())
         ]
     if as_json:
-        print_json([one.as_dict() for one in ended])
+        print_json({"items": [one.as_dict() for one in ended]})
         return
     for one in ended:
         click.echo(printable(f"Order {one.order.id} has ended: {one.order.target} goes on."))
@@ -125,7 +125,7 @@ def orders(ctx: click.Context, as_json: bool) -> None:
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         views = desk.orders.all()
     if console is None:
-        print_json([one.as_dict() for one in views])
+        print_json({"items": [one.as_dict() for one in views]})
         return
     if views:
         print_list(

@@ -7,21 +7,28 @@ from typing import Any
 
 from msgspec import UnsetType
 
-from celery_reliable.contrib.django.api.answers import Discarded, ReplayedEdited, Swept
+from celery_reliable.contrib.django.api.answers import (
+    Discarded,
+    OrdersAnswer,
+    ReplayedEdited,
+    Swept,
+)
 from celery_reliable.contrib.django.api.declaring import Asked, Operation
 from celery_reliable.contrib.django.api.parameters import (
     DiscardBody,
     MoveBody,
     NoBody,
     OneBody,
+    OrderBody,
     ReplayBody,
     ReplayEditedBody,
     ReplayOneBody,
+    ResumeBody,
     RevokeBody,
 )
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import CannotMove, publish_edited, shapes
+from celery_reliable.operations import CannotMove, OrderView, publish_edited, shapes
 
 __all__ = ["ACTS"]
 
@@ -130,6 +137,33 @@ def move_tasks(asked: Asked) -> shapes.Moved:
         raise Problem(HTTPStatus.BAD_REQUEST, "bad_parameter", str(exc), "workers") from None
 
 
+def give_order(asked: Asked) -> shapes.Order:
+    """Pause a queue, strike a task, or drain a worker.
+
+    Every worker obeys within three seconds, and so do those that start later.  Nothing is lost.
+    """
+    body: OrderBody = asked.body
+    return asked.desk.orders.give(
+        body.kind,
+        body.target,
+        by=asked.by,
+        why=body.why,
+        object_id=None if isinstance(body.object_id, UnsetType) else body.object_id,
+        for_seconds=None if isinstance(body.for_seconds, UnsetType) else body.for_seconds,
+        stop=body.stop,
+    ).as_dict()
+
+
+def resume(asked: Asked) -> OrdersAnswer:
+    """End orders, and answer which.
+
+    What they have parked comes back in the order of publication.
+    """
+    body: ResumeBody = asked.body
+    ended = asked.desk.orders.resume(body.order, by=asked.by)
+    return {"items": [OrderView(one, in_force=False).as_dict() for one in ended]}
+
+
 def sweep(asked: Asked) -> Swept:
     """Run a pass of the sweeper now, unless one runs or has just finished.
 
@@ -191,5 +225,15 @@ ACTS = (
         "POST", "tasks/revoke", revoke_tasks, shapes.Revoked, needs=_OPERATE, body=RevokeBody
     ),
     Operation("POST", "tasks/move", move_tasks, shapes.Moved, needs=_OPERATE, body=MoveBody),
+    Operation("POST", "orders/give", give_order, shapes.Order, needs=_OPERATE, body=OrderBody),
+    Operation(
+        "POST",
+        "orders/resume",
+        resume,
+        OrdersAnswer,
+        needs=_OPERATE,
+        body=ResumeBody,
+        problems=(404,),
+    ),
     Operation("POST", "sweep", sweep, Swept, needs=_OPERATE, body=NoBody),
 )

@@ -12,6 +12,7 @@ __all__ = [
     "Discarded",
     "Document",
     "ObjectPage",
+    "OrdersAnswer",
     "QueuesAnswer",
     "ReplayedEdited",
     "Swept",
@@ -57,6 +58,12 @@ class QueuesAnswer(TypedDict):
     """All queues."""
 
     items: list[shapes.Queue]
+
+
+class OrdersAnswer(TypedDict):
+    """What is paused, struck and drained."""
+
+    items: list[shapes.Order]
 
 
 class AuditAnswer(TypedDict):

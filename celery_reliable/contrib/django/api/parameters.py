@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.model import Reason
-from celery_reliable.operations import Chosen, Filter, IfRunning, Kind
+from celery_reliable.operations import Chosen, Filter, IfRunning, Kind, OrderKind
 
 __all__ = [
     "AuditQuery",
@@ -28,9 +28,11 @@ __all__ = [
     "ObjectQuery",
     "ObjectsQuery",
     "OneBody",
+    "OrderBody",
     "ReplayBody",
     "ReplayEditedBody",
     "ReplayOneBody",
+    "ResumeBody",
     "RevokeBody",
     "StatusQuery",
     "TaskQuery",
@@ -284,6 +286,31 @@ class MoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
         str, Meta(max_length=255, description="Where it goes while none of them is alive.")
     ] = ""
     dry_run: Annotated[bool, Meta(description="Only say what would become of them.")] = False
+
+
+class OrderBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to stop: a queue (pause), a task (strike), or a worker (drain)."""
+
+    kind: OrderKind
+    target: Annotated[
+        str, Meta(min_length=1, max_length=500, description="Its name, or a pattern of the shell.")
+    ]
+    object_id: (
+        Annotated[str, Meta(max_length=500, description="Of a strike: only what is about it.")]
+        | UnsetType
+    ) = UNSET
+    why: Annotated[str, Meta(max_length=500)] = ""
+    for_seconds: (
+        Annotated[float, Meta(gt=0, le=3e7, description="It is over by itself after so long.")]
+        | UnsetType
+    ) = UNSET
+    stop: Annotated[bool, Meta(description="Stop what runs there, too; it runs again.")] = False
+
+
+class ResumeBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which order: its id, or the queue, task or worker that it names."""
+
+    order: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
 class NoBody(Struct, forbid_unknown_fields=True):

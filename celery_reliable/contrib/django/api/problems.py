@@ -19,7 +19,15 @@ from celery_reliable.exceptions import (
     PublishUnknown,
     UnknownDeadLetter,
 )
-from celery_reliable.operations import BadCursor, CannotReplay, Unclear, UnknownGroup, broker_errors
+from celery_reliable.operations import (
+    BadCursor,
+    BadOrder,
+    CannotReplay,
+    Unclear,
+    UnknownGroup,
+    UnknownOrder,
+    broker_errors,
+)
 
 __all__ = ["Problem", "ProblemDetails", "problems_told"]
 
@@ -79,6 +87,8 @@ _KNOWN: tuple[tuple[type[Exception], HTTPStatus, str, str], ...] = (
     (ObjectIdError, HTTPStatus.BAD_REQUEST, "bad_parameter", "id"),
     (Unclear, HTTPStatus.BAD_REQUEST, "unclear_choice", ""),
     (UnknownDeadLetter, HTTPStatus.NOT_FOUND, "unknown_dead_letter", ""),
+    (UnknownOrder, HTTPStatus.NOT_FOUND, "unknown_order", ""),
+    (BadOrder, HTTPStatus.BAD_REQUEST, "bad_order", ""),
     (UnknownGroup, HTTPStatus.NOT_FOUND, "unknown_group", ""),
     (CannotReplay, HTTPStatus.CONFLICT, "cannot_replay", ""),
     (LedgerUnavailable, HTTPStatus.SERVICE_UNAVAILABLE, "ledger_unavailable", ""),

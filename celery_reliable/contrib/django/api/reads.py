@@ -10,6 +10,7 @@ from celery_reliable.contrib.django.api.answers import (
     AuditAnswer,
     DeadLetterPage,
     ObjectPage,
+    OrdersAnswer,
     QueuesAnswer,
     TaskPage,
     WorkersAnswer,
@@ -121,6 +122,11 @@ def queues(asked: Asked) -> QueuesAnswer:
     return {"items": [one.as_dict() for one in asked.desk.queues.all()]}
 
 
+def orders(asked: Asked) -> OrdersAnswer:
+    """What operators have paused, struck and drained: who, why, until when, and who obeys."""
+    return {"items": [one.as_dict() for one in asked.desk.orders.all()]}
+
+
 def dead_letters(asked: Asked) -> DeadLetterPage:
     """Dead letters, the latest first, without their arguments."""
     query: LettersQuery = asked.query
@@ -160,6 +166,7 @@ READS = (
     Operation("GET", "object", one_object, shapes.Object, query=ObjectQuery),
     Operation("GET", "workers", workers, WorkersAnswer, query=WorkersQuery),
     Operation("GET", "queues", queues, QueuesAnswer),
+    Operation("GET", "orders", orders, OrdersAnswer),
     Operation(
         "GET",
         "dead-letters",

@@ -50,7 +50,10 @@ def overview_page(visit: Visit) -> HttpResponse:
             for one in groups.groups[:_GROUPS]
         ],
         "more_groups": max(0, len(groups.groups) - _GROUPS),
-        "links": {name: visit.link(name) for name in ("groups", "workers", "tasks", "changelist")},
+        "links": {
+            name: visit.link(name)
+            for name in ("groups", "workers", "tasks", "changelist", "orders")
+        },
         "sweep_link": visit.link("sweep"),
         "find_link": visit.link("find"),
     }
@@ -61,7 +64,7 @@ def _states(visit: Visit, status: Status) -> list[dict[str, Any]]:
     about = {
         "queued": "wait for a worker",
         "running": "run",
-        "parked": "wait for their time or their object",
+        "parked": "wait for their time, their object or an order's end",
         "waiting": "wait for what took their place",
         "owed": "dead letters that Celery has not been told of",
         "dead": "dead letters",

@@ -15,6 +15,7 @@ from celery_reliable.contrib.django.desk.acts import act_page
 from celery_reliable.contrib.django.desk.edits import edit_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
 from celery_reliable.contrib.django.desk.operating import move_page, revoke_page, sweep_page
+from celery_reliable.contrib.django.desk.ordering import order_page, orders_page, resume_page
 from celery_reliable.contrib.django.desk.overview import overview_page
 from celery_reliable.contrib.django.desk.places import (
     audit_page,
@@ -66,6 +67,9 @@ PAGES = (
     ),
     Page("object", "objects/object/<path:key>/", object_page),
     Page("workers", "workers/", workers_page),
+    Page("orders", "orders/", orders_page),
+    Page("order", "orders/give/", order_page, Right.OPERATE, ("POST",)),
+    Page("resume", "orders/resume/", resume_page, Right.OPERATE, ("POST",)),
     Page("audit", "audit/", audit_page),
 )
 

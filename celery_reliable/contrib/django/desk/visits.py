@@ -35,6 +35,7 @@ _TABS = (
     ("groups", "Groups"),
     ("objects", "Objects"),
     ("workers", "Workers"),
+    ("orders", "Orders"),
     ("audit", "Audit"),
 )
 

@@ -1,0 +1,105 @@
+"""What operators have paused, struck and drained: who, why, until when; and the buttons for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
+
+from celery_reliable.contrib.django.desk.kinds import log
+from celery_reliable.contrib.django.desk.visits import Visit, shown
+from celery_reliable.operations import BadOrder, OrderKind
+
+__all__ = ["order_page", "orders_page", "resume_page"]
+
+_LONGEST = 500
+_KINDS = (
+    ("pause", "Pause a queue", "Nobody takes from it; what was fetched and not begun goes back."),
+    ("strike", "Strike a task", "No attempt of it begins; what would begin is parked."),
+    ("drain", "Drain a worker", "It finishes what it runs, and takes nothing new."),
+)
+
+
+def orders_page(visit: Visit) -> HttpResponse:
+    """List the orders, with a form to give one."""
+    context = {
+        "title": "Orders",
+        "orders": [shown(one.as_dict(), _LONGEST) for one in visit.desk.orders.all()],
+        "kinds": _KINDS,
+        "order_link": visit.link("order"),
+        "resume_link": visit.link("resume"),
+        **{name: shown(visit.request.GET.get(name, ""), _LONGEST) for name in ("kind", "target")},
+    }
+    return visit.render("orders", context, "orders")
+
+
+def order_page(visit: Visit) -> HttpResponse:
+    """Pause, strike or drain: ask first, then do it."""
+    given = visit.request.POST
+    kinds = {name: (what, about) for name, what, about in _KINDS}
+    kind = given.get("kind", "")
+    if not kind:
+        messages.warning(visit.request, "Nothing was chosen.")
+        return redirect(visit.link("orders"))
+    if kind not in kinds:
+        return HttpResponseBadRequest("Pause, strike or drain.")
+    seconds = given.get("for_seconds", "").strip()
+    try:
+        for_seconds = float(seconds) if seconds else None
+    except ValueError:
+        return HttpResponseBadRequest("For how many seconds it holds is a number.")
+    asked: dict[str, Any] = {
+        "target": given.get("target", "").strip(),
+        "object_id": given.get("object_id", "").strip() or None,
+        "why": given.get("why", "").strip(),
+        "stop": bool(given.get("stop")),
+    }
+    visit.desk.app.loader.import_default_modules()
+    if "confirmed" not in given:
+        what, about = kinds[kind]
+        context = {
+            "title": f"{what}: {shown(asked['target'], _LONGEST)}?",
+            "about": about,
+            "given": {**asked, "kind": kind, "for_seconds": seconds},
+            "action": visit.link("order"),
+            "back": visit.link("orders"),
+        }
+        return visit.render("order", context, "orders")
+    try:
+        view = visit.desk.orders.give(
+            OrderKind(kind), by=visit.by, for_seconds=for_seconds, **asked
+        )
+    except BadOrder as exc:
+        messages.warning(visit.request, shown(str(exc), _LONGEST))
+        return redirect(visit.link("orders"))
+    log(visit, f"{kind} {view.order.target}", "Gave the order")
+    messages.success(visit.request, f"Order {view.order.id} holds.")
+    for note in view.notes:
+        messages.warning(visit.request, shown(note, _LONGEST))
+    return redirect(visit.link("orders"))
+
+
+def resume_page(visit: Visit) -> HttpResponse:
+    """End an order: ask first, then do it."""
+    which = visit.request.POST.get("order", "")
+    if "confirmed" not in visit.request.POST:
+        found = [one for one in visit.desk.orders.all() if one.order.id == which]
+        if found:
+            context = {
+                "title": "End the order?",
+                "order": shown(found[0].as_dict(), _LONGEST),
+                "action": visit.link("resume"),
+                "back": visit.link("orders"),
+            }
+            return visit.render("resume", context, "orders")
+    try:
+        for order in visit.desk.orders.resume(which, by=visit.by):
+            log(visit, f"{order.kind.value} {order.target}", "Ended the order")
+            messages.success(
+                visit.request, shown(f"Order {order.id} has ended: {order.target} goes on.")
+            )
+    except BadOrder as exc:
+        messages.warning(visit.request, shown(str(exc), _LONGEST))
+    return redirect(visit.link("orders"))

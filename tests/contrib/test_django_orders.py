@@ -1,0 +1,130 @@
+"""Orders in the admin and over HTTP: asked first, given once, noted; refused without the right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from celery import Celery
+from django.test.utils import override_settings
+
+from celery_reliable.operations import Desk, OrderKind
+from tests.contrib.shown import LIST, page
+
+ORDERS = f"{LIST}orders/"
+API = "/reliable/v1/orders"
+
+
+@pytest.fixture
+def api(celery_project: Celery) -> Iterator[None]:
+    with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
+        yield
+
+
+def hidden(shown: str) -> dict[str, str]:
+    """What the page that asks posts when somebody says yes."""
+    form = shown.partition('id="desk-confirm"')[2].partition("</form>")[0]
+    found = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    found.pop("csrfmiddlewaretoken", None)
+    return {**{name: unescape(value) for name, value in found.items()}, "confirmed": "Yes"}
+
+
+def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: Celery) -> None:
+    client = log_in("view", "operate")
+    assert "Nothing is paused" in page(client.get(ORDERS))
+    given = {"kind": "pause", "target": "mail", "why": "<b>no", "for_seconds": "90", "stop": "1"}
+
+    asked = page(client.post(f"{ORDERS}give/", given))
+
+    assert "Pause a queue: mail?" in asked
+    with Desk(celery_project) as desk:
+        assert desk.orders.all() == ()
+    told = page(client.post(f"{ORDERS}give/", hidden(asked), follow=True))
+    assert "No living worker consumes mail" in told
+    assert "&lt;b&gt;no" in told
+    with Desk(celery_project) as desk:
+        (view,) = desk.orders.all()
+    order = view.order
+    assert (order.kind.value, order.target, order.by) == ("pause", "mail", "django:user-0")
+    assert order.is_stop
+    assert order.until_ms - order.given_ms == 90_000
+    assert "pause mail" in page(client.get(f"{LIST}desk/"))
+
+    asked = page(client.post(f"{ORDERS}resume/", {"order": order.id}))
+    assert "End the order?" in asked
+    assert "has ended" in page(client.post(f"{ORDERS}resume/", hidden(asked), follow=True))
+
+    with Desk(celery_project) as desk:
+        assert desk.orders.all() == ()
+        acts = [(one.act, one.phase, one.by) for one in reversed(desk.audit())]
+    assert acts == [
+        (act, phase, "django:user-0") for act in ("pause", "resume") for phase in ("begin", "end")
+    ]
+    again = page(client.post(f"{ORDERS}resume/", {"order": order.id}, follow=True))
+    assert "There is no order" in again
+
+
+def test_nobody_gives_or_ends_one_without_the_right(log_in: Any, celery_project: Celery) -> None:
+    viewer = log_in("view", "change", "delete", "see_arguments")
+    with Desk(celery_project) as desk:
+        order = desk.orders.give(OrderKind.STRIKE, "shop.bill", by="ann").order
+    given = {"kind": "pause", "target": "mail", "confirmed": "Yes"}
+
+    shown = page(viewer.get(ORDERS))
+
+    assert order.id in shown
+    assert "desk-resume" not in shown
+    assert 'id="desk-order"' not in shown
+    for address, what in (("give/", given), ("resume/", {"order": order.id, "confirmed": "Yes"})):
+        assert viewer.post(ORDERS + address, what).status_code == 403
+        assert log_in(is_superuser=True).get(ORDERS + address).status_code == 405
+        assert log_in(is_superuser=True, csrf=True).post(ORDERS + address, what).status_code == 403
+    with Desk(celery_project) as desk:
+        assert [one.order.id for one in desk.orders.all()] == [order.id]
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({"kind": "end", "target": "mail"}, 400),
+        ({"kind": "pause", "target": "mail", "for_seconds": "soon"}, 400),
+        ({"kind": "pause", "target": "mail", "for_seconds": "-1", "confirmed": "Yes"}, 302),
+        ({"kind": "pause", "target": "", "confirmed": "Yes"}, 302),
+        ({"kind": "pause", "target": "mail", "object_id": "7", "confirmed": "Yes"}, 302),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    log_in: Any, celery_project: Celery, given: dict[str, str], status: int
+) -> None:
+    assert log_in("view", "operate").post(f"{ORDERS}give/", given).status_code == status
+
+    with Desk(celery_project) as desk:
+        assert desk.orders.all() == ()
+
+
+def test_they_are_given_and_ended_over_http(log_in: Any, api: None) -> None:
+    client = log_in("view", "operate")
+
+    def post(what: str, body: object) -> Any:
+        return client.post(f"{API}/{what}", body, content_type="application/json")
+
+    given = post("give", {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60})
+
+    assert given.status_code == 200, given.content
+    order = given.json()
+    assert (order["kind"], order["target"], order["in_force"]) == ("drain", "a@*", True)
+    assert order["notes"] == ["No living worker is called a@*; one that starts will obey."]
+    assert [one["id"] for one in client.get(API).json()["items"]] == [order["id"]]
+    assert client.get("/reliable/v1/status").json()["orders"][0]["why"] == "upgrade"
+    assert post("give", {"kind": "halt", "target": "x"}).json()["code"] == "bad_parameter"
+    assert post("give", {"kind": "pause", "target": "x", "object_id": "7"}).status_code == 400
+    assert [one["id"] for one in post("resume", {"order": "a@*"}).json()["items"]] == [order["id"]]
+    assert post("resume", {"order": "a@*"}).json()["code"] == "unknown_order"
+    assert client.get(API).json()["items"] == []
+    viewer = log_in("view")
+    body = {"kind": "drain", "target": "a@*"}
+    answer = viewer.post(f"{API}/give", body, content_type="application/json")
+    assert answer.status_code == 403
