@@ -46,7 +46,6 @@ _WAYS = {
     ("queued", "running"): _Way(-18),
     ("queued", "dead"): _Way(-32, 0.42),
     ("queued", "parked"): _Way(-25, is_rare=True),
-    ("queued", "parked"): _Way(25, is_rare=True),
     ("queued", "ended"): _Way(-120, is_rare=True),
     ("queued", "waiting"): _Way(-45, is_rare=True),
     ("running", "queued"): _Way(-34),
