@@ -13,7 +13,7 @@ from celery_reliable.ledger.answers.operators import Resumed
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.orders import Order, OrderKind
 from tests.integration.commands import Run
-from tests.integration.conftest import Project
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import assert_each_ran_once, record_of, wait_until_settled
 from tests.support.waiting import wait_for
 
@@ -146,7 +146,8 @@ def test_a_drained_worker_takes_nothing_and_its_work_is_done_by_others(soon: Pro
 
     order = give(soon, OrderKind.DRAIN, "one@*", for_ms=25_000)
     wait_for(lambda: queued(soon) == ids, OBEYED_SECONDS, "all are given back, in their order")
-    soon.start_worker("two", concurrency=1)
+    # It fetches nothing that it cannot begin.
+    soon.start_worker("two", concurrency=1, options=ONE_EACH)
 
     for one in ids:
         assert soon.effects.run_of(one).worker.startswith("two@")
