@@ -81,9 +81,9 @@ def calls() -> dict[str, tuple[int, int]]:
                     case _:
                         continue
                 # What follows in any number has no numbers.
+                keys = [one for key in keys for one in expanded(key)]
                 keys = [one for one in keys if not isinstance(one, ast.Starred)]
                 args = [one for one in args if not isinstance(one, ast.Starred)]
-                keys = [one for key in keys for one in expanded(key)]
                 for script in [named[name]] if name in named else given(module, function):
                     found[script] = len(keys) + n_more, len(args) + n_args
     return found
