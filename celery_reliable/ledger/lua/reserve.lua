@@ -40,8 +40,8 @@ if given > now_us then
 end
 moment = math.max(moment, now_us)
 local following = moment + ARGV[3]
-redis.call('SET', KEYS[3], string.format('%.0f %.0f', now_us, following),
-  'PX', string.format('%.0f', math.ceil((following - now_us) / 1000) + 1000))
+local keep_ms = math.ceil((following - now_us) / 1000) + 1000
+redis.call('SET', KEYS[3], string.format('%.0f %.0f', now_us, following), 'PX', keep_ms)
 if moment == now_us then
   redis.call('HSET', KEYS[1], 'reserved', ARGV[2])
   return {'free'}

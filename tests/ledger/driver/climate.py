@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -76,6 +77,9 @@ class Climate:
             # Soon, while others still repeat it, or when all of that is over.
             chances={"late": choice.choice((0.08, 0.005))},
         )
+        if zlib.crc32(str(found).encode()) % 8 == 0:
+            # Without a choice: the other worlds stay what they are.
+            found = replace(found, tasks=(*found.tasks, "paced"))
         return found._for(mutants.chosen) if mutants.chosen is not None else found
 
     def _for(self, mutant: mutants.Mutant) -> Climate:

@@ -133,6 +133,12 @@ class _Passes(Passes):
     def ask_to_stop(self) -> None:
         self._is_asked = True
 
+    def _pace(self) -> float | None:
+        if "paced" not in self._driven.world.climate.tasks:
+            return None
+        # Seldom: what is in between is the sweeper's, and takes less of the real time.
+        return max(0.5, super()._pace() or 0.0)
+
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
         if wait_seconds:
             # At rest one of them is enough, and takes less of the real time.

@@ -356,6 +356,25 @@ MUTANTS = {
         },
         is_alone=True,
     ),
+    "one_moment": Mutant(
+        "all who come too early are given the same moment",
+        {
+            "ledger/lua/reserve.lua": (
+                ("local following = moment + ARGV[3]", "local following = now_us + ARGV[3]"),
+            ),
+        },
+        "begins too early",
+        (),
+        {
+            "ids": ("a", "b", "c", "d", "e", "f"),
+            "tasks": ("paced",),
+            "outcomes": ("ok",),
+            "n_slots": 3,
+            "n_hosts": 2,
+            "chances": {"publish": 0.3, "act": 0.0},
+        },
+        is_alone=True,
+    ),
 }
 
 #: The one that is put back into this process.

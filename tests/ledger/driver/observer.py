@@ -162,6 +162,8 @@ class Observer:
                 self.fault = self.fault or fault
         call.bodies.append(body)
         self.bodies.append(body)
+        if call.name == "paced":
+            self._check_pace(call)
         try:
             result = run_body(self.world, task, call, body)
         except Exception as exc:
@@ -169,6 +171,21 @@ class Observer:
             raise
         self._ended(body, "done")
         return result
+
+    def _check_pace(self, begun: Call) -> None:
+        """Of those that were published since some moment, the n-th begins n - 1 intervals after it
+        at the earliest, however late the others were.
+        """
+        if self._losses or "clock" in self.world.climate.kinds:
+            return
+        paced = [c for c in self.calls.values() if c.name == "paced" and c.bodies]
+        for call in paced:
+            later = sum(one.began_ms >= call.began_ms for one in paced)
+            least_ms = call.began_ms + (later - 1) * tasks.PACE_SECONDS * 1000
+            if begun.began_ms >= call.began_ms and self.now_ms < least_ms - 2:
+                self.fault = self.fault or Fault(
+                    f"{begun} begins too early: {later} since {call.began_ms / 1000:.3f}"
+                )
 
     def _ended(self, body: Body, how: str) -> None:
         if body.process.is_alive:

@@ -17,6 +17,8 @@ SWEEP_SECONDS = 2.5
 QUEUED_SECONDS = 17.5
 MAX_LOSSES = 3
 TIME_TO_RUN_SECONDS = 5.0
+#: Between two beginnings of the task whose rate is limited.
+PACE_SECONDS = 5.0
 QUEUE = "celery"
 
 #: The tasks that work on an object.
@@ -103,6 +105,7 @@ def make_app(port: int, *, is_apart: bool) -> World:
     define("unique", object_id="place", unique="queued", on_conflict="retry")
     define("once", object_id="place", once_for_seconds=5, on_conflict="retry")
     define("light", dead_letter=False)
+    define("paced", rate=f"{60 / PACE_SECONDS:g}/m")
     define("plain", base=Task, acks_late=True)
     app.finalize()
     app._tasks = _Known(app._tasks)
