@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -35,7 +35,14 @@ from celery_reliable.settings import (
     split_urls,
 )
 
-__all__ = ["Reliable", "facts_of", "reliable_of", "set_cache_resolver", "set_config_source"]
+__all__ = [
+    "Reliable",
+    "facts_of",
+    "reliable_of",
+    "set_cache_resolver",
+    "set_config_source",
+    "set_usher",
+]
 
 T = TypeVar("T")
 
@@ -51,6 +58,9 @@ _resolve_cache: Callable[[str], Connector] | None = None
 #: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
 #: another namespace.
 _read_settings: Callable[[], Mapping[str, object] | None] | None = None
+
+#: Set by the publishing part: sends whoever stands first in the line of an object that is free.
+_usher: Callable[[Celery, Ledger, str, str], None] | None = None
 
 
 def _after_fork() -> None:
@@ -75,6 +85,12 @@ def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None
     """Set what reads settings that ``app.conf.reliable`` lacks.  The Django part calls this."""
     global _read_settings
     _read_settings = source
+
+
+def set_usher(usher: Callable[[Celery, Ledger, str, str], None]) -> None:
+    """Set what lets those through that stand in line.  The publishing part calls this."""
+    global _usher
+    _usher = usher
 
 
 def reliable_of(app: Celery) -> Reliable:
@@ -240,11 +256,13 @@ class Reliable:
         """The ledger, for any thread of this process."""
         return self._of_this_process(
             "ledger",
-            lambda: Ledger(
-                self.connector(),
-                self.config.namespace,
-                keep_ended=self.config.keep_ended,
-                sample_one_in=self.config.keep_ended_one_in,
+            lambda: self._ushered(
+                Ledger(
+                    self.connector(),
+                    self.config.namespace,
+                    keep_ended=self.config.keep_ended,
+                    sample_one_in=self.config.keep_ended_one_in,
+                )
             ),
         )
 
@@ -279,16 +297,23 @@ class Reliable:
 
         *is_for_operators*: it looks first whether it knows the format of its namespace.
         """
-        return Ledger(
-            self.connector(),
-            self.config.namespace,
-            patience_seconds=patience_seconds,
-            reply_timeout_seconds=reply_timeout_seconds,
-            single=single,
-            keep_ended=self.config.keep_ended,
-            sample_one_in=self.config.keep_ended_one_in,
-            is_for_operators=is_for_operators,
+        return self._ushered(
+            Ledger(
+                self.connector(),
+                self.config.namespace,
+                patience_seconds=patience_seconds,
+                reply_timeout_seconds=reply_timeout_seconds,
+                single=single,
+                keep_ended=self.config.keep_ended,
+                sample_one_in=self.config.keep_ended_one_in,
+                is_for_operators=is_for_operators,
+            )
         )
+
+    def _ushered(self, ledger: Ledger) -> Ledger:
+        if _usher is not None:
+            ledger.on_next = partial(_usher, self.app, ledger)
+        return ledger
 
     def _of_this_process(self, name: str, make: Callable[[], T]) -> T:
         slot = (name, socket_owner())

@@ -23,6 +23,7 @@ __all__ = [
     "Rate",
     "Reason",
     "Record",
+    "Room",
     "State",
     "StoredResult",
     "SweepReport",
@@ -97,6 +98,14 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Room:
+    """The object that a task needs, which so many tasks may have at once."""
+
+    object_key: str
+    places: int
+
+
+@dataclass(frozen=True)
 class Claim:
     """One attempt that began.  ``attempt`` is the fencing token."""
 
@@ -107,6 +116,8 @@ class Claim:
     losses: int = 0
     #: The object that it has locked, as far as the caller knows; the record knows it too.
     object_key: str = ""
+    #: Others may stand in line for that object.
+    has_line: bool = False
 
     @property
     def is_troubled(self) -> bool:
@@ -220,6 +231,17 @@ class Record:
     members: tuple[str, ...] = ()
     #: The result that was there when it was last sent again, or replaced (`stored.seen`).
     stored: str = ""
+    #: What it waits for, parked: "object <key>" for a place; or the key of an object that it asks
+    #: for again after a while.
+    waiting_for: str = ""
+    #: How many places that object had when it began to wait.
+    places: int = 0
+
+    @property
+    def in_line_of(self) -> str:
+        """The object in whose line it stands; empty for none."""
+        kind, _, key = self.waiting_for.partition(" ")
+        return key if kind == "object" and self.state is State.PARKED else ""
 
     @property
     def claim(self) -> Claim:

@@ -148,8 +148,17 @@ class ReliableTask(CeleryTask):
     #: None: no object.
     object_id: str | Callable[..., Any] | None = None
     #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"retry"``
-    #: (run later; max_retries does not count it) or ``"fail"`` (raise ObjectBusy).
+    #: (run later; max_retries does not count it), ``"fail"`` (raise ObjectBusy) or ``"wait"``
+    #: (stand in line in the ledger, in the order of publication, until there is a place).
     on_conflict: str = "skip"
+    #: How many tasks may have the object at a time, 100 at most; without an `object_id`, how many
+    #: tasks of this name run at a time in the whole fleet. With it say `on_conflict`. None: one
+    #: task has an object, and tasks without an object are not limited.
+    at_most: int | None = None
+    #: With ``on_conflict="wait"``, since when a task has its place: ``"running"`` (each attempt
+    #: takes it when it begins) or ``"queued"`` (taken by the publication: what finds no place
+    #: stands in line, and is in no queue). It is free when the task has ended.
+    place: str = "running"
     #: Since when a task holds its object: ``"running"`` (each attempt takes it when it begins) or
     #: ``"queued"`` (taken by the publication; see `apply_async`). It is free when the task has
     #: ended.

@@ -67,6 +67,11 @@ def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
         holder = take(delivery.task, attempt, delivery.args, delivery.kwargs)
     except ObjectIdError as exc:
         return conclude(delivery, attempt, delivery.trace_instead(raising(exc)))
+    if attempt.is_closed:
+        events.object_held(
+            task=delivery.task, task_id=delivery.id, holder=holder or "", on_conflict="wait"
+        )
+        return ended(Ignore("stands in line for its object"), states.IGNORED)
     if holder == NOT_OWN:
         # An attempt goes on whose record the server has lost; one whose record was taken ends.
         if not is_current(delivery.reliable.ledger, attempt):

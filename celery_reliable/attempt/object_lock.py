@@ -7,8 +7,15 @@ from typing import Any
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt
-from celery_reliable.ledger import FOREVER
-from celery_reliable.options import is_unique, key_of
+from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.model import Room
+from celery_reliable.options import (
+    is_placed_early,
+    is_unique,
+    key_of,
+    room_of,
+    stands_in_line,
+)
 
 __all__ = ["NOT_OWN", "leave", "take"]
 
@@ -26,18 +33,48 @@ def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | No
     key = key_of(task, args, kwargs)
     if key is None:
         return None
+    room = room_of(task, key)
+    if room is not None:
+        return _take_place(task, attempt, room)
     holder = reliable_of(task.app).locks.take(key, attempt.claim, patience_seconds=FOREVER)
     if holder is None:
         attempt.claim = replace(attempt.claim, object_key=key)
     return holder
 
 
+def _take_place(task: Any, attempt: RunningAttempt, room: Room) -> str | None:
+    """Take a place of an object, or let the task stand in its line: then the attempt is closed."""
+    reliable = reliable_of(task.app)
+    answer = reliable.ledger.take_place(
+        room.object_key,
+        room.places,
+        attempt.claim,
+        due_in_ms=reliable.config.queued_ms,
+        stands=stands_in_line(task),
+        patience_seconds=FOREVER,
+    )
+    if isinstance(answer, answers.Placed):
+        attempt.claim = replace(
+            attempt.claim, object_key=answer.object_key, has_line=stands_in_line(task)
+        )
+        return None
+    if isinstance(answer, answers.Standing):
+        attempt.is_closed = True
+        return answer.before
+    return answer.task_id if isinstance(answer, answers.Full) else NOT_OWN
+
+
 def leave(task: Any, attempt: RunningAttempt) -> None:
     """Give back the object of an attempt whose body is over, as its task goes on.
 
-    A unique task keeps its object until it has ended, unless a canvas takes its place.
+    One that took it as it was published keeps it until it has ended, unless a canvas takes its
+    place.
     """
     key = attempt.claim.object_key
-    if key and not attempt.is_settled and (attempt.is_replaced or not is_unique(task)):
+    if key and not attempt.is_settled and (attempt.is_replaced or not _is_kept(task)):
         reliable_of(task.app).locks.free(key, attempt.claim, patience_seconds=FOREVER)
         attempt.claim = replace(attempt.claim, object_key="")
+
+
+def _is_kept(task: Any) -> bool:
+    return is_unique(task) or is_placed_early(task)

@@ -128,6 +128,8 @@ class Burials(TransitionGroup):
                 "1" if is_unproved else "",
             ],
             object_key=claim.object_key if claim else "",
+            has_line=claim is not None and claim.has_line,
+            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 
@@ -163,6 +165,7 @@ class Burials(TransitionGroup):
                 cause,
                 "1" if lease.verdict.is_opening else "",
             ],
+            on_next=self.on_next,
         )
 
     def read(self, letter: DeadLetter, reader: str, *, is_over: bool = False) -> ReadAnswer:
@@ -219,6 +222,7 @@ class Burials(TransitionGroup):
             [self.keys.record(task_id), self.keys.due, self.keys.dead],
             [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],
             how=self._ending(task_id, "DISCARDED", by, is_kept=True),
+            on_next=self.on_next,
         )
 
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:

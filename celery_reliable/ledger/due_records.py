@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from celery_reliable.ledger.answers import OutliveAnswer, PostponeAnswer, ResendAnswer
+from celery_reliable.ledger.answers import PostponeAnswer, ResendAnswer
 from celery_reliable.ledger.answers.tasks import Batch, Held
-from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Due
@@ -16,7 +15,6 @@ __all__ = ["DueRecords"]
 _DUE: Transition[Batch] = Transition("due", Batch)
 _RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
 _POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
-_OUTLIVE: Transition[OutliveAnswer] = Transition("outlive", OutliveAnswer, frees=True)
 
 
 class DueRecords(TransitionGroup):
@@ -76,17 +74,3 @@ class DueRecords(TransitionGroup):
                 for due, due_in_ms in later
             ],
         )
-
-    def is_outlived(
-        self, task_id: str, worker: str, *, patience_seconds: float | None = None
-    ) -> bool:
-        """Whether *worker*, which had to stop an attempt of the task, is dead or forgotten."""
-        answer = call_freeing_lock(
-            self._caller,
-            self.keys,
-            _OUTLIVE,
-            [self.keys.record(task_id), self.keys.worker(worker)],
-            [task_id, worker],
-            patience_seconds=patience_seconds,
-        )
-        return not isinstance(answer, Held)

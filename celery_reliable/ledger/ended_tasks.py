@@ -9,7 +9,8 @@ from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.answers.tasks import Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transitions import A, Argument, Transition
+from celery_reliable.ledger.lock_release import OnNext, run_freeing
+from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 
 __all__ = ["Ending", "call_ending_task"]
 
@@ -39,6 +40,8 @@ def call_ending_task(
     *,
     how: Ending,
     object_key: str = "",
+    has_line: bool = False,
+    on_next: OnNext | None = None,
     patience_seconds: float | None = None,
 ) -> A:
     """Run the script of *transition* as `call_freeing_lock` does, and keep what happened to the
@@ -53,11 +56,13 @@ def call_ending_task(
         lock = keys_of.lock(object_key) if object_key else keys_of.none
         where = [keys_of.ended, keys_of.ended_at] if is_kept else []
         about: list[Argument] = [how.outcome, how.by, how.most] if is_kept else []
-        answer = caller.call(
-            transition, [*keys, lock, *where], [*args, object_key, *about], patience_seconds
-        )
+        step = Step(transition, [*keys, lock, *where], [*args, object_key, *about])
+        if has_line:
+            answer = run_freeing(caller, keys_of, step, object_key, on_next, patience_seconds)
+        else:
+            answer = caller.run(step, patience_seconds)
         if isinstance(answer, OtherObject):
-            object_key = answer.object_key
+            object_key, has_line = answer.object_key, True
         elif isinstance(answer, Troubled):
             is_kept = True
         else:

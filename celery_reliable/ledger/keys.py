@@ -143,6 +143,10 @@ class Keys:
         """STRING with a TTL: which worker looks after the lines of an app."""
         return f"{self._prefix}pacer:{whose}"
 
+    def waiting(self, object_key: str) -> str:
+        """ZSET: task id -> when it was published, in ms; of those that wait for a place."""
+        return f"{self._prefix}waiting:{object_key}"
+
     def sent(self, sender: str) -> str:
         """STRING with a TTL: a sender's last epoch, and its answer if that was not "recorded"."""
         return f"{self._prefix}sent:{sender}"

@@ -15,8 +15,9 @@ from celery_reliable.ledger.answers.objects import (
 )
 from celery_reliable.ledger.answers.tasks import Concluding, Exists, NotCurrent
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.lock_release import run_freeing
 from celery_reliable.ledger.store import Ledger
-from celery_reliable.ledger.transitions import Transition
+from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Claim
 
 __all__ = ["ObjectLocks"]
@@ -121,10 +122,20 @@ class ObjectLocks:
 
         Returns False if *claim* does not hold it.
         """
-        answer = self._caller.call(
+        step = Step(
             _UNLOCK,
             [self._keys.lock(object_key), self._keys.record(claim.task_id)],
             [claim.task_id, claim.attempt, claim.token, object_key],
-            patience_seconds,
         )
+        if claim.has_line:
+            answer = run_freeing(
+                self._caller,
+                self._keys,
+                step,
+                object_key,
+                self._ledger.on_next,
+                patience_seconds,
+            )
+        else:
+            answer = self._caller.run(step, patience_seconds)
         return isinstance(answer, Unlocked)

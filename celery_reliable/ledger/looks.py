@@ -25,7 +25,6 @@ Place = tuple[int, str]
 #: Beside those of a record.
 _MORE_FIELDS = (
     "object",
-    "waiting_for",
     "suspect",
     "alone",
     "history",
@@ -289,7 +288,7 @@ def _look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Lo
         record=record,
         due_ms=None if due_ms is None else int(due_ms),
         object_key=got.get("object", ""),
-        waiting_for=got.get("waiting_for", ""),
+        waiting_for=record.in_line_of or record.waiting_for,
         is_suspect=got.get("suspect") == "ran",
         has_to_wait="alone" in got and record.is_unsent,
         history=tuple(map(rows.history_entry, json.loads(got.get("history", "[]")))),

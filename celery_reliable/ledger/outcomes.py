@@ -80,6 +80,8 @@ class Outcomes(TransitionGroup):
             ],
             how=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
             object_key=claim.object_key,
+            has_line=claim.has_line,
+            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 
@@ -186,6 +188,8 @@ class Outcomes(TransitionGroup):
                 detail,
             ],
             object_key=claim.object_key,
+            has_line=claim.has_line,
+            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.answers import CancelAnswer, RecordAnswer, WithdrawAnswer
+from celery_reliable.ledger.answers import CancelAnswer, PlaceAnswer, RecordAnswer, WithdrawAnswer
 from celery_reliable.ledger.answers.tasks import Gone, OtherGeneration, Stale, Withdrawn
 from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.formats import refuse_newer
 from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.places import Places
 from celery_reliable.ledger.senders import remembered_ms, sender_of
-from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
-from celery_reliable.ledger.transitions import Step, Transition, encoded
-from celery_reliable.model import Claim, State, TaskRef
+from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS
+from celery_reliable.ledger.transitions import Step, Together, Transition, encoded
+from celery_reliable.model import Claim, Room, State, TaskRef
 
 __all__ = ["Publications"]
 
@@ -25,7 +26,7 @@ _CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=Tru
 _CALLED_OFF = "called_off"
 
 
-class Publications(TransitionGroup):
+class Publications(Places):
     """What becomes of a task before a worker has it."""
 
     def record(
@@ -64,8 +65,92 @@ class Publications(TransitionGroup):
         Waits *patience_seconds*, but only *undone_patience_seconds* while it is certain that
         nothing was recorded.
         """
+        step = self._record_step(
+            task,
+            epoch,
+            state,
+            due_in_ms,
+            message,
+            claim,
+            queue,
+            is_used,
+            heir,
+            waits_for,
+            moved,
+            if_exists,
+        )
+        return self._recorded(step, patience_seconds, undone_patience_seconds)
+
+    def record_for_place(
+        self,
+        task: TaskRef,
+        room: Room,
+        *,
+        epoch: str,
+        due_in_ms: int,
+        message: str,
+        queue: str = "",
+        is_used: bool = False,
+        heir: str = "",
+        if_exists: str = "",
+        patience_seconds: float | None = None,
+        undone_patience_seconds: float | None = None,
+    ) -> tuple[RecordAnswer, PlaceAnswer | None]:
+        """Record a publication that takes a place of an object; without one it stands in the line.
+
+        As `record`, in one step with that.  With a place it is to be sent, or it was put into
+        *queue*.
+        """
+        recorded = self._record_step(
+            task,
+            epoch,
+            State.PARKED,
+            due_in_ms,
+            message,
+            None,
+            "",
+            is_used,
+            heir,
+            "",
+            "",
+            if_exists,
+        )
+        placed = self.publication_step(
+            room.object_key, room.places, task.id, epoch, due_in_ms=due_in_ms, queue=queue
+        )
+        answer = self._recorded(
+            Together(recorded, placed), patience_seconds, undone_patience_seconds
+        )
+        return answer, placed.answer
+
+    def _recorded(
+        self,
+        step: Step[RecordAnswer],
+        patience_seconds: float | None,
+        undone_patience_seconds: float | None,
+    ) -> RecordAnswer:
+        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
+        if isinstance(answer, OtherGeneration):
+            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
+        return answer
+
+    def _record_step(
+        self,
+        task: TaskRef,
+        epoch: str,
+        state: State,
+        due_in_ms: int,
+        message: str,
+        claim: Claim | None,
+        queue: str,
+        is_used: bool,
+        heir: str,
+        waits_for: str,
+        moved: str,
+        if_exists: str,
+    ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
-        step = Step(
+        return Step(
             _RECORD,
             [
                 self.keys.record(task.id),
@@ -97,10 +182,6 @@ class Publications(TransitionGroup):
                 if_exists,
             ],
         )
-        answer = self._caller.run(step, patience_seconds, undone_patience_seconds)
-        if isinstance(answer, OtherGeneration):
-            refuse_newer(answer.format, self._caller.shown, self.keys.meta, "record")
-        return answer
 
     def withdraw(
         self, task_id: str, epoch: str, *, patience_seconds: float | None = None
@@ -112,6 +193,7 @@ class Publications(TransitionGroup):
             _WITHDRAW,
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch],
+            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 
@@ -140,6 +222,7 @@ class Publications(TransitionGroup):
             [self.keys.record(task_id), self.keys.due],
             [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
             how=self._ending(task_id, outcome, by, is_kept=is_kept),
+            on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
 

@@ -54,6 +54,8 @@ RECORD_FIELDS = (
     "stopping_on",
     "members",
     "revoked",
+    "waiting_for",
+    "places",
 )
 LETTER_FIELDS = (
     "state",
@@ -171,6 +173,8 @@ def record(task_id: str, row: Sequence[bytes | None]) -> Record | None:
         is_called_off="called_off" in got,
         stopping_on=got.get("stopping_on", ""),
         members=tuple(json.loads(got.get("members", "[]"))),
+        waiting_for=got.get("waiting_for", ""),
+        places=int(got.get("places", 0)),
     )
 
 

@@ -7,7 +7,26 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["Script", "names", "script"]
+__all__ = ["Script", "names", "script", "together"]
+
+#: Two scripts as one.  Each has the keys and arguments that are its own; the last two arguments are
+#: how many of either the first one has.
+_TOGETHER = """\
+local function first(KEYS, ARGV)
+{first}
+end
+local function second(KEYS, ARGV)
+{second}
+end
+local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+local function part(all, from, to)
+  local found = {{}}
+  for i = from, to do found[#found + 1] = all[i] end
+  return found
+end
+local reply = first(part(KEYS, 1, keys), part(ARGV, 1, args))
+return {{reply, second(part(KEYS, keys + 1, #KEYS), part(ARGV, args + 1, #ARGV - 2))}}
+"""
 
 
 @dataclass(frozen=True)
@@ -30,3 +49,10 @@ def names() -> list[str]:
     """Return the names of all transitions, sorted."""
     files = resources.files(__package__).joinpath("lua").iterdir()
     return sorted(f.name.removesuffix(".lua") for f in files if f.name.endswith(".lua"))
+
+
+@cache
+def together(first: Script, second: Script) -> Script:
+    """Return two transitions as one script: nothing of another's comes between them."""
+    text = _TOGETHER.format(first=first.text, second=second.text)
+    return Script(first.name, text, hashlib.sha1(text.encode()).hexdigest())

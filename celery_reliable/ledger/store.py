@@ -13,6 +13,7 @@ from celery_reliable.ledger.groups import Groups
 from celery_reliable.ledger.happenings import Happenings
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.letter_reads import LetterReads
+from celery_reliable.ledger.lock_release import OnNext
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
 from celery_reliable.ledger.order_book import OrderBook
@@ -65,6 +66,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         self.generation = "1"
         self.keep_ended = keep_ended
         self.sample_one_in = sample_one_in
+        self.on_next: OnNext | None = None
         #: The names under which this process publishes.
         self.senders = Senders()
 

@@ -11,10 +11,10 @@ from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import OtherObject
 from celery_reliable.ledger.answers.tasks import Batch, Ripe, Troubled
 from celery_reliable.ledger.answers.workers import Beat
-from celery_reliable.ledger.scripts import script
+from celery_reliable.ledger.scripts import script, together
 from celery_reliable.model import Due
 
-__all__ = ["Step", "Transition", "encoded"]
+__all__ = ["Step", "Together", "Transition", "encoded"]
 
 A = TypeVar("A", bound=Answer)
 Argument = str | int | float | bytes
@@ -84,6 +84,37 @@ class Step(Generic[A]):
         """Take the server's reply, which may be an error."""
         if not isinstance(raw, Exception):
             self.answer = self.transition.read(raw)
+
+
+class Together(Step[A]):
+    """A step and another right behind it, as one: nothing of another's comes in between.
+
+    Its answer is that of the first; the second hears its own.
+    """
+
+    def __init__(self, first: Step[A], second: Step[Any]) -> None:
+        self.transition = _Pair(first.transition, second)
+        self.code = together(first.code, second.code)
+        _, n_keys, *own = first.call
+        _, n_more, *more = second.call
+        keys, args = (*own[:n_keys], *more[:n_more]), (*own[n_keys:], *more[n_more:])
+        #: The arguments of EVALSHA.
+        self.call = (self.code.sha, len(keys), *keys, *args, n_keys, len(own) - n_keys)
+        self.answer = None
+
+
+class _Pair(Transition[A]):
+    """Reads the replies of two scripts; its answer is that of the first."""
+
+    def __init__(self, first: Transition[A], second: Step[Any]) -> None:
+        self._first = first
+        self._second = second
+        self.name = first.name
+
+    def read(self, raw: Any, is_repeated: bool = False) -> A:
+        """Return what the first has answered, and let the second step hear its own answer."""
+        self._second.answer = self._second.transition.read(raw[1], is_repeated)
+        return self._first.read(raw[0], is_repeated)
 
 
 def encoded(text: str) -> bytes:

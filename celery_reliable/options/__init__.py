@@ -26,11 +26,14 @@ from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
     is_limited,
     is_of_object,
+    is_placed_early,
     is_reliable,
     is_unique,
     keep_ms,
     key_of,
     rate_of,
+    room_of,
+    stands_in_line,
     task_ref,
 )
 
@@ -47,6 +50,7 @@ __all__ = [
     "is_cut_short",
     "is_limited",
     "is_of_object",
+    "is_placed_early",
     "is_reliable",
     "is_unique",
     "keep_ms",
@@ -60,6 +64,8 @@ __all__ = [
     "rate_of",
     "refuse",
     "resolve_object_id",
+    "room_of",
+    "stands_in_line",
     "take_call",
     "take_if_exists",
     "task_ref",

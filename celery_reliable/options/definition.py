@@ -28,8 +28,11 @@ __all__ = [
     "refuse",
 ]
 
-_ON_CONFLICT = ("skip", "retry", "fail")
-_UNIQUE = ("running", "queued")
+_ON_CONFLICT = ("skip", "retry", "fail", "wait")
+_UNIQUE = _PLACE = ("running", "queued")
+#: Each place is a lock, and who asks for one looks at all.
+_MOST_PLACES = 100
+
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.  A class's attributes
 #: may be anything, so they must be more similar than a decorator's options.
 _NEAR_OPTION, _NEAR_ATTRIBUTE = 0.85, 0.9
@@ -106,7 +109,11 @@ def problems(cls: Any, base: Any) -> list[str]:
     wrong = [
         f"{option}={getattr(cls, option)!r} of task {cls.name} is not {expected}. "
         "Correct it, or leave it out."
-        for option, expected in (*_wrong_values(cls), *_wrong_rates(cls))
+        for option, expected in (
+            *_wrong_values(cls),
+            *_wrong_rates(cls),
+            *_wrong_places(cls, base),
+        )
     ]
     if not cls.acks_late:
         wrong.append(
@@ -125,7 +132,7 @@ def problems(cls: Any, base: Any) -> list[str]:
 
 def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
     """Yield each option that cannot work, and what it has to be."""
-    for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE)):
+    for option, known in (("on_conflict", _ON_CONFLICT), ("unique", _UNIQUE), ("place", _PLACE)):
         if getattr(cls, option) not in known:
             yield option, f"one of {', '.join(map(repr, known))}"
     if inspect.getattr_static(cls, "object_id") is None:
@@ -154,6 +161,40 @@ def _wrong_rates(cls: Any) -> Iterator[tuple[str, str]]:
         yield "rate_per", "of use without rate"
     elif cls.rate_per == "object" and inspect.getattr_static(cls, "object_id") is None:
         yield "rate_per", "of use without object_id, which says what the object is"
+
+
+def _wrong_places(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
+    most, has_object = cls.at_most, inspect.getattr_static(cls, "object_id") is not None
+    if most is not None and (
+        isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= _MOST_PLACES
+    ):
+        yield "at_most", f"a whole number from 1 to {_MOST_PLACES}, or None"
+    elif most is not None and _says_nothing_of("on_conflict", cls, base):
+        yield "at_most", "of use without on_conflict, which says what a task does without a place"
+    elif most is not None and most > 1 and cls.unique == "queued":
+        yield (
+            "at_most",
+            "of use with unique='queued': a call is answered with one task, and not with several",
+        )
+    elif most is not None and most > 1 and cls.once_for_seconds is not None:
+        yield (
+            "at_most",
+            "of use with once_for_seconds: a success keeps one place, and the others go on",
+        )
+    if cls.on_conflict == "wait":
+        if not has_object and most is None:
+            yield "on_conflict", "of use without object_id or at_most: there is nothing to wait for"
+        if cls.unique == "queued":
+            yield (
+                "on_conflict",
+                "of use with unique='queued': a call is answered with the task that has the object",
+            )
+    elif cls.place == "queued":
+        yield "place", "of use without on_conflict='wait': what finds no place waits for one"
+
+
+def _says_nothing_of(option: str, cls: Any, base: Any) -> bool:
+    return not any(option in owner.__dict__ for owner in cls.__mro__[: cls.__mro__.index(base)])
 
 
 def _taken_names(cls: Any) -> Iterator[tuple[str, str]]:
@@ -232,6 +273,8 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
     "object_id": lambda value: isinstance(value, str) or callable(value),
     "on_conflict": lambda value: value in _ON_CONFLICT,
     "unique": lambda value: value in _UNIQUE,
+    "at_most": is_number,
+    "place": lambda value: value in _PLACE,
     "once_for_seconds": is_number,
     "time_to_run_seconds": is_number,
     "max_losses": is_number,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.model import Rate, TaskRef
+from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force
 from celery_reliable.options.definition import TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
@@ -16,13 +16,19 @@ from celery_reliable.options.rates import interval_us
 __all__ = [
     "is_limited",
     "is_of_object",
+    "is_placed_early",
     "is_reliable",
     "is_unique",
     "keep_ms",
     "key_of",
     "rate_of",
+    "room_of",
+    "stands_in_line",
     "task_ref",
 ]
+
+#: The object of a task that names none, and is limited as a whole.
+_ALL = "all"
 
 
 def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
@@ -32,7 +38,9 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
     """
     found: TaskObject | None = getattr(type(task), "_reliable_object", None)
     if found is None:
-        return None
+        # The whole task is the object.
+        has_places = getattr(type(task), "at_most", None) is not None
+        return object_key(task.name, _ALL) if has_places else None
     spec = found.spec_for(task)
     value = resolve_object_id(
         spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
@@ -62,6 +70,27 @@ def ids_of_text(text: str) -> list[Any]:
         except ValueError:
             pass
     return [text]
+
+
+def room_of(task: Any, object_key: str | None) -> Room | None:
+    """Return the object of a call with its places; None where one task has it at a time and others
+    do not stand in line for it.
+    """
+    options = type(task)
+    places = getattr(options, "at_most", None) or 1
+    if object_key is None or (places == 1 and not stands_in_line(task)):
+        return None
+    return Room(object_key, places)
+
+
+def stands_in_line(task: Any) -> bool:
+    """Whether *task* waits in line for its object."""
+    return bool(getattr(type(task), "on_conflict", "") == "wait")
+
+
+def is_placed_early(task: Any) -> bool:
+    """Whether *task* takes its place as it is published."""
+    return bool(getattr(type(task), "place", "") == "queued")
 
 
 def is_unique(task: Any) -> bool:

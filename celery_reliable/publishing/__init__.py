@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from celery_reliable.app import set_usher
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
+from celery_reliable.publishing.lines import let_through, step_up
 from celery_reliable.publishing.placement import placed
-from celery_reliable.publishing.resending import resend
+from celery_reliable.publishing.resending import resend, send_stored
 from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
+
+set_usher(let_through)
 
 __all__ = [
     "NotPublished",
@@ -18,5 +22,7 @@ __all__ = [
     "is_member",
     "placed",
     "resend",
+    "send_stored",
+    "step_up",
     "unique_publication",
 ]

@@ -20,8 +20,15 @@ from celery_reliable.message import (
     looks_used_once,
     seconds_until,
 )
-from celery_reliable.model import Claim, State
-from celery_reliable.options import REFUSE, in_force, patterns_of, task_ref
+from celery_reliable.model import Claim, Room, State
+from celery_reliable.options import (
+    REFUSE,
+    in_force,
+    is_placed_early,
+    patterns_of,
+    room_of,
+    task_ref,
+)
 from celery_reliable.publishing.errors import exists, not_recorded, unknown
 from celery_reliable.publishing.placement import placed
 from celery_reliable.publishing.unique import fresh_id, unique_call
@@ -67,6 +74,12 @@ class Publication:
         #: The call of a unique task that is being published, if it is one.
         self.unique = call if is_unique else None
         self._object_key = object_key
+        # What has an ETA takes its place when it begins, and a retry has kept its own.
+        is_early = is_placed_early(task) and not is_own and not headers.get("eta")
+        #: The object of which it takes a place as it is published.
+        self.room = room_of(task, object_key) if is_early else None
+        #: Whether it stands in the line of that, and is not to be sent.
+        self.is_standing = False
         self._is_used = fresh_id.get() != self.ref.id or not looks_used_once(self.ref.id)
         #: Names the publication; given when it is recorded.
         self._epoch = ""
@@ -154,25 +167,25 @@ class Publication:
         while True:
             self.headers[HEADER] = str(Stamp(ledger.generation, self._epoch))
             try:
-                answer = ledger.record(
-                    self.ref,
-                    epoch=self._epoch,
-                    state=state,
-                    due_in_ms=int(look_seconds * 1000),
-                    message=to_text(),
-                    claim=claim,
-                    queue=queue,
-                    is_used=self._is_used and claim is None,
-                    heir=str(self.headers.get(HEIR) or ""),
-                    waits_for=waits_for,
-                    moved=moved,
-                    if_exists=self._if_exists,
-                    # What an attempt publishes is part of its outcome, which waits for the ledger.
-                    patience_seconds=FOREVER if running.get() is not None else None,
-                    undone_patience_seconds=None
-                    if running.get() is not None
-                    else self.retry_seconds,
-                )
+                # What is sent later takes its place when it begins.
+                if self.room is not None and state is State.QUEUED:
+                    answer = self._record_for_place(self.room, to_text(), look_seconds, queue)
+                else:
+                    answer = ledger.record(
+                        self.ref,
+                        epoch=self._epoch,
+                        state=state,
+                        due_in_ms=int(look_seconds * 1000),
+                        message=to_text(),
+                        claim=claim,
+                        queue=queue,
+                        is_used=self._is_used and claim is None,
+                        heir=str(self.headers.get(HEIR) or ""),
+                        waits_for=waits_for,
+                        moved=moved,
+                        if_exists=self._if_exists,
+                        **self._patience(),
+                    )
             except LedgerUnavailable as exc:
                 raise not_recorded(self.ref, exc) from exc
             if isinstance(answer, answers.OtherGeneration):
@@ -200,6 +213,30 @@ class Publication:
                 self._epoch = ledger.senders.new_epoch(number)
                 continue
             return answer
+
+    def _record_for_place(
+        self, room: Room, message: str, look_seconds: float, queue: str
+    ) -> answers.RecordAnswer:
+        answer, placed = self._reliable.ledger.record_for_place(
+            self.ref,
+            room,
+            epoch=self._epoch,
+            due_in_ms=int(look_seconds * 1000),
+            message=message,
+            queue=queue,
+            is_used=self._is_used,
+            heir=str(self.headers.get(HEIR) or ""),
+            if_exists=self._if_exists,
+            **self._patience(),
+        )
+        self.is_standing = isinstance(placed, answers.Standing)
+        return answer
+
+    def _patience(self) -> dict[str, float | None]:
+        # What an attempt publishes is part of its outcome, which waits for the ledger.
+        if running.get() is not None:
+            return {"patience_seconds": FOREVER, "undone_patience_seconds": None}
+        return {"patience_seconds": None, "undone_patience_seconds": self.retry_seconds}
 
     def _may_send(self, answer: answers.RecordAnswer) -> bool:
         if isinstance(answer, answers.Recorded):

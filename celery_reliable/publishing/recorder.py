@@ -88,6 +88,7 @@ class RecordingProducer:
         if (
             not publication.record(envelope.to_text, state, look_seconds)
             or publication.is_anothers()
+            or publication.is_standing
             or state is State.PARKED
         ):
             return None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 from celery import Celery
 
+from celery_reliable import events
 from celery_reliable.broker import sending_first
-from celery_reliable.message import Envelope
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import RETURNS, Envelope
+from celery_reliable.model import Due
 
-__all__ = ["resend"]
+__all__ = ["resend", "send_stored"]
 
 #: One retry without a pause, for a connection that went stale in the pool.
 _RESEND_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
@@ -42,3 +46,29 @@ def resend(app: Celery, envelope: Envelope, *, is_first: bool = False) -> None:
             retry_policy=_RESEND_POLICY,
             **envelope.properties,
         )
+
+
+def send_stored(
+    app: Celery,
+    ledger: Ledger,
+    task_id: str,
+    answer: answers.Send,
+    *,
+    again_in_ms: int,
+    is_first: bool = False,
+) -> bool:
+    """Send what the ledger has said is to be sent.  False if that was not possible: then the next
+    pass tries again, in *again_in_ms*.  *is_first*: as `resend`.
+    """
+    envelope = Envelope.from_text(answer.message)
+    if answer.is_suspect:
+        # It came back from a dead worker.
+        envelope = replace(envelope, properties={**envelope.properties, RETURNS: 1})
+    try:
+        resend(app, envelope, is_first=is_first)
+    except Exception as exc:
+        # Usually the broker is away.
+        events.send_left_to_sweeper(task_id=task_id, error=exc)
+        ledger.postpone(Due(task_id, answer.due_ms), due_in_ms=again_in_ms, is_unsent=True)
+        return False
+    return True

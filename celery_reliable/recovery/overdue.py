@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
@@ -12,15 +12,15 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.message import RETURNS, Envelope, is_named
+from celery_reliable.message import Envelope, is_named, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
-from celery_reliable.publishing import resend
+from celery_reliable.publishing import send_stored, step_up
 from celery_reliable.recovery.announcements import announce
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
-from celery_reliable.recovery.message_presence import Presence
+from celery_reliable.recovery.message_presence import RAREST_LOOK, Presence
 from celery_reliable.recovery.named_tasks import NamedTasks
 from celery_reliable.recovery.stored_results import (
     has_ended_elsewhere,
@@ -146,6 +146,8 @@ class Overdue:
         if record.is_revoked:
             store_revoked(self.app, record)
             self.ledger.cancel(record.task_id, epoch=record.epoch)
+        elif record.in_line_of:
+            self._look_at_line(due, record, report)
         elif record.is_unsent:
             self.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
@@ -157,6 +159,22 @@ class Overdue:
                 self._later.append((due, wait_ms))
         else:
             self.send(due, record, report)
+
+    def _look_at_line(self, due: Due, record: Record, report: SweepReport) -> None:
+        """Let a task that stands in line go on if it is its turn, or if it has expired: then a
+        worker says so.
+        """
+        answer = step_up(self.app, self.ledger, record)
+        if isinstance(answer, answers.Send):
+            report.resent += 1
+        elif isinstance(answer, answers.Full):
+            expires = Envelope.from_text(record.message).headers.get("expires")
+            if expires and not seconds_until(expires):
+                self.send(due, record, report)
+            else:
+                # Who becomes the first of the line is looked at soon.
+                times = RAREST_LOOK if answer.before else 1
+                self._later.append((due, self.config.queued_ms * times))
 
     def _left_ms(self, record: Record, now_ms: int) -> int:
         """Return how many ms of its time to run an attempt has left.
@@ -239,19 +257,15 @@ class Overdue:
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if not isinstance(answer, answers.Send):
             return
-        try:
+        report.resent += send_stored(
+            self.app,
+            self.ledger,
+            due.task_id,
+            answer,
+            again_in_ms=self.config.sweep_ms,
             # What was lost goes first once; a task that is lost again waits behind the others.
-            is_first = record.is_unsent and record.losses == 1
-            resend(self.app, _envelope(answer), is_first=is_first)
-        except Exception as exc:
-            # Usually the broker is away.  The next pass tries this task again, and the others have
-            # their turn now.
-            events.send_left_to_sweeper(task_id=due.task_id, error=exc)
-            self.ledger.postpone(
-                Due(due.task_id, answer.due_ms), due_in_ms=self.config.sweep_ms, is_unsent=True
-            )
-            return
-        report.resent += 1
+            is_first=record.is_unsent and record.losses == 1,
+        )
 
 
 def _time_to_run(task: Any, record: Record) -> float:
@@ -261,11 +275,3 @@ def _time_to_run(task: Any, record: Record) -> float:
     except ValueError:
         headers = {}
     return float(in_force(task, "time_to_run_seconds", headers) or 0)
-
-
-def _envelope(answer: answers.Send) -> Envelope:
-    """Return the message that is to be sent, marked if it came back from a dead worker."""
-    envelope = Envelope.from_text(answer.message)
-    if not answer.is_suspect:
-        return envelope
-    return replace(envelope, properties={**envelope.properties, RETURNS: 1})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from tests.support.effects import Effects
+from tests.support.effects import Effects, Run
 from tests.support.processes import CeleryProcess
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -117,3 +117,13 @@ def connections(worker: CeleryProcess, redis_server: RedisServer) -> list[str]:
         for found in psutil.net_connections("tcp")
         if found.pid in pids and found.raddr and found.raddr.port == redis_server.port
     )
+
+
+def most_at_once(runs: Sequence[Run]) -> int:
+    """How many of these went on at the same moment, as far as that is proven."""
+    moments = [(one.started_at, 1) for one in runs] + [(one.last_seen_at, -1) for one in runs]
+    now = most = 0
+    for _, change in sorted(moments, key=lambda one: (one[0], one[1])):
+        now += change
+        most = max(most, now)
+    return most

@@ -77,6 +77,9 @@ class Contract:
         is_listed = re.search(r"^ARGV\[\d+\.\.\.\]", self.header, re.MULTILINE)
         if bool(is_listed) != bool(re.search(r"#ARGV\b(?!\[)", self.body)):
             faults.append("ARGV: any number is used or listed, and not the other")
+        is_listed = re.search(r"^KEYS\[\d+\.\.\.\]", self.header, re.MULTILINE)
+        if bool(is_listed) != bool(re.search(r"\bKEYS\[[a-z]\w*\]", self.body)):
+            faults.append("KEYS: any number is used or listed, and not the other")
         if not re.match(rf"{self.name}: \w.*[^ ]", self.header):
             faults.append("the first line does not say what it is for")
         if not self.section("Cost"):
@@ -97,7 +100,7 @@ class Contract:
     def _key(self) -> str:
         """How the body names a key that it was given."""
         has_more = re.search(r"^KEYS\[\d+\.\.\.\]", self.header, re.MULTILINE)
-        return r"KEYS\[(\d+|n)\]" if has_more else r"KEYS\[\d+\]"
+        return r"KEYS\[\w+\]" if has_more else r"KEYS\[\d+\]"
 
     def _command_faults(self) -> list[str]:
         faults = []

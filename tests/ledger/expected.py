@@ -10,16 +10,18 @@ __all__ = ["ANSWERS", "EXPECTED"]
 ANSWERS = {
     "record": {
         "recorded > queued": "absent settled called_off spent buried",
-        "exists": "queued parked running held overtaken lost suspected stopping retried waiting",
+        "exists": (
+            "queued parked running held overtaken lost suspected stopping retried standing waiting"
+        ),
     },
     "record_as_heir": {
         "recorded > queued": "absent settled called_off waiting spent buried",
-        "exists": "queued parked running held overtaken lost suspected stopping retried",
+        "exists": "queued parked running held overtaken lost suspected stopping retried standing",
     },
     "record_as_attempt": {
         "fenced": (
             "absent settled queued parked held overtaken lost suspected stopping called_off "
-            "retried waiting spent buried"
+            "retried waiting spent buried standing"
         ),
         "recorded > queued": "running",
     },
@@ -27,13 +29,14 @@ ANSWERS = {
         "gone": "absent settled",
         "withdrawn > absent": "queued parked",
         "kept": (
-            "running held overtaken lost suspected stopping called_off retried waiting spent buried"
+            "running held overtaken lost suspected stopping called_off retried standing waiting "
+            "spent buried"
         ),
     },
     "claim": {
         "ended": "absent settled called_off",
         "claimed > running": "queued lost",
-        "parked": "parked",
+        "parked": "parked standing",
         "held": "running held overtaken",
         "alone > queued": "suspected",
         "held > queued": "stopping",
@@ -43,7 +46,7 @@ ANSWERS = {
     "claim_struck": {
         "ended": "absent settled called_off",
         "struck > parked": "queued lost",
-        "parked": "parked",
+        "parked": "parked standing",
         "held": "running held overtaken",
         "alone > queued": "suspected",
         "held > queued": "stopping",
@@ -52,20 +55,20 @@ ANSWERS = {
     },
     "claim_foreign_struck": {
         "struck > parked": "absent settled",
-        "stale": "queued parked lost suspected stopping retried waiting",
+        "stale": "queued parked lost suspected stopping retried standing waiting",
         "held": "running held overtaken",
         "held > queued": "called_off",
         "dead": "spent buried",
     },
     "stop": {
         "changed": (
-            "absent settled queued parked lost suspected stopping called_off retried waiting spent "
-            "buried running held overtaken"
+            "absent settled queued parked lost suspected stopping called_off retried standing "
+            "waiting spent buried running held overtaken"
         ),
     },
     "claim_foreign": {
         "claimed > running": "absent settled",
-        "stale": "queued parked lost suspected stopping retried waiting",
+        "stale": "queued parked lost suspected stopping retried standing waiting",
         "held": "running held overtaken",
         "held > queued": "called_off",
         "dead": "spent buried",
@@ -73,14 +76,16 @@ ANSWERS = {
     "reserve": {
         "free > queued": "queued lost suspected",
         "free": (
-            "absent settled parked running held overtaken stopping called_off retried waiting "
+            "absent settled parked running held overtaken stopping called_off retried standing "
+            "waiting "
             "spent buried"
         ),
     },
     "touch": {
         "gone": "absent settled",
         "fenced": (
-            "queued parked held overtaken lost suspected stopping called_off retried waiting "
+            "queued parked held overtaken lost suspected stopping called_off retried standing "
+            "waiting "
             "spent buried"
         ),
         "touched > running": "running",
@@ -88,7 +93,8 @@ ANSWERS = {
     "settle": {
         "gone": "absent settled",
         "fenced": (
-            "queued parked held overtaken lost suspected stopping called_off retried waiting "
+            "queued parked held overtaken lost suspected stopping called_off retried standing "
+            "waiting "
             "spent buried"
         ),
         "settled > absent": "running",
@@ -96,21 +102,22 @@ ANSWERS = {
     "replace": {
         "gone": "absent settled",
         "fenced": (
-            "queued parked held overtaken lost suspected stopping called_off retried spent buried"
+            "queued parked held overtaken lost suspected stopping called_off retried standing "
+            "spent buried"
         ),
         "waiting > waiting": "running",
         "waiting": "waiting",
     },
     "lose": {
         "gone": "absent settled",
-        "fenced": "queued parked held overtaken called_off retried waiting",
+        "fenced": "queued parked held overtaken called_off retried standing waiting",
         "queued > queued": "running",
         "queued": "lost suspected stopping",
         "buried": "spent buried",
     },
     "lose_beyond": {
         "gone": "absent settled",
-        "fenced": "queued parked held overtaken called_off retried waiting",
+        "fenced": "queued parked held overtaken called_off retried standing waiting",
         "buried > dead": "running",
         # The loss was counted once, against the budget as it was then.
         "queued": "lost suspected stopping",
@@ -118,14 +125,14 @@ ANSWERS = {
     },
     "release": {
         "gone": "absent settled",
-        "fenced": "queued parked held overtaken called_off retried waiting spent buried",
+        "fenced": "queued parked held overtaken called_off retried standing waiting spent buried",
         "released > queued": "running",
         "released": "lost suspected stopping",
     },
     "open": {
         "opening > absent": "absent settled",
         "opening > queued": "queued lost stopping retried",
-        "opening > parked": "parked",
+        "opening > parked": "parked standing",
         "opening > running": "running held overtaken",
         "alone > queued": "suspected",
         "opening > waiting": "called_off waiting",
@@ -134,11 +141,11 @@ ANSWERS = {
     "blame": {
         "gone": "absent settled",
         "queued > queued": "queued lost suspected stopping",
-        "fenced": "parked running held overtaken called_off retried waiting spent buried",
+        "fenced": "parked running held overtaken called_off retried standing waiting spent buried",
     },
     "bury": {
         "gone": "absent settled called_off",
-        "fenced": "queued parked held overtaken lost suspected stopping retried waiting",
+        "fenced": "queued parked held overtaken lost suspected stopping retried standing waiting",
         "buried > dead": "running",
         "buried": "spent buried",
     },
@@ -146,34 +153,35 @@ ANSWERS = {
         # Whether it is a late copy, the generation has to tell.
         "unrecorded": "absent settled called_off",
         "buried > dead": "queued lost suspected stopping",
-        "fenced": "parked running held overtaken",
+        "fenced": "parked running held overtaken standing",
         "stale": "retried waiting",
         "buried": "spent buried",
     },
     "bury_foreign": {
         "buried > dead": "absent settled called_off",
         "stale": (
-            "queued parked running held overtaken lost suspected stopping retried waiting spent "
+            "queued parked running held overtaken lost suspected stopping retried standing "
+            "waiting spent "
             "buried"
         ),
     },
     "cancel": {
         "gone": "absent settled called_off",
-        "cancelled > absent": "queued parked lost suspected retried waiting",
+        "cancelled > absent": "queued parked lost suspected retried standing waiting",
         "running": "running held overtaken",
         "cancelled > waiting": "stopping",
         "dead": "spent buried",
     },
     "revoke": {
         "gone": "absent settled called_off",
-        "cancelled > absent": "queued parked lost suspected retried waiting",
+        "cancelled > absent": "queued parked lost suspected retried standing waiting",
         "running > running": "running held overtaken",
         "cancelled > waiting": "stopping",
         "dead": "spent buried",
     },
     "cancel_first": {
         "gone": "absent settled called_off",
-        "cancelled > absent": "queued parked lost suspected",
+        "cancelled > absent": "queued parked lost suspected standing",
         "running": "running held overtaken",
         "cancelled > waiting": "stopping",
         # The id is the canvas's now, and its attempt numbers must go on growing.
@@ -184,19 +192,22 @@ ANSWERS = {
         "absent": "absent settled",
         "not_dead": (
             "queued parked running held overtaken lost suspected stopping called_off retried "
+            "standing "
             "waiting"
         ),
         "replayed > queued": "spent buried",
     },
     "discard": {
         "absent": "absent settled called_off",
-        "not_dead": "queued parked running held overtaken lost suspected stopping retried waiting",
+        "not_dead": (
+            "queued parked running held overtaken lost suspected stopping retried standing waiting"
+        ),
         "discarded > absent": "spent buried",
     },
     "announce": {
         "changed": (
             "absent settled queued parked running held overtaken lost suspected stopping "
-            "called_off retried waiting"
+            "called_off retried standing waiting"
         ),
         "announced > dead": "spent",
         # Celery itself stored the failure of an attempt that reported one: nothing is owed.
@@ -204,40 +215,65 @@ ANSWERS = {
     },
     "resend": {
         "changed": "absent settled running held overtaken called_off waiting spent buried",
-        "send > queued": "queued parked lost suspected retried",
+        "send > queued": "queued parked lost suspected retried standing",
         "held": "stopping",
     },
     "divert": {
         "absent": "absent settled",
         "diverted > queued": "queued lost suspected stopping",
-        "changed": "parked running held overtaken called_off retried waiting spent buried",
+        "changed": (
+            "parked running held overtaken called_off retried standing waiting spent buried"
+        ),
     },
     "park": {
         "changed": "absent settled running held overtaken called_off waiting spent buried",
-        "parked > parked": "queued parked lost suspected stopping retried",
+        "parked > parked": "queued parked lost suspected stopping retried standing",
     },
     "move": {
         "absent": "absent settled",
         "moved > queued": "queued lost suspected stopping",
-        "moved > parked": "parked",
+        "moved > parked": "parked standing",
         "changed": "running held overtaken called_off retried waiting spent buried",
     },
     "move_away": {
         "absent": "absent settled",
         "moved > queued": "running",
-        "changed": "queued parked held overtaken called_off lost suspected stopping retried waiting"
-        " spent buried",
+        "changed": "queued parked held overtaken called_off lost suspected stopping retried"
+        " standing waiting spent buried",
     },
     "wake": {
         "changed": "absent settled queued parked running held overtaken called_off lost suspected"
-        " stopping retried waiting spent buried",
+        " stopping retried standing waiting spent buried",
     },
     "postpone": {
         "changed": "absent settled running held overtaken buried",
         "postponed > queued": "queued lost suspected stopping retried",
-        "postponed > parked": "parked",
+        "postponed > parked": "parked standing",
         "postponed > waiting": "called_off waiting",
         "postponed > dead": "spent",
+    },
+    "take_place": {
+        "fenced": (
+            "absent settled queued parked held overtaken lost suspected stopping called_off "
+            "retried waiting spent buried"
+        ),
+        # As a repeated call.
+        "standing": "standing",
+        "placed > running": "running",
+    },
+    "stand": {
+        "fenced": (
+            "absent settled queued parked held overtaken lost suspected stopping called_off "
+            "retried standing waiting spent buried"
+        ),
+        "standing > parked": "running",
+    },
+    "step_up": {
+        "fenced": (
+            "absent settled queued parked running held overtaken lost suspected stopping "
+            "called_off retried waiting spent buried"
+        ),
+        "send > queued": "standing",
     },
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.model import Claim, Rate, Record, State
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
@@ -98,6 +99,18 @@ def retried(scene: Scene) -> Stage:
     return stage
 
 
+def standing(scene: Scene) -> Stage:
+    """In the line of an object that another task has."""
+    stage = running(scene)
+    take_place(scene, scene.claim(scene.publish("another")))
+    assert isinstance(take_place(scene, stage.mine, stands=True), Standing)
+    return stage
+
+
+def take_place(scene: Scene, claim: Claim, *, places: int = 1, stands: bool = False) -> Answer:
+    return scene.ledger.take_place("object", places, claim, due_in_ms=LOOK_MS, stands=stands)
+
+
 def waiting(scene: Scene) -> Stage:
     stage = running(scene)
     scene.ledger.bequeath(stage.mine, heir=HEIR)
@@ -132,6 +145,7 @@ STAGES: dict[str, Callable[[Scene], Stage]] = {
         stopping,
         called_off,
         retried,
+        standing,
         waiting,
         spent,
         buried,
@@ -151,6 +165,7 @@ class Steps:
         self._strike = scene.strike()
         letter = scene.ledger.dead_letter("task")
         self._buried_ms = letter.buried_ms if letter else 0
+        scene.client.set(scene.ledger.keys.lock("kept"), "kept:another", ex=3600)
 
     def record(self) -> Answer:
         """Somebody publishes the id once more."""
@@ -305,6 +320,18 @@ class Steps:
     def wake(self) -> Answer:
         """One is, and the task does not wait for it."""
         return self._ledger.named.wake("task")
+
+    def take_place(self) -> Answer:
+        """My attempt takes a place, where there is one."""
+        return take_place(self._scene, self._mine, places=2)
+
+    def stand(self) -> Answer:
+        """My attempt stands in the line of an object that is kept for a while."""
+        return self._ledger.take_place("kept", 1, self._mine, due_in_ms=LOOK_MS, stands=True)
+
+    def step_up(self) -> Answer:
+        """There is a place, and somebody has the task take it."""
+        return self._ledger.step_up("object", 2, "task", self._message.epoch, due_in_ms=LOOK_MS)
 
     def postpone(self) -> Answer:
         return self._ledger.postpone(self._due, due_in_ms=RESEND_MS)

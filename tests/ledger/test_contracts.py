@@ -222,6 +222,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.meta,
         keys.sweep,
         keys.lock("<object>"),
+        keys.waiting("<object>"),
         keys.sent("<sender>"),
         keys.rate("<key>"),
         keys.line("<task>"),
@@ -240,6 +241,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "fault"),
     [
+        ("place", "KEYS[6...]", "further", "any number"),
         ("settle", "found[3] ~= ARGV[3]", "found[3] ~= ARGV[2]", "ARGV"),
         ("settle", "redis.call('HDEL', KEYS[3], ARGV[1])\n", "", "KEYS"),
         ("settle", "ARGV[2]   attempt\n", "", "ARGV"),

@@ -25,6 +25,7 @@ KINDS = {
     "stopping": Wait.STOPPING,
     "called_off": Wait.CALLED_OFF,
     "retried": Wait.QUEUE,
+    "standing": Wait.OBJECT,
     "waiting": Wait.CANVAS,
     "spent": Wait.OWED,
     "buried": Wait.DEAD,

@@ -72,14 +72,14 @@ def test_a_lost_attempt_is_told_with_its_worker_and_process(scene: Scene) -> Non
 
 def test_who_knows_of_its_history_ends_it_in_one_step(scene: Scene) -> None:
     claim = lost_once(scene)
-    n_calls, call = 0, scene.ledger._caller.call
+    n_calls, call = 0, scene.ledger._caller.run
 
     def counted(*args: object, **options: object) -> object:
         nonlocal n_calls
         n_calls += 1
         return call(*args, **options)  # type: ignore[arg-type]
 
-    scene.ledger._caller.call = counted  # type: ignore[assignment]
+    scene.ledger._caller.run = counted  # type: ignore[assignment]
 
     assert isinstance(scene.ledger.settle(claim, outcome="SUCCESS"), Settled)
 
@@ -92,7 +92,7 @@ def test_who_does_not_know_of_its_history_is_asked_for_a_place_and_changes_nothi
     """Its first death was charged to nobody, so that neither losses nor number need tell of it."""
     claim = lost_once(scene)
     replies = []
-    call = scene.ledger._caller.call
+    call = scene.ledger._caller.run
 
     def watched(*args: object, **options: object) -> object:
         before = scene.snapshot()
@@ -100,7 +100,7 @@ def test_who_does_not_know_of_its_history_is_asked_for_a_place_and_changes_nothi
         replies.append((type(answer), scene.snapshot() == before))
         return answer
 
-    scene.ledger._caller.call = watched  # type: ignore[assignment]
+    scene.ledger._caller.run = watched  # type: ignore[assignment]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Claim, "is_troubled", property(lambda _: False))
         assert isinstance(scene.ledger.settle(claim, outcome="SUCCESS"), Settled)

@@ -234,7 +234,7 @@ class Steps:
     def __init__(self, scene: Scene) -> None:
         self.replies: list[type[Answer]] = []
         self.snapshots = [scene.snapshot()]
-        call = scene.ledger._caller.call
+        call = scene.ledger._caller.run
 
         def watched(*args: Any, **options: Any) -> Answer:
             answer: Answer = call(*args, **options)
@@ -242,7 +242,7 @@ class Steps:
             self.snapshots.append(scene.snapshot())
             return answer
 
-        scene.ledger._caller.call = watched  # type: ignore[assignment]
+        scene.ledger._caller.run = watched  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(("stage", "ending", "reply"), ENDS)
@@ -293,7 +293,7 @@ def test_a_task_without_an_object_is_ended_in_one_step(scene: Scene, ending: End
 
 def test_who_was_told_of_an_object_that_has_changed_is_told_again(scene: Scene) -> None:
     claim = running(scene)
-    call = scene.ledger._caller.call
+    call = scene.ledger._caller.run
     told: list[type[Answer]] = []
 
     def slow(*args: Any, **options: Any) -> Answer:
@@ -304,7 +304,7 @@ def test_who_was_told_of_an_object_that_has_changed_is_told_again(scene: Scene) 
         told.append(type(answer))
         return answer
 
-    scene.ledger._caller.call = slow  # type: ignore[assignment]
+    scene.ledger._caller.run = slow  # type: ignore[assignment]
 
     assert isinstance(scene.ledger.settle(claim), Settled)
 

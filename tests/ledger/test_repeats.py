@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.ledger.answers.tasks import (
     Absent,
     Alone,
@@ -14,6 +15,7 @@ from celery_reliable.ledger.answers.tasks import (
     Fenced,
     Gone,
     Held,
+    NotCurrent,
     Parked,
     Queued,
     Recorded,
@@ -49,6 +51,7 @@ SECOND_REPLY = {
     # The message is dropped either way: the record has a copy.
     "claim_struck": Parked,
     "claim_foreign_struck": Parked,
+    "step_up": NotCurrent,
 }
 
 
@@ -68,7 +71,9 @@ def test_a_repeated_transition_changes_nothing_more(scene: Scene, step: str, sta
 
     assert scene.snapshot() == once
     # What runs is not called off by being revoked.
-    if step in SECOND_REPLY and not isinstance(first, (Running, Alone, Held)):
+    if isinstance(first, Standing):
+        assert second == Standing("")
+    elif step in SECOND_REPLY and not isinstance(first, (Running, Alone, Held)):
         assert type(second) is SECOND_REPLY[step]
     else:
         assert second == first

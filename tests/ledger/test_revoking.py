@@ -83,13 +83,13 @@ class Sent:
 @pytest.fixture
 def sent(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Sent:
     """Note what is sent from now on, to be sent again."""
-    found, call = Sent(), scene.ledger._caller.call
+    found, call = Sent(), scene.ledger._caller.run
 
     def noting(*args: Any, **options: Any) -> Any:
         found.calls.append(lambda: call(*args, **options))
         return call(*args, **options)
 
-    monkeypatch.setattr(scene.ledger._caller, "call", noting)
+    monkeypatch.setattr(scene.ledger._caller, "run", noting)
     return found
 
 

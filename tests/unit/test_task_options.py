@@ -42,7 +42,14 @@ def define(**options: Any) -> Any:
         ("max_losses", "3"),
         ("max_losses", 1.5),
         ("max_losses", -1),
-        ("on_conflict", "wait"),
+        ("on_conflict", "later"),
+        ("at_most", 0),
+        ("at_most", True),
+        ("at_most", "3"),
+        ("at_most", 101),
+        ("at_most", 2),
+        ("place", "queued"),
+        ("place", "later"),
         ("on_conflict", None),
         ("once_for_seconds", "queued"),
         ("once_for_seconds", True),
@@ -63,6 +70,38 @@ def test_an_option_that_cannot_work_is_refused_with_its_name_and_value(option, v
     (problem,) = caught.value.problems
     assert f"{option}={value!r} of task app.work " in problem
     assert problem.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"on_conflict": "wait"}, "on_conflict"),
+        ({"at_most": 3}, "at_most"),
+        (
+            {"object_id": "document_id", "on_conflict": "wait", "unique": "queued"},
+            "on_conflict",
+        ),
+        (
+            {"object_id": "document_id", "on_conflict": "skip", "at_most": 2, "unique": "queued"},
+            "at_most",
+        ),
+        (
+            {
+                "object_id": "document_id",
+                "on_conflict": "wait",
+                "at_most": 2,
+                "once_for_seconds": 5,
+            },
+            "at_most",
+        ),
+    ],
+)
+def test_options_of_places_that_make_no_sense_together_are_refused(options, wrong):
+    with pytest.raises(ConfigurationError) as caught:
+        define(**options)
+
+    (problem,) = caught.value.problems
+    assert f"{wrong}={options[wrong]!r} of task app.work is not of use with" in problem
 
 
 @pytest.mark.parametrize(("option", "value"), [("unique", "queued"), ("once_for_seconds", 5)])
@@ -91,6 +130,10 @@ def test_all_that_is_wrong_is_said_at_once():
         {"time_to_run_seconds": 0.001},
         {"object_id": "document_id", "unique": "queued", "once_for_seconds": 60},
         {"object_id": "document_id", "unique": "running", "once_for_seconds": 0.001},
+        {"object_id": "document_id", "on_conflict": "wait"},
+        {"object_id": "document_id", "on_conflict": "retry", "at_most": 100},
+        {"at_most": 1, "on_conflict": "wait", "place": "queued"},
+        {"object_id": "document_id", "on_conflict": "wait", "once_for_seconds": 5},
         {"Request": DerivedRequest},
         {"Request": "tests.unit.test_task_options:DerivedRequest"},
     ],

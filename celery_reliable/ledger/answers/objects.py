@@ -8,14 +8,41 @@ from typing import final
 from celery_reliable.ledger.answers.base import Answer
 
 __all__ = [
+    "Full",
     "KeptFor",
     "Locked",
     "LockedBy",
+    "Next",
+    "Nobody",
     "NotHeld",
     "OtherObject",
+    "Placed",
+    "Sent",
+    "Standing",
+    "StillStopping",
     "Stopping",
     "Unlocked",
 ]
+
+
+@final
+@dataclass(frozen=True)
+class Full(Answer):
+    """There is no place for who asked: the places are others', or others stand in the line before.
+
+    `values`: "<attempt>:<id>" of each place, empty for a free one; `before`: the ids of who stands
+    before.  One a line each.
+    """
+
+    word = "held"
+    values: str
+    before: str
+
+    @property
+    def task_id(self) -> str:
+        """One that is in the way."""
+        held = next(filter(None, self.values.split("\n")), "")
+        return self.before.partition("\n")[0] or held.partition(":")[2]
 
 
 @final
@@ -47,6 +74,19 @@ class LockedBy(Answer):
 
 
 @final
+@dataclass(frozen=True)
+class Next(Answer):
+    """A place may be free for that task, which stands in the line first."""
+
+    task_id: str
+
+
+@final
+class Nobody(Answer):
+    """Nobody stands in the line, or there is no place for who does."""
+
+
+@final
 class NotHeld(Answer):
     """The object is not this attempt's."""
 
@@ -61,6 +101,40 @@ class OtherObject(Answer):
 
     word = "object"
     object_key: str
+
+
+@final
+class Sent(Answer):
+    """The task has its place, and its message was sent."""
+
+
+@final
+@dataclass(frozen=True)
+class Placed(Answer):
+    """The attempt has a place of its object; the place's name is that of a lock."""
+
+    object_key: str
+
+
+@final
+@dataclass(frozen=True)
+class Standing(Answer):
+    """The task is parked, and stands in the line of its object.
+
+    `before`: one that is before it; empty if a repeated call is answered.
+    """
+
+    before: str
+
+
+@final
+@dataclass(frozen=True)
+class StillStopping(Answer):
+    """The task that has a place is over, and that worker has still to stop an attempt of it."""
+
+    word = "stopping"
+    task_id: str
+    worker: str
 
 
 @final

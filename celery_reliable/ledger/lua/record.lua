@@ -115,7 +115,7 @@ elseif state == 'dead' and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
   while #history > 20 do table.remove(history, 1) end
   redis.call('HSET', KEYS[1], 'losses', 0, 'history', cjson.encode(history), 'used', '1')
   redis.call('HDEL', KEYS[1], 'reason', 'exception', 'traceback', 'buried_ms', 'cause', 'owed', 'resends',
-    'unsent', 'stored', 'stopped', 'revoked')
+    'unsent', 'stored', 'stopped', 'revoked', 'waiting_for')
   redis.call('ZREM', KEYS[5], ARGV[1])
 elseif called_off then
   redis.call('HDEL', KEYS[1], 'called_off')

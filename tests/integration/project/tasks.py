@@ -137,6 +137,36 @@ def locked_retry_gate(self: Any, object_id: str, name: str) -> str:
     return locked_gate(self, object_id, name)
 
 
+def in_line(self: Any, object_id: str, seconds: float) -> str:
+    """`locked`, but a conflict waits in line."""
+    return locked(self, object_id, seconds)
+
+
+def in_line_gate(self: Any, object_id: str, name: str) -> str:
+    """`locked_gate`, but a conflict waits in line."""
+    return locked_gate(self, object_id, name)
+
+
+def three(self: Any, object_id: str, seconds: float) -> str:
+    """`in_line`, where three have the object at a time."""
+    return locked(self, object_id, seconds)
+
+
+def placed(self: Any, object_id: str, seconds: float) -> str:
+    """`in_line`, where two have the object at a time, from their publication on."""
+    return locked(self, object_id, seconds)
+
+
+def placed_follow(self: Any, object_id: str, steps: Sequence[str] = ("finish",)) -> str:
+    """`follow`, with a place of the object from its publication on."""
+    return follow(self, steps)
+
+
+def limited(self: Any, seconds: float) -> str:
+    """Of these two run at a time in the whole fleet."""
+    return locked(self, "limited", seconds)
+
+
 def unique(
     self: Any, object_id: str, steps: Sequence[str] = ("finish",), countdown: float = 0
 ) -> str:
@@ -214,6 +244,12 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (locked_fail, {"object_id": "object_id", "on_conflict": "fail"}),
     (locked_retry_gate, {"object_id": "object_id", "on_conflict": "retry"}),
     (locked_gate, {"object_id": "object_id", "on_conflict": "skip"}),
+    (in_line, {"object_id": "object_id", "on_conflict": "wait"}),
+    (in_line_gate, {"object_id": "object_id", "on_conflict": "wait"}),
+    (three, {"object_id": "object_id", "at_most": 3, "on_conflict": "wait"}),
+    (placed, {"object_id": "object_id", "at_most": 2, "on_conflict": "wait", "place": "queued"}),
+    (placed_follow, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
+    (limited, {"at_most": 2, "on_conflict": "wait"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
     (unique_replaced, {"object_id": "object_id", "unique": "queued"}),

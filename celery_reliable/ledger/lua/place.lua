@@ -1,0 +1,148 @@
+--[[
+place: take one of an object's places for a task, or let the task stand in the object's line until there is one.
+
+Who asks gets a place only if nobody stands in the line before it: the line is in the order of publication. What
+stands there and has ended is struck off when its turn has come.
+
+Moves     free -> held
+          held by an older attempt of the same id -> held
+          held by the value that was seen and whose record is gone -> held
+          running(attempt) -> parked   (it stands in the line; its body has not begun, so it gives its number back)
+          parked -> queued             (its turn has come: it holds the place as attempt 0)
+KEYS[1]   record   HASH
+KEYS[2]   due      ZSET
+KEYS[3]   line     ZSET     of the object
+KEYS[4]   claims   HASH     of the attempt's worker; "none" for what is parked
+KEYS[5]   queue    LIST     that the message is put into when its turn has come; "none" when it is sent otherwise
+KEYS[6...]  for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" with an expiry; the record, HASH, of
+          the id in the value that was seen of it, or "none"
+ARGV[1]   id
+ARGV[2]   attempt     that is about to begin its body; 0: the task is parked
+ARGV[3]   token       of the attempt's claim; the epoch of what is parked
+ARGV[4]   object
+ARGV[5]   is_new      "1": without a place it stands in the line from now on; else ""
+ARGV[6]   due_in_ms   when somebody must look at what was sent, and at who is the first of the line
+ARGV[7]   is_sent     "1": put its message into the queue; else ""
+ARGV[8...]  for each place: the object as the record notes it; the value that was seen, "" for none
+Returns   {"placed", object} | {"held", values, before} | {"standing", before} | {"sent"} | {"send", message, due_ms, suspect}
+          | {"stopping", id, worker} | {"fenced"}
+          "placed": the attempt has that place; "held": the value of each place in a line of text, "" for a free one, and
+          in the same way who stands before it; "send" it, as `resend` says; "stopping": a task that was seen is over,
+          but what that worker still runs of it has the place; "fenced": the attempt is not the current one, or what
+          is parked does not stand in this line any more
+Cost      O(places * log N) in records that are due some time; and as often for what has ended in the line
+]]
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local id, is_attempt, is_new = ARGV[1], ARGV[2] ~= '0', ARGV[5] == '1'
+local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
+  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch')
+local waits_for = 'object ' .. ARGV[4]
+local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[3]
+if not is_attempt then
+  is_his = record[1] == 'parked' and record[4] == ARGV[3] and (is_new or record[9] == waits_for)
+  if is_new and record[1] == 'queued' and record[4] == ARGV[3] then
+    -- Repeated.  What may have been sent is sent again, as two messages do no harm.
+    if ARGV[7] == '1' then return {'sent'} end
+    return {'send', record[7], redis.call('ZSCORE', KEYS[2], id) or '', record[8] or ''}
+  end
+end
+if not is_his then
+  if is_attempt and record[1] == 'parked' and record[9] == waits_for
+      and string.find(record[11] or '', ' ' .. ARGV[3] .. ' ', 1, true) then
+    -- Repeated.
+    return {'standing', ''}
+  end
+  if not is_attempt and (record[1] ~= 'parked' or record[9] ~= waits_for) then
+    redis.call('ZREM', KEYS[3], id)
+  end
+  return {'fenced'}
+end
+local free, values, before, mine, names = {}, {}, {}, nil, {}
+for place = 1, (#ARGV - 7) / 2 do
+  local at = 4 + 2 * place
+  local over = at + 1
+  names[at] = ARGV[6 + 2 * place]
+  local value = redis.call('GET', KEYS[at])
+  local is_over = false
+  if value and value == ARGV[7 + 2 * place] and string.sub(value, 1, 5) ~= 'kept:' then
+    local holder = redis.call('HMGET', KEYS[over], 'state', 'called_off', 'stopping_on')
+    is_over = not holder[1] or holder[1] == 'dead' or holder[2]
+    if is_over and holder[3] then
+      return {'stopping', string.match(value, '^%w+:(.*)$'), holder[3]}
+    end
+  end
+  values[place] = value or ''
+  if not value or is_over then
+    free[#free + 1] = at
+  else
+    local attempt, holder = string.match(value, '^(%w+):(.*)$')
+    if holder == id and (attempt ~= 'kept' or record[5]) then mine = at end
+  end
+end
+-- By the time of publication; within one ms by the number among its sender's.
+local number = tonumber(string.match(record[4] or '', '%-(%d+)$') or 0)
+local score = tonumber(record[6] or now_ms) + number % 4096 / 4096
+local ahead = 0
+if not mine then
+  local struck = 0
+  while ahead < math.max(#free, 1) do
+    local other = redis.call('ZRANGE', KEYS[3], ahead, ahead, 'WITHSCORES')
+    if not other[1] or other[1] == id or tonumber(other[2]) > score then break end
+    if redis.call('ZSCORE', KEYS[2], other[1]) or struck == 1000 then
+      ahead = ahead + 1
+      before[ahead] = other[1]
+    else
+      -- What is parked is due some time, so this one is not there any more.
+      redis.call('ZREM', KEYS[3], other[1])
+      struck = struck + 1
+    end
+  end
+end
+local at = mine or (ahead < #free and free[1])
+if at and (is_attempt or not record[10]) then
+  redis.call('HDEL', KEYS[1], 'waiting_for', 'places', 'unsent', 'resends')
+  redis.call('HSET', KEYS[1], 'object', names[at])
+  redis.call('SET', KEYS[at], ARGV[2] .. ':' .. id)
+  redis.call('ZREM', KEYS[3], id)
+  local next_one = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+  if next_one then
+    -- Only the first of a line is looked at, unless there are more places.
+    redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms + (#free > 1 and 0 or ARGV[6]), next_one)
+  end
+  if is_attempt then
+    return {'placed', names[at]}
+  end
+  redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
+  redis.call('ZADD', KEYS[2], now_ms + ARGV[6], id)
+  if ARGV[7] == '1' then
+    redis.call('LPUSH', KEYS[5], record[7])
+    return {'sent'}
+  end
+  return {'send', record[7], redis.call('ZSCORE', KEYS[2], id), record[8] or ''}
+end
+if not is_new then
+  return {'held', table.concat(values, '\n'), table.concat(before, '\n')}
+end
+if is_attempt then
+  redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
+  redis.call('HDEL', KEYS[4], id)
+  redis.call('HSET', KEYS[1], 'state', 'parked', 'attempt', ARGV[2] - 1,
+    'spent', string.sub((record[11] or ' ') .. ARGV[3] .. ' ', -200))
+  if record[12] then
+    -- An operator has named other workers meanwhile.
+    redis.call('HSET', KEYS[1], 'epoch', record[12])
+    redis.call('HDEL', KEYS[1], 'moved', 'next_epoch')
+  end
+end
+redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', (#ARGV - 7) / 2, 'object', ARGV[4])
+redis.call('ZADD', KEYS[3], score, id)
+-- Whoever is not the first is looked at seldom: the one before it has it looked at.
+local wait_ms = ARGV[6] * (redis.call('ZRANGE', KEYS[3], 0, 0)[1] == id and 1 or 64)
+local first = 6
+local left_ms = redis.call('PTTL', KEYS[first])
+if left_ms > 0 and left_ms < wait_ms then
+  wait_ms = left_ms
+end
+redis.call('ZADD', KEYS[2], now_ms + (record[10] and 0 or wait_ms), id)
+return {'standing', before[1] or string.match(table.concat(values, '\n'), '^%s*%w+:([^\n]*)') or ''}

@@ -1,0 +1,58 @@
+"""Those that wait in line for a place of an object: letting them through, one after the other."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from celery_reliable import events
+from celery_reliable.app import reliable_of
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger.answers import PlaceAnswer
+from celery_reliable.message import is_named
+from celery_reliable.model import Due, Record
+from celery_reliable.options import room_of
+from celery_reliable.publishing.resending import send_stored
+
+__all__ = ["let_through", "step_up"]
+
+#: So many are let through by one process at one time at most; a pass goes on with the line.
+_MOST = 100
+
+
+def let_through(app: Celery, ledger: Ledger, object_key: str, first: str) -> None:
+    """Have the *first* of a line take its place and send it, and so on while the object is free.
+
+    Each of them is due, so what goes wrong here is only told: a pass does the same.
+    """
+    try:
+        for _ in range(_MOST):
+            record = ledger.find(first)
+            if record is not None and isinstance(step_up(app, ledger, record), answers.Full):
+                return
+            first = ledger.next_in_line(object_key)
+            if not first:
+                return
+    except Exception as exc:
+        events.send_left_to_sweeper(task_id=first, error=exc)
+
+
+def step_up(app: Celery, ledger: Ledger, record: Record) -> PlaceAnswer:
+    """Let a task that stands in line take its place if it is its turn, and send it."""
+    config, object_key = reliable_of(app).config, record.in_line_of
+    task = app.tasks.get(record.name)
+    # The task says how many there are by now; without its code, how many there were.
+    room = room_of(task, object_key) if task is not None else None
+    answer = ledger.step_up(
+        object_key,
+        room.places if room is not None else record.places or 1,
+        record.task_id,
+        record.epoch,
+        due_in_ms=config.queued_ms,
+    )
+    if isinstance(answer, answers.Send):
+        if is_named(answer.message):
+            # A pass knows which of the workers that it names is alive.
+            ledger.postpone(Due(record.task_id, answer.due_ms), due_in_ms=0, is_unsent=True)
+        else:
+            send_stored(app, ledger, record.task_id, answer, again_in_ms=config.sweep_ms)
+    return answer

@@ -1,0 +1,92 @@
+"""Objects that several tasks may have at a time, and the line of those that wait: real workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from celery_reliable.operations.desk import Desk
+from tests.integration.conftest import Project
+from tests.integration.figures import LEDGER, LOCKS, RECORD, most_at_once
+from tests.support.processes import Worker
+from tests.support.promises import promise
+from tests.support.waiting import wait_for
+
+LINES = LEDGER + "waiting:*"
+
+
+def settled(project: Project, timeout_seconds: float = 30) -> None:
+    """Wait until nothing is left: no record, no place, no line."""
+    client = project.redis.client()
+    wait_for(lambda: not client.keys(RECORD + "*"), timeout_seconds, "every task settled")
+    assert not client.keys(LOCKS)
+    assert not client.keys(LINES)
+    client.close()
+
+
+@promise("one-object")
+@promise("line-in-order")
+def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
+    project: Project, workers: dict[str, Worker]
+) -> None:
+    effects = project.effects
+    lines = {
+        name: [project.send(name, f"{name} object", 0.15) for _ in range(n)]
+        for name, n in (("in_line", 6), ("three", 9), ("placed", 6))
+    }
+    limited = [project.send("limited", 0.15) for _ in range(5)]
+
+    for results in [*lines.values(), limited]:
+        for result in results:
+            result.get(timeout=30)
+    settled(project)
+    for name, most in (("in_line", 1), ("three", 3), ("placed", 2)):
+        runs = effects.runs(f"{name} object")
+        assert most_at_once(runs) <= most
+        assert [run.attempt for run in runs] == [1] * len(lines[name])
+    assert most_at_once(effects.runs("limited")) == 2
+
+    # Who is killed keeps the place, and those behind wait.
+    holder = project.send("in_line_gate", "gated", "gate")
+    first_run = effects.run_of(holder.id)
+    waiting = [project.send("in_line_gate", "gated", "gate") for _ in range(6)]
+    client = project.redis.client()
+    wait_for(lambda: [client.zcard(one) for one in client.keys(LINES)] == [6], 10, "a line")
+    os.kill(first_run.pid, signal.SIGKILL)
+    effects.run_of(holder.id, 2)
+    assert len(effects.runs("gated")) == 2
+
+    # One that is called off leaves the line; its place is nobody's.
+    with Desk(project.app) as desk:
+        why = desk.tasks.get(waiting[2].id)
+        assert why is not None
+        assert why.why.kind.value == "object"
+        assert holder.id in why.why.sentence
+        desk.revocations.revoke([waiting[0].id], by="me")
+    effects.open_gate("gate")
+    assert waiting[2].get(timeout=20) == "gated"
+    waiting[5].get(timeout=20)
+    assert [run.task_id for run in effects.runs("gated")][2:] == [one.id for one in waiting[1:]]
+    settled(project)
+
+    # A retry keeps a place that was taken at the publication.
+    retried = project.send("placed_follow", "kept", ["retry:other gate", "finish"])
+    behind = project.send("placed_follow", "kept", ["finish"])
+    effects.open_gate("other gate")
+    behind.get(timeout=20)
+    assert effects.runs(behind.id)[0].started_at > effects.finished(retried.id)[-1].ended_at
+    settled(project)
+    client.close()
+
+
+@promise("one-object")
+def test_with_a_ledger_apart_it_is_the_same(apart: Project) -> None:
+    apart.start_worker("one")
+
+    results = [apart.send("placed", "object", 0.1) for _ in range(6)]
+    more = [apart.send("in_line", "other", 0.1) for _ in range(3)]
+
+    for result in [*results, *more]:
+        result.get(timeout=30)
+    assert most_at_once(apart.effects.runs("object")) <= 2
+    assert most_at_once(apart.effects.runs("other")) == 1

@@ -1,0 +1,418 @@
+"""Objects that several tasks may have at once, and the line of those that wait for a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from celery_reliable.ledger.answers.base import Answer
+from celery_reliable.ledger.answers.objects import (
+    Full,
+    Placed,
+    Sent,
+    Standing,
+    Unlocked,
+)
+from celery_reliable.ledger.answers.tasks import NotCurrent, Recorded, Send
+from celery_reliable.model import Claim, Room, State, TaskRef
+from tests.ledger.scene import LOOK_MS, Scene, older
+from tests.support.promises import promise
+
+LINE, QUEUE = "object", "celery"
+
+
+class Line:
+    """The line of one object with places, and who was told to go on."""
+
+    def __init__(self, scene: Scene, places: int = 1) -> None:
+        self.scene = scene
+        self.places = places
+        self.told: list[str] = []
+        scene.ledger.on_next = lambda object_key, task_id: self.told.append(task_id)
+
+    def start(self, task_id: str, worker: str = "me") -> Claim:
+        return self.scene.claim(self.scene.publish(task_id), worker)
+
+    def take(self, claim: Claim, *, stands: bool = True) -> Answer:
+        return self.scene.ledger.take_place(
+            LINE, self.places, claim, due_in_ms=LOOK_MS, stands=stands
+        )
+
+    def enter(self, *task_ids: str) -> list[Claim]:
+        """Have tasks take a place or stand in the line, in this order."""
+        claims = [self.start(task_id) for task_id in task_ids]
+        for claim in claims:
+            assert isinstance(self.take(claim), Placed | Standing)
+        return claims
+
+    def publish(self, task_id: str, queue: str = "") -> tuple[Answer, Answer | None]:
+        """Publish a task that takes its place at once."""
+        scene = self.scene
+        scene.publish("before any")
+        epoch = scene.ledger.senders.new_epoch(0)
+        answers = scene.ledger.record_for_place(
+            TaskRef(task_id, "app.work"),
+            Room(LINE, self.places),
+            epoch=epoch,
+            due_in_ms=LOOK_MS,
+            message=f"{task_id}'s",
+            queue=queue,
+        )
+        scene.ledger.senders.answered(epoch)
+        scene.ledger.revoke("before any")
+        return answers
+
+    def step_up(self, task_id: str) -> Answer:
+        record = self.scene.ledger.find(task_id)
+        epoch = record.epoch if record is not None else "none"
+        return self.scene.ledger.step_up(LINE, self.places, task_id, epoch, due_in_ms=LOOK_MS)
+
+    def let_through(self) -> list[str]:
+        """Let those through who were told of; return their ids."""
+        told, self.told = self.told, []
+        return [one for one in told if isinstance(self.step_up(one), Send)]
+
+
+@pytest.fixture
+def line(scene: Scene) -> Line:
+    return Line(scene)
+
+
+@promise("one-object")
+@pytest.mark.parametrize("places", [1, 2, 5])
+def test_so_many_have_the_object_at_once_and_no_more(scene: Scene, places: int) -> None:
+    line = Line(scene, places)
+    claims = [line.start(f"task {n}") for n in range(places + 2)]
+
+    answers = [line.take(claim, stands=False) for claim in claims]
+
+    assert [type(one) for one in answers] == [Placed] * places + [Full] * 2
+    before = scene.snapshot()
+    assert line.take(claims[0], stands=False) == Placed(LINE)
+    assert scene.snapshot() == before
+    # A place that is freed is one place.
+    scene.ledger.settle(claims[1 % places])
+    more = [line.take(claim, stands=False) for claim in claims[places:]]
+    assert [type(one) for one in more] == [Placed, Full]
+
+
+@promise("one-object")
+def test_many_at_the_same_moment_take_no_more_than_there_are(scene: Scene) -> None:
+    line = Line(scene, 3)
+    claims = [line.start(f"task {n}") for n in range(16)]
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda claim: line.take(claim, stands=False), claims))
+
+    assert sum(isinstance(one, Placed) for one in answers) == 3
+
+
+def test_a_lock_of_one_task_at_a_time_is_the_first_place(scene: Scene) -> None:
+    """So tasks whose worker has other code already, with another ``at_most``, do not meet."""
+    line = Line(scene, 2)
+    alone, second = line.start("alone"), line.start("second")
+    assert scene.locks.take(LINE, alone) is None
+
+    assert isinstance(line.take(second), Placed)
+    assert isinstance(line.take(line.start("third")), Standing)
+    assert scene.locks.take(LINE, line.start("fourth")) == "alone"
+
+
+def test_who_finds_no_place_stands_in_line_and_has_left_nothing_behind(line: Line) -> None:
+    scene = line.scene
+    holder, waiter = line.enter("holder", "waiter")
+
+    record = scene.record_of("waiter")
+
+    assert (record.state, record.attempt, record.losses) == (State.PARKED, 0, 0)
+    assert record.in_line_of == LINE
+    assert scene.index_faults() == []
+    # A repeated call is answered as before, and there is no outcome of it.
+    assert line.take(waiter) == Standing("")
+    assert scene.ledger.settle(waiter).word == "fenced"
+    assert scene.ledger.settle(holder).word == "settled"
+
+
+Freeing = Callable[[Scene, Claim], object]
+
+
+def _settle(scene: Scene, claim: Claim) -> object:
+    return scene.ledger.settle(claim)
+
+
+def _bury(scene: Scene, claim: Claim) -> object:
+    return scene.bury(claim)
+
+
+def _lose(scene: Scene, claim: Claim) -> object:
+    return scene.lose(claim, max_losses=0)
+
+
+def _cancel(scene: Scene, claim: Claim) -> object:
+    scene.lose(claim)
+    return scene.ledger.revoke(claim.task_id)
+
+
+def _discard(scene: Scene, claim: Claim) -> object:
+    """A dead letter whose last attempt was stopped late."""
+    scene.take(claim, max_losses=0)
+    scene.kill_worker(claim.worker)
+    return scene.ledger.is_outlived(claim.task_id, claim.worker)
+
+
+def _unlock(scene: Scene, claim: Claim) -> object:
+    assert scene.locks.free(
+        LINE, Claim(claim.task_id, claim.attempt, claim.worker, claim.token, 0, LINE, True)
+    )
+    return Unlocked()
+
+
+@promise("line-in-order")
+@pytest.mark.parametrize("free", [_settle, _bury, _lose, _cancel, _discard, _unlock])
+def test_whatever_frees_a_place_has_the_first_of_the_line_go_in_the_same_step(
+    line: Line, free: Freeing
+) -> None:
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first", "second")
+
+    free(scene, holder)
+
+    assert line.told == ["first"]
+    # And if nobody heard that: it is due now, and a pass does the same.
+    assert "first" in scene.overdue_ids()
+    assert "second" not in scene.overdue_ids()
+    assert line.let_through() == ["first"]
+    record = scene.record_of("first")
+    assert (record.state, record.waiting_for) == (State.QUEUED, "")
+    assert line.step_up("second").word == "held"
+
+
+@promise("line-in-order")
+def test_the_line_is_in_the_order_of_publication(line: Line) -> None:
+    """Also when those who came first ask last."""
+    scene = line.scene
+    (holder,) = line.enter("holder")
+    names = [f"task {n:02}" for n in range(20)]
+    messages = [scene.publish(name) for name in names]
+    for message in reversed(messages):
+        assert isinstance(line.take(scene.claim(message)), Standing)
+    order = []
+
+    for _ in names:
+        scene.ledger.settle(holder)
+        (name,) = line.let_through()
+        holder = scene.claim(messages[names.index(name)])
+        assert line.take(holder) == Placed(LINE)
+        order.append(name)
+
+    assert order == names
+
+
+@promise("line-in-order")
+def test_nobody_takes_a_free_place_before_who_stands_in_the_line(line: Line) -> None:
+    """A process that was killed before it let the first through takes nobody's turn."""
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first")
+    scene.ledger.on_next = None
+    scene.ledger.settle(holder)
+
+    assert isinstance(line.take(line.start("later")), Standing)
+    assert isinstance(line.publish("published later")[1], Standing)
+
+    assert scene.overdue_ids() == ["first"]
+    assert isinstance(line.step_up("first"), Send)
+
+
+def test_a_place_is_its_own_until_the_attempt_has_begun_and_ended(line: Line) -> None:
+    scene = line.scene
+    message = scene.publish("first")
+    holder, _ = line.enter("holder", "second")
+    assert isinstance(line.take(scene.claim(message)), Standing)
+    scene.ledger.settle(holder)
+    line.let_through()
+
+    # It is in its queue, and not begun.
+    assert line.take(line.start("other"), stands=False).word == "held"
+    first = scene.claim(message)
+    assert line.take(first) == Placed(LINE)
+    # A loss keeps the place.
+    scene.lose(first)
+    assert line.take(line.start("another"), stands=False).word == "held"
+    again = scene.claim(message)
+    assert again.attempt == first.attempt + 1
+    assert line.take(again) == Placed(LINE)
+
+
+@pytest.mark.parametrize("end", ["revoke", "cancel", "bury"])
+def test_who_was_let_through_and_does_not_begin_passes_its_place_on(line: Line, end: str) -> None:
+    scene = line.scene
+    message = scene.publish("task")
+    holder, _ = line.enter("holder", "second")
+    line.take(scene.claim(message))
+    scene.ledger.settle(holder)
+    assert line.let_through() == ["task"]
+
+    if end == "revoke":
+        scene.ledger.revoke("task")
+    elif end == "cancel":
+        scene.ledger.cancel("task", epoch=message.epoch)
+    else:
+        scene.bury_message(message.epoch)
+
+    assert line.let_through() == ["second"]
+
+
+def test_who_is_called_off_in_the_line_keeps_nobody_waiting(line: Line) -> None:
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first", "second", "third")
+
+    scene.ledger.revoke("first")
+    scene.ledger.revoke("second")
+    scene.ledger.settle(holder)
+
+    assert line.told == ["third"]
+    assert line.let_through() == ["third"]
+
+
+def test_who_is_called_off_after_it_was_told_is_followed_by_the_next(line: Line) -> None:
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first", "second")
+    scene.ledger.settle(holder)
+
+    scene.ledger.revoke("first")
+
+    assert line.told == ["first", "second"]
+    assert isinstance(line.step_up("first"), NotCurrent)
+    assert isinstance(line.step_up("second"), Send)
+
+
+def test_what_is_published_anew_while_its_old_id_stands_there_does_not_go_early(
+    line: Line,
+) -> None:
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first", "second")
+    scene.ledger.revoke("first")
+    scene.publish("first", state=State.PARKED)
+    scene.ledger.settle(holder)
+
+    assert isinstance(line.step_up("first"), NotCurrent)
+
+    assert scene.ledger.next_in_line(LINE) == "second"
+    assert isinstance(line.step_up("second"), Send)
+
+
+def test_two_who_free_a_place_each_let_one_through(scene: Scene) -> None:
+    line = Line(scene, 2)
+    one, two, *_ = line.enter("one", "two", "first", "second")
+
+    scene.ledger.settle(one)
+    scene.ledger.settle(two)
+
+    # Both saw the same one: nobody had let it through yet.
+    assert line.told == ["first", "first"]
+    assert isinstance(line.step_up("first"), Send)
+    # It says who is next at a place that is free, so that also a killed process is made good.
+    assert "second" in scene.overdue_ids()
+    assert isinstance(line.step_up("first"), NotCurrent)
+    assert scene.ledger.next_in_line(f"{LINE}#2") == "second"
+    assert isinstance(line.step_up("second"), Send)
+
+
+def test_a_place_whose_record_is_gone_is_taken_over(scene: Scene) -> None:
+    line = Line(scene, 2)
+    line.enter("one", "two", "waiter")
+    scene.client.delete(scene.ledger.keys.record("two"))
+
+    assert isinstance(line.take(line.start("later")), Standing)
+    assert isinstance(line.step_up("waiter"), Send)
+
+
+def test_a_place_that_is_still_being_stopped_is_nobodys(line: Line) -> None:
+    scene = line.scene
+    (holder,) = line.enter("holder")
+    waiter = line.start("waiter")
+    scene.take(holder, max_losses=0)
+
+    assert isinstance(line.take(waiter), Standing)
+    assert line.step_up("waiter").word == "held"
+
+    scene.workers.acknowledge(holder)
+    # The heartbeat sends nothing itself.
+    assert "waiter" in scene.overdue_ids()
+    assert isinstance(line.step_up("waiter"), Send)
+
+
+def test_an_object_that_is_kept_is_waited_for_until_then(line: Line) -> None:
+    scene = line.scene
+    holder, *_ = line.enter("holder", "first", "second")
+    scene.ledger.settle(
+        Claim("holder", holder.attempt, holder.worker, holder.token, 0, LINE, True), keep_ms=5_000
+    )
+
+    due_ms, now_ms = int(scene.seen_due("first").due_ms), scene.workers.time_ms()
+    assert now_ms + 4_000 < due_ms <= now_ms + 5_000
+    assert line.told == []
+    assert line.step_up("first").word == "held"
+    third = line.start("third")
+    assert isinstance(line.take(third), Standing)
+    scene.client.delete(scene.ledger.keys.lock(LINE))
+    assert isinstance(line.step_up("first"), Send)
+
+
+def test_only_the_first_of_a_line_is_looked_at_soon(line: Line) -> None:
+    scene = line.scene
+    line.enter("holder", "first", "second", "third")
+    now_ms = scene.workers.time_ms()
+
+    dues = {one: int(scene.seen_due(one).due_ms) for one in ("first", "second", "third")}
+
+    assert dues["first"] <= now_ms + LOOK_MS
+    assert min(dues["second"], dues["third"]) > now_ms + 10 * LOOK_MS
+    # Who becomes the first is looked at as soon.
+    scene.client.delete(scene.ledger.keys.record("holder"))
+    line.step_up("first")
+    later_ms = scene.workers.time_ms()
+    assert int(scene.seen_due("second").due_ms) <= later_ms + LOOK_MS
+    assert int(scene.seen_due("third").due_ms) > later_ms + 10 * LOOK_MS
+
+
+def test_a_publication_takes_its_place_in_one_step(scene: Scene) -> None:
+    line = Line(scene, 2)
+
+    answers = [line.publish(f"task {n}", QUEUE) for n in range(4)]
+
+    assert answers[:2] == [(Recorded(), Sent())] * 2
+    assert answers[2:] == [(Recorded(), Standing("task 0")), (Recorded(), Standing("task 2"))]
+    assert scene.client.lrange(QUEUE, 0, -1) == [b"task 1's", b"task 0's"]
+    assert [scene.state(f"task {n}") for n in range(4)] == ["queued"] * 2 + ["parked"] * 2
+    scene.client.delete(QUEUE)
+
+
+def test_a_publication_that_is_sent_otherwise_is_told_so(line: Line) -> None:
+    assert [type(one) for one in line.publish("task")] == [Recorded, Send]
+    assert [type(one) for one in line.publish("second")] == [Recorded, Standing]
+
+
+def test_a_publication_that_is_refused_stands_nowhere(line: Line) -> None:
+    line.enter("holder")
+    line.publish("task")
+
+    answer, placed = line.publish("task")
+
+    assert (answer.word, type(placed)) == ("exists", NotCurrent)
+    assert line.scene.client.zcard(line.scene.ledger.keys.waiting(LINE)) == 1
+
+
+def test_a_late_copy_of_an_attempt_frees_nothing(line: Line) -> None:
+    message = line.scene.publish("task")
+    first = line.scene.claim(message)
+    line.take(first)
+    line.scene.lose(first)
+    second = line.scene.claim(message)
+    assert line.take(second) == Placed(LINE)
+
+    assert line.take(older(second)) == NotCurrent()
+    assert line.scene.ledger.settle(first).word == "fenced"
+    assert line.told == []
