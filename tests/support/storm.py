@@ -64,11 +64,19 @@ class Storm:
     ) -> None:
         """Kill one after each pause, whose length is drawn from that range, until `is_over`.
 
+        A pause begins when one of them is up: a machine that takes longer than a pause to start
+        one would see nothing but starts.
+
         Raises AssertionError when that does not come to pass in `timeout_seconds`.
         """
         began_at = self._effects.now()
         while not is_over():
             assert self._effects.now() - began_at < timeout_seconds, "the storm does not end"
+            wait_for(
+                lambda: is_over() or any(worker.is_ready for worker in self.workers.values()),
+                FOREVER_SECONDS,
+                "one that is up",
+            )
             next_at = self._effects.now() + self._dice.uniform(*pause_seconds)
             wait_for(
                 lambda at=next_at: self._effects.now() >= at or is_over(),
