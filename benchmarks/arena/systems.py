@@ -47,7 +47,8 @@ _CELERY = (
     *(*_PYTHON, "celery", "-A", f"{_APPS}.with_celery", "worker"),
     *("-c", "2", "--loglevel", "WARNING"),
 )
-
+#: A worker that is told to end gives back what is not done.
+_SOFT = {"REMAP_SIGTERM": "SIGQUIT"}
 
 _ALL = (
     System(
@@ -56,8 +57,10 @@ _ALL = (
         ("celery-reliable", "celery"),
         _CELERY,
         "base=ReliableTask, all of its settings at their defaults; visibility_timeout 10 s, which "
-        "changes nothing for it",
+        "changes nothing for it; worker_soft_shutdown_timeout 2 s (default: none) with "
+        "REMAP_SIGTERM=SIGQUIT",
         10,
+        environ=_SOFT,
     ),
     System(
         "celery",
@@ -76,7 +79,7 @@ _ALL = (
         "looked at each second (default: each 100 s); worker_soft_shutdown_timeout 2 s (default: "
         "none) with REMAP_SIGTERM=SIGQUIT",
         10,
-        environ={"REMAP_SIGTERM": "SIGQUIT"},
+        environ=_SOFT,
     ),
     System(
         "dramatiq",
@@ -114,7 +117,7 @@ _ALL = (
         ("saq",),
         (*_PYTHON, "saq", f"{_APPS}.with_saq.settings"),
         "heartbeat 10 s with job.update() in the task (default: none), timeout 0 (default 10 s), "
-        "retries 5 (default 1), sweep each 2 s (default 60 s)",
+        "retries 5 (default 1), sweep each 12 s (default 60 s)",
         10,
     ),
     System(

@@ -20,6 +20,10 @@ app = Celery("arena", broker=f"{_url}/0", backend=f"{_url}/1")
 SHORTENED = {"visibility_timeout": 10, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
 
 _options: dict[str, Any] = {}
+if _kind != "celery":
+    # With REMAP_SIGTERM=SIGQUIT: give back what is not done when the worker has to go.
+    app.conf.worker_soft_shutdown_timeout = 2.0
+    app.conf.worker_enable_soft_shutdown_on_idle = True
 if _kind == "celery-late":
     app.conf.update(
         task_acks_late=True,
@@ -27,9 +31,6 @@ if _kind == "celery-late":
         broker_transport_options=SHORTENED,
         result_backend_transport_options=SHORTENED,
         visibility_timeout=SHORTENED["visibility_timeout"],
-        # With REMAP_SIGTERM=SIGQUIT: give back what is not done when the worker has to go.
-        worker_soft_shutdown_timeout=2.0,
-        worker_enable_soft_shutdown_on_idle=True,
     )
 if _kind == "celery-reliable":
     from celery_reliable import ReliableTask
