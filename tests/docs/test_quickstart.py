@@ -24,6 +24,9 @@ DJANGO, PLAIN = map(Page, PAGES)
 MOST_LINES = 15
 MOST_SECONDS = 300
 URL = "redis://localhost:6379/0"
+#: The work takes until the reader has looked, however slow the machine is.
+BREWS = "time.sleep(10)"
+WAITS = "import pathlib\n    while not pathlib.Path({!r}).exists():\n        time.sleep(0.05)"
 #: What the environment of the tests is made by.
 INSTALLING = (
     "python3 -m venv .venv && . .venv/bin/activate",
@@ -40,6 +43,7 @@ class Reader:
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
         self.url = url
+        self.brewed = folder.parent / "brewed"
         self.workers: list[subprocess.Popen[bytes]] = []
         self.said: list[str] = []
         programs = folder.parent / "bin"
@@ -78,8 +82,9 @@ class Reader:
 
     def _write(self, block: Block) -> None:
         assert block.caption, f"{block} does not say of which file it is"
+        text = block.text.replace(URL, self.url).replace(BREWS, WAITS.format(str(self.brewed)))
         with (self.folder / block.caption).open("a") as file:
-            file.write(block.text.replace(URL, self.url))
+            file.write(text)
 
     def _do(self, command: str) -> None:
         if command in INSTALLING:
@@ -144,6 +149,7 @@ def test_a_new_user_sees_a_killed_task_run_again(
     begun = time.monotonic()
 
     reader.follow(page)
+    reader.brewed.touch()
 
     assert time.monotonic() - begun < MOST_SECONDS
     assert any(one.startswith("Attempt 2 runs") and "lost" in one for one in reader.said)
