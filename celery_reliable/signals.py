@@ -21,6 +21,7 @@ __all__ = [
     "task_recovered",
     "task_running_out",
     "task_skipped",
+    "unbegun_given_back",
     "worker_declared",
     "worker_declared_dead",
 ]
@@ -43,4 +44,5 @@ dead_letter_replayed = _signal_of(events.dead_letter_replayed)
 worker_declared_dead = _signal_of(events.worker_declared_dead)
 #: The same, by its shorter name.
 worker_declared = worker_declared_dead
+unbegun_given_back = _signal_of(events.unbegun_given_back)
 pass_finished = _signal_of(events.pass_finished)

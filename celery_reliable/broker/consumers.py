@@ -67,6 +67,7 @@ class Consumers:
         if is_acknowledged:
             self._channel.qos.append(message, delivery.tag)
             note(message, "holder", delivery.holder)
+            note(message, "queue", delivery.queue)
         self._callbacks[delivery.queue](message)
         if not is_acknowledged:
             self._channel.qos.unacked.discard(delivery.tag)

@@ -44,6 +44,9 @@ class WorkerHooks:
     #: Returns how many tasks the worker could begin at once; None for a worker without an event
     #: loop.
     idle_slots: Callable[[], int] | None = None
+    #: Returns how many messages the worker may fetch now, whether it can begin them at once or not;
+    #: None: as many as its prefetch count allows.
+    room: Callable[[], int | None] = _nothing
     #: Returns the claim that goes to the server with a message as it is filed; None for none.
     early: Callable[[Any], Any] = _nothing
     #: Called before a message is opened that came back from a dead worker.  False when it has to be

@@ -45,8 +45,9 @@ class Channel(ConnectedChannel):
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin
     at once.  Beyond that it may prefetch: up to half of the rest at a time while plenty of messages
-    wait, otherwise single ones, so that idle workers get their share.  If the queues are empty
-    it waits as kombu does (BRPOP).  The message that ends the wait is filed by a second step, which
+    wait, otherwise single ones, so that idle workers get their share.  A worker whose slots are
+    busy for long prefetches nothing (`WorkerHooks.room`).  If the queues are empty it waits as
+    kombu does (BRPOP).  The message that ends the wait is filed by a second step, which
     takes what else can be begun.
     """
 
@@ -92,7 +93,7 @@ class Channel(ConnectedChannel):
                 # Celery asks again when some of what the worker holds has ended.
                 return
             n_delivered += self._take(None)
-        if not self.reliable_unacked or self.qos.can_consume():
+        if not self.reliable_unacked or self._may_take()[1]:
             try:
                 super().begin_to_wait(timeout)
             finally:
@@ -201,6 +202,9 @@ class Channel(ConnectedChannel):
         idle = 0 if ask is None else ask()
         may_hold = self.qos.can_consume_max_estimate()
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
+        room = self.qos.unacked.worker.room()
+        if room is not None:
+            most = min(most, room)
         return min(idle, most), most
 
     def _early(self, raw: bytes) -> tuple[Any, Any]:

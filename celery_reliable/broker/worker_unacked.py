@@ -27,6 +27,9 @@ __all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
 #: So many acknowledged messages are removed by the step that takes others.
 _REMOVED_AT_ONCE = 500
 
+#: So many messages go back to their queues in one step.
+_REQUEUED_AT_ONCE = 500
+
 #: For so long a blocking pop may be on its way to the server.
 _POP_SECONDS = 0.5
 
@@ -50,6 +53,7 @@ class WorkerUnacked(Unacked):
         self._line = Line(pool)
         self._take = script("take")
         self._put_back = script("put_back")
+        self._requeue = script("requeue")
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
         #: Messages that were popped and perhaps not filed, with the key of their list.
@@ -181,6 +185,25 @@ class WorkerUnacked(Unacked):
             # It was there.  If it is removed now, nobody else can have it.
             events.removal_unknown(tag=tag, error=exc)
             return True
+
+    def requeue(self, messages: Sequence[tuple[str, str]]) -> list[bool]:
+        """Move messages that nobody has begun back to the front of their queues, as they were
+        there; return of which the worker has nothing any more.
+
+        *messages*: tag and list (its key without the prefix) of each, the oldest first.  False for
+        what was not in the hash any more.  Where the broker does not answer, nobody knows: then the
+        worker is to hold none of them, and `reconcile` gives back what has stayed.
+        """
+        moved: list[bool] = []
+        try:
+            for end in range(len(messages), 0, -_REQUEUED_AT_ONCE):
+                newest_first = messages[max(0, end - _REQUEUED_AT_ONCE) : end][::-1]
+                keys = [self.key, *(self.prefix + one for _, one in newest_first)]
+                moved += map(bool, self.run(self._requeue, keys, [tag for tag, _ in newest_first]))
+        except (redis.RedisError, OSError) as exc:
+            events.deliveries_not_given_back(unacked=self.name, error=exc)
+            moved += [True] * (len(messages) - len(moved))
+        return moved[::-1]
 
     def catch_up(self) -> None:
         """Remove what is acknowledged, and return what was popped and not filed to its list; what

@@ -11,6 +11,7 @@ from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 __all__ = [
     "billiards",
     "flush_before_reassigning",
+    "futures_of",
     "n_processes_up",
     "stop_by",
     "task_ids_of",
@@ -21,6 +22,7 @@ _BILLIARD = "billiard.pool:Pool"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"
 _GREENLETS = "celery.concurrency.gevent:TaskPool"
 _TASK_POOL = "celery.concurrency.prefork:TaskPool"
+_THREADS = "celery.concurrency.thread:TaskPool"
 
 
 @relies_on(Kept(f"{_TASK_POOL}._pool"), part=Part.PREFORK)
@@ -145,6 +147,39 @@ def wait_aside(pool: Any) -> None:
         return greenlet
 
     pool._quick_put = put
+
+
+@relies_on(
+    Name(f"{_THREADS}.on_apply", used_by="celery.concurrency.base:BasePool.apply_async"),
+    Kept("celery.concurrency.thread:ApplyResult.f"),
+    Used(by="celery.worker.request:Request.execute_using_pool", name="on_accepted"),
+    part=Part.WORKER,
+    is_promise=False,
+)
+def futures_of(pool: Any) -> list[tuple[Any, Any]]:
+    """Return a list to which a pool of threads adds what it is handed from now on: the request, and
+    the future of its execution.  Whoever reads it removes what he has no use for.  It stays empty
+    for other pools.
+
+    Replaces ``TaskPool.on_apply`` of this one pool, and reads ``f`` of what that returns: the pool
+    lets all that comes wait, and forgets which request a future is of.  Checked on Celery 5.6.3
+    and 5.7.0.  Without it what waits behind busy threads stays there.
+    """
+    handed: list[tuple[Any, Any]] = []
+    # An import would load threads' pool everywhere.
+    if all(one.__module__ != "celery.concurrency.thread" for one in type(pool).__mro__):
+        return handed
+    apply = pool.on_apply
+
+    def on_apply(*args: Any, **options: Any) -> Any:
+        result = apply(*args, **options)
+        request = getattr(options.get("accept_callback"), "__self__", None)
+        if request is not None:
+            handed.append((request, result.f))
+        return result
+
+    pool.on_apply = on_apply
+    return handed
 
 
 @relies_on(

@@ -114,6 +114,7 @@ def examine(
         workers,
         config,
         results_expire_seconds=results_expire_seconds(reliable),
+        is_redis_broker=reliable.is_redis_broker,
         fills_ledger=fills_ledger(reliable),
         grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )

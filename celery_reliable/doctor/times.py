@@ -22,6 +22,8 @@ _LONG_SECONDS: Final = 60.0
 _LOOKS: Final = 10
 #: Pools in which nothing ends an attempt that was taken away, and those without Celery's limit.
 _ATTEMPTS_GO_ON: Final = ("thread", "solo", "gevent", "eventlet")
+#: Pools whose workers take back what waits for a slot.
+_GIVES_BACK: Final = ("prefork", "thread")
 _WITHOUT_LIMIT: Final = ("thread", "solo")
 
 
@@ -31,6 +33,7 @@ def check_times(
     config: ReliableConfig,
     *,
     results_expire_seconds: float | None,
+    is_redis_broker: bool = False,
     fills_ledger: bool = False,
     grace_seconds: float | None = None,
 ) -> list[Finding]:
@@ -41,6 +44,7 @@ def check_times(
         workers: those that live; where none does, what the settings would make.
         config: the settings.
         results_expire_seconds: 0: never; None: there are no results, or nobody knows.
+        is_redis_broker: whether workers can give back what they fetched and cannot begin.
         fills_ledger: whether results are on the ledger's server.
         grace_seconds: from SIGTERM to SIGKILL; None: not known.
     """
@@ -48,7 +52,7 @@ def check_times(
     return [
         *_limits(ours, workers),
         *_pools(tasks, workers),
-        *_prefetch(ours, workers),
+        *_prefetch(ours, workers, gives_back=is_redis_broker and bool(config.give_back_seconds)),
         *_results(ours, workers, config, results_expire_seconds, fills_ledger),
         *_visibility(workers, config),
         *_grace(tasks, workers, grace_seconds),
@@ -97,7 +101,9 @@ def _pools(tasks: Iterable[TaskSetup], workers: Iterable[WorkerSetup]) -> Iterat
             )
 
 
-def _prefetch(tasks: Sequence[TaskSetup], workers: Sequence[WorkerSetup]) -> Iterator[Finding]:
+def _prefetch(
+    tasks: Sequence[TaskSetup], workers: Sequence[WorkerSetup], *, gives_back: bool
+) -> Iterator[Finding]:
     longest = {task.name: _longest(task, workers) for task in tasks}
     long = sorted(name for name, seconds in longest.items() if (seconds or 0) >= _LONG_SECONDS)
     greedy = [one for one in workers if one.prefetch == 0]
@@ -109,7 +115,11 @@ def _prefetch(tasks: Sequence[TaskSetup], workers: Sequence[WorkerSetup]) -> Ite
             "fetches all that waits, whatever it can run.",
             "Set worker_prefetch_multiplier = 1.",
         )
-    hasty = [one for one in workers if (one.prefetch or 0) > 1]
+    hasty = [
+        one
+        for one in workers
+        if (one.prefetch or 0) > 1 and not (gives_back and one.pool in _GIVES_BACK)
+    ]
     if hasty and long:
         held = [
             f"{one.where} ({one.prefetch} for each of {one.slots or 'its'} slots)" for one in hasty

@@ -77,6 +77,13 @@ def delivery_given_back(*, name: str, task_id: str) -> None:
     """A delivery waited in its worker for ``ACKNOWLEDGE_SECONDS``, and went back to its queue."""
 
 
+@declared(INFO, sender="worker", signal=("count",))
+def unbegun_given_back(*, worker: str, count: int) -> None:
+    """What a worker had fetched and could not begin within ``GIVE_BACK_SECONDS`` went back to the
+    front of its queue.
+    """
+
+
 @declared(INFO)
 def long_task_acknowledged(*, name: str, task_id: str) -> None:
     """A task has run for ``ACKNOWLEDGE_SECONDS``: from now on only the ledger brings it back."""

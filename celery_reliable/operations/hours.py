@@ -34,6 +34,7 @@ class Hour:
         buried: tasks that were dead-lettered, by reason.
         fenced: attempts that came too late to end.
         skipped: tasks that were skipped over their object.
+        given_back: messages that went back to their queues, as their worker could not begin them.
         replayed: dead letters.
         discarded: dead letters, by operators.
         workers_died: workers that were declared dead.
@@ -50,6 +51,7 @@ class Hour:
     buried: Mapping[str, int] = field(default_factory=dict)
     fenced: int = 0
     skipped: int = 0
+    given_back: int = 0
     replayed: int = 0
     discarded: int = 0
     workers_died: int = 0
@@ -74,6 +76,7 @@ class Hour:
             "buried": dict(self.buried),
             "fenced": self.fenced,
             "skipped": self.skipped,
+            "given_back": self.given_back,
             "replayed": self.replayed,
             "discarded": self.discarded,
             "workers_died": self.workers_died,
@@ -110,6 +113,7 @@ def _hour(start_ms: int, counted: Mapping[str, int]) -> Hour:
         buried=apart("task_buried"),
         fenced=of("task_fenced"),
         skipped=of("task_skipped"),
+        given_back=of("given_back"),
         replayed=of("dead_letter_replayed"),
         discarded=of("dead_letter_discarded"),
         workers_died=of("worker_declared_dead"),

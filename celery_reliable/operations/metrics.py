@@ -269,6 +269,9 @@ class _Counts:
         self.buried = counter("buried", "Tasks dead-lettered.", "task", "reason")
         self.fenced = counter("fenced", "Attempts that came too late to end.", "task")
         self.skipped = counter("skipped", "Tasks skipped over their object.", "task")
+        self.given_back = counter(
+            "given_back", "Messages that went back to their queues unbegun.", "worker"
+        )
         self.replayed = counter("replayed", "Dead letters replayed.", "task")
         self.deaths = counter("workers_declared_dead", "Workers declared dead.", "cause")
         self.wait = client.Histogram(
@@ -298,6 +301,7 @@ class _Counts:
             (our_signals.task_buried, self._buried),
             (our_signals.task_fenced, self._fenced),
             (our_signals.task_skipped, self._skipped),
+            (our_signals.unbegun_given_back, self._given_back),
             (our_signals.dead_letter_replayed, self._replayed),
             (our_signals.worker_declared_dead, self._declared),
         ]
@@ -365,6 +369,10 @@ class _Counts:
 
     def _skipped(self, sender: Any = None, **_: Any) -> None:
         self.skipped.labels(sender.name).inc()
+
+    def _given_back(self, sender: str = "", count: int = 0, **_: Any) -> None:
+        # Without what tells one start of a worker from another, of which there is no end.
+        self.given_back.labels(_encodable(sender.rpartition("/")[0])).inc(count)
 
     def _replayed(self, sender: str = "", **_: Any) -> None:
         self.replayed.labels(_encodable(sender)).inc()

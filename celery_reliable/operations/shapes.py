@@ -336,6 +336,7 @@ class Hour(TypedDict):
     buried: dict[str, int]
     fenced: int
     skipped: int
+    given_back: int
     replayed: int
     discarded: int
     workers_died: int

@@ -401,7 +401,10 @@ def _sent(look: Look, seen: Seen, now_ms: int, since_ms: int) -> Why:
             said = f"{where}: it begins at {_until(seen.eta_ms, now_ms)}."
         else:
             kind, until_ms = Wait.FETCHED, 0
-            said = f"{where}: it waits for a free process there."
+            said = (
+                f"{where}: it waits for a free process there, or goes back to its queue within "
+                "seconds (GIVE_BACK_SECONDS)."
+            )
         return Why(
             kind,
             said + again,

@@ -74,6 +74,10 @@ class ReliableConfig:
     #: When to look after a queued task that nobody has begun. As long as its message waits, that
     #: is done less and less often, at least once in ten times that.
     queued_seconds: float = _seconds(60.0, above=True)
+    #: Where the broker is a Redis: a message that its worker was delivered this long ago and could
+    #: not begin goes back to the front of its queue, and the worker fetches no more than it begins
+    #: within that time. 0: what is fetched stays.
+    give_back_seconds: float = _seconds(1.0)
     #: On a broker other than Redis: a message that was delivered this long ago is acknowledged if
     #: its task runs, and given back if it waits. Well below RabbitMQ's `consumer_timeout`.
     acknowledge_seconds: float = _seconds(300.0, above=True)

@@ -26,6 +26,7 @@ from celery_reliable.worker import child_deaths
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.long_deliveries import LongDeliveries
 from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.worker_step import WorkerStep, step_of
 
 __all__ = ["ConsumerStep"]
@@ -87,6 +88,8 @@ class ConsumerStep(bootsteps.StartStopStep):
             unacked.worker = _hooks(c, step)
             unacked.open(step.reliable.config.namespace)
             c.timer.call_repeatedly(_RECONCILE_SECONDS, self._reconcile, (c, unacked))
+            if step.unbegun is not None:
+                c.timer.call_repeatedly(step.unbegun.every_seconds, self._look, (c, step, unacked))
         if not step.reliable.is_redis_broker:
             # By the main loop, whose channel it is; the timer may be a thread.
             long = LongDeliveries(c)
@@ -113,6 +116,10 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.openings.end()
         if step.unacked is not None:
             step.unacked.catch_up()
+
+    def _look(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
+        if c.task_consumer is not None and step.unbegun is not None:
+            step.unbegun.look(c, unacked)
 
     def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
         consumer = c.task_consumer
@@ -158,6 +165,13 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         # Kept beyond a connection: it knows the claims that were given up with that.
         step.claims.early = step.claims.early or EarlyClaims(c, step.process)
         hooks = replace(hooks, early=step.claims.early)
+    seconds = step.reliable.config.give_back_seconds
+    if seconds:
+        # Kept beyond a connection, as the pool is.
+        step.unbegun = step.unbegun or Unbegun(
+            c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
+        )
+        hooks = replace(hooks, room=step.unbegun.room)
     return replace(
         hooks,
         idle_slots=partial(_idle_slots, c.pool),

@@ -16,10 +16,12 @@ from celery.worker import state
 
 from celery_reliable.options import is_reliable
 
-__all__ = ["Counts", "Throughput", "no_success"]
+__all__ = ["Counts", "Throughput", "given_back", "no_success"]
 
 #: By Celery's state; "" is of attempts that were lost, stopped or taken.
 _others: Counter[str] = Counter()
+#: How many messages went back to their queues unbegun.
+_given_back = 0
 #: Pools call from threads of their own.
 _lock = threading.Lock()
 
@@ -32,15 +34,25 @@ def no_success(how: str) -> None:
         _others[how] += 1
 
 
+def given_back(count: int) -> None:
+    """Count messages that went back to their queues, as they could not be begun here."""
+    global _given_back
+    _given_back += count
+
+
 class Counts:
-    """What this process has counted of the reliable tasks of one app, since it was started."""
+    """What this process has counted of the reliable tasks of one app, since it was started; of
+    messages that were given back, all.
+    """
 
     def __init__(self, app: Celery) -> None:
         self._app = app
         self._last: dict[str, int] = {}
 
     def totals(self) -> Mapping[str, int]:
-        """Return what began, and what ended by state.  Never less than before; for one thread."""
+        """Return what began, what ended by state, and what was given back.  Never less than before;
+        for one thread.
+        """
         begun = sum(
             count
             for name, count in list(state.total_count.items())
@@ -54,7 +66,7 @@ class Counts:
             # Another thread began or ended one just now.
             return self._last
         succeeded = begun - running - sum(others.values())
-        found = {"started": begun, f"ended:{states.SUCCESS}": succeeded}
+        found = {"started": begun, "given_back": _given_back, f"ended:{states.SUCCESS}": succeeded}
         found.update({f"ended:{how}": count for how, count in others.items() if how})
         # What is counted in more than one step may be between two of them.
         self._last = {name: max(total, self._last.get(name, 0)) for name, total in found.items()}

@@ -36,6 +36,7 @@ from celery_reliable.worker.pool_stop import PostponedStop
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.startup import check_start
 from celery_reliable.worker.throughput import Counts
+from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.unprocessable import Unprocessable
 
 __all__ = ["WorkerStep", "step_of"]
@@ -95,6 +96,8 @@ class WorkerStep(bootsteps.StartStopStep):
         self.openings = Openings(self.reliable, self.process)
         self.unprocessable = Unprocessable(self.reliable, self.openings)
         note(w, _NOTED, self)
+        #: Made with the first consumer; None where nothing is given back.
+        self.unbegun: Unbegun | None = None
         self._pool_stop: PostponedStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None

@@ -121,13 +121,18 @@ def collect_what_apps_leave() -> None:
 
 
 @pytest.fixture
-def project_settings(redis_server: RedisServer, effects: Effects) -> Settings:
-    """The project's settings: broker, results and ledger on this test's own server."""
+def project_settings(
+    request: pytest.FixtureRequest, redis_server: RedisServer, effects: Effects
+) -> Settings:
+    """The project's settings: broker, results and ledger on this test's own server.  A test that
+    `keeps_fetched` is about what waits in a worker.
+    """
     pool = effects.client.connection_pool.connection_kwargs
     return Settings(
         broker_url=redis_server.url(),
         result_url=redis_server.url(1),
         effects_url=f"redis://{pool['host']}:{pool['port']}/{pool['db']}",
+        keeps_fetched=request.node.get_closest_marker("keeps_fetched") is not None,
     )
 
 

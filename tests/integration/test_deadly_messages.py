@@ -33,6 +33,7 @@ def brief(project: Project) -> Project:
     return derived
 
 
+@pytest.mark.keeps_fetched
 @promise("poison-stops")
 @pytest.mark.parametrize(
     ("name", "options", "most_deaths"),

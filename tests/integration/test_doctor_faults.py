@@ -256,7 +256,10 @@ FAULTS = {
         {"W015"}, conf={"broker_transport_options": {"visibility_timeout": 30}}
     ),
     "prefetch": Fault(
-        {"W017"}, {"bill": {"time_limit": 600}}, conf={"worker_prefetch_multiplier": 4}
+        {"W017"},
+        {"bill": {"time_limit": 600}},
+        conf={"worker_prefetch_multiplier": 4},
+        reliable={"GIVE_BACK_SECONDS": 0},
     ),
     "results gone early": Fault({"W018"}, conf={"result_backend": "URL", "result_expires": 60}),
     "results gone before the object": Fault(
@@ -342,7 +345,7 @@ def test_what_living_workers_tell(
         assert found(app, grace_seconds=30) == {"W022"}
         assert found(app) == set()
         worker = start_worker(
-            "other", project=theirs, pool="threads", options=("--prefetch-multiplier", "4")
+            "other", project=theirs, pool="threads", options=("--prefetch-multiplier", "0")
         )
         assert found(app) == {"W015", "W016", "W017", "W021", "W025"}
         assert "W022" in found(app, grace_seconds=30)

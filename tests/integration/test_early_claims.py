@@ -168,6 +168,7 @@ def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
     assert run.worker.startswith("two@")
 
 
+@pytest.mark.keeps_fetched
 def test_what_waits_for_another_task_is_not_claimed(project: Project) -> None:
     project.start_worker("one", concurrency=1)
     warm_up(project)
@@ -179,6 +180,7 @@ def test_what_waits_for_another_task_is_not_claimed(project: Project) -> None:
     assert second.get(timeout=10) == "worked"
 
 
+@pytest.mark.keeps_fetched
 def test_what_waits_in_the_worker_is_not_claimed(project: Project) -> None:
     add_tasks(project.app)
     one = project.start_worker("one", app=ENDS)
@@ -227,6 +229,7 @@ def test_what_is_received_slowly_is_nobody_elses_meanwhile(project: Project) -> 
         assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
+@pytest.mark.keeps_fetched
 def test_what_waits_for_a_process_that_boots_is_not_claimed_and_can_be_revoked(
     project: Project,
 ) -> None:

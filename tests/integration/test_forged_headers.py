@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from celery_reliable.message import HEADER, HEIR, RETURNS
 from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
 from tests.integration.conftest import Project
@@ -75,6 +77,7 @@ def forged(
     yield "a copy for another task", element(headers={HEADER: stamp, "id": victim})
 
 
+@pytest.mark.keeps_fetched
 @promise("never-two", "late-changes-nothing")
 def test_a_forged_header_harms_no_other_task_and_no_worker(
     project: Project, tmp_path: Path

@@ -78,6 +78,7 @@ def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_me
     wait_for(lambda: not client.keys("{reliable:0}:task:*"), 40, "every record ended")
 
 
+@pytest.mark.keeps_fetched
 def test_release_strands_nothing_when_the_package_goes(
     project: Project, stock_project: Project, tmp_path: Path
 ) -> None:

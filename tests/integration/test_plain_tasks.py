@@ -16,6 +16,9 @@ from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
+#: They are about what waits in a worker.
+pytestmark = pytest.mark.keeps_fetched
+
 AWKWARD = "tests.integration.project.awkward"
 LEASE_SECONDS = 4
 RELIABLE = {"LEASE_SECONDS": LEASE_SECONDS, "SWEEP_SECONDS": 1}

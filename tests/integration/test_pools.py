@@ -52,6 +52,7 @@ def start(project: Project) -> Start:
     return one
 
 
+@pytest.mark.keeps_fetched
 @promise("nothing-lost", "never-two")
 @pools
 @pytest.mark.parametrize("survivor", ["prefork survives", "pool survives"])
@@ -151,6 +152,7 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.keeps_fetched
 @promise("never-two")
 def test_a_copy_of_a_taken_attempts_message_does_not_run_beside_it(
     project: Project, start: Start

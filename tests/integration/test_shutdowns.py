@@ -56,6 +56,7 @@ def remote(project: Project, *command: Any, **arguments: Any) -> None:
     assert "ok" in reply
 
 
+@pytest.mark.keeps_fetched
 def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Project) -> None:
     one = project.start_worker("one", options=("--prefetch-multiplier", "4"))
     running = [project.send("gate", "warm") for _ in range(2)]
@@ -81,6 +82,7 @@ def test_a_warm_stop_waits_for_what_runs_and_gives_back_the_rest(project: Projec
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.keeps_fetched
 @COLD
 def test_a_cold_stop_hands_over_at_once(
     project: Project, number: signal.Signals, environ: dict[str, str]

@@ -76,6 +76,7 @@ def test_a_message_goes_back_to_the_queue_it_came_from(project: Project) -> None
     wait_for(lambda: client.zcard(WORKERS) == 1, 10, "the dead is forgotten")
 
 
+@pytest.mark.keeps_fetched
 def test_an_unacked_hash_that_no_lease_names_is_emptied(project: Project) -> None:
     project = project.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})
     one = project.start_worker("one", concurrency=1)
@@ -120,6 +121,7 @@ def test_what_could_not_be_acknowledged_is_before_the_worker_ends(
     assert client.llen("celery") == 0
 
 
+@pytest.mark.keeps_fetched
 @promise("plain-tasks-charged")
 def test_a_plain_task_that_takes_its_workers_along_is_stopped(project: Project) -> None:
     project = project.with_settings(reliable={"MAX_LOSSES": 1})
@@ -200,6 +202,7 @@ def test_a_prefix_of_all_keys_may_begin_like_a_queue(project: Project) -> None:
     wait_for(lambda: not client.keys("shopunacked:*"), 10, "the unacked hash is empty")
 
 
+@pytest.mark.keeps_fetched
 def test_what_nobody_acknowledges_is_in_no_unacked_hash(project: Project) -> None:
     worker = project.start_worker("one", app="tests.integration.project.unacknowledged")
     client = project.redis.client()
@@ -255,6 +258,7 @@ def test_what_needs_no_process_is_fetched_without_a_pause(
     wait_for(lambda: not client.llen("celery"), 8, "all are fetched")
 
 
+@pytest.mark.keeps_fetched
 def test_the_loop_turns_while_plenty_is_fetched(project: Project) -> None:
     chosen = project.with_settings(celery={"worker_prefetch_multiplier": 0})
     for _ in range(4000):

@@ -99,6 +99,7 @@ def test_it_waits_for_the_ledger(project: Project, start_redis: StartRedis) -> N
     assert worker.is_running
 
 
+@pytest.mark.keeps_fetched
 @pytest.mark.parametrize("how", ["is retried", "has ended"])
 def test_a_late_copy_at_a_worker_without_the_code_changes_nothing(
     project: Project, letters: DeadLetters, how: str

@@ -357,3 +357,64 @@ def test_a_script_that_the_server_forgets_again_and_again_is_run(
     shared_redis.script_flush()
     assert unacked.give_back(Queues(), delivery.tag, is_last=True)
     assert shared_redis.llen("one") == 1
+
+
+def test_what_was_not_begun_goes_back_as_it_was_and_in_its_order(shared_redis: redis.Redis) -> None:
+    low = message("low").replace(b'"x"}', b'"x"}, "priority": 3')
+    for key, items in (("one", ["a", "b"]), ("two", ["c"])):
+        shared_redis.lpush(f"app1:{key}", *map(message, items))
+    shared_redis.lpush("app1:one:3", low)
+    unacked = unacked_on(shared_redis, "app1:")
+    taken = unacked.take(QUEUES, LISTS, 10).deliveries
+    tags = {name: one.tag for name, one in zip(names(taken), taken, strict=True)}
+    shared_redis.lpush("app1:one", message("later"))
+    lists = {"a": "one", "b": "one", "c": "two", "low": "one:3"}
+    messages = [(tags[name], lists[name]) for name in tags]
+    unacked.remove(tags["c"])
+
+    moved = dict(zip(tags, unacked.requeue(messages), strict=True))
+
+    # What was acknowledged meanwhile is nowhere.
+    assert moved == {"a": True, "b": True, "low": True, "c": False}
+    assert shared_redis.lrange("app1:one", 0, -1) == [*map(message, ("later", "b", "a"))]
+    assert shared_redis.lrange("app1:one:3", 0, -1) == [low]
+    assert not shared_redis.exists("app1:two", "app1:unacked:me")
+    # A copy of the call that comes late finds nothing.
+    assert unacked.requeue(messages) == [False] * 4
+    assert shared_redis.llen("app1:one") == 3
+
+
+@pytest.mark.parametrize("raw", [b"no json\nat all", b"\xff\n no json", b""])
+def test_what_goes_back_is_not_looked_into(shared_redis: redis.Redis, raw: bytes) -> None:
+    shared_redis.lpush("one", raw)
+    unacked = unacked_on(shared_redis)
+    (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+    assert unacked.requeue([(delivery.tag, "one")]) == [True]
+    assert shared_redis.lrange("one", 0, -1) == [raw]
+
+
+def test_whoever_waits_gets_the_oldest_of_many_that_go_back(shared_redis: redis.Redis) -> None:
+    shared_redis.lpush("one", *[message(str(n)) for n in range(1_200)])
+    unacked = unacked_on(shared_redis)
+    taken = unacked.take(["one"], ["one"], 1_200).deliveries
+    assert all(unacked.requeue([(one.tag, "one") for one in taken]))
+    assert len(unacked) == 0
+    assert names(unacked.take(["one"], ["one"], 1_200).deliveries) == [*map(str, range(1_200))]
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_a_give_back_that_is_cut_leaves_each_message_in_one_place(
+    proxy: RedisProxy, is_executed: bool
+) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        unacked = unacked_on(client)
+        client.lpush("one", message("before"), message("it"))
+        first, second = unacked.take(["one"], ["one"], 2).deliveries
+        # From now on the server knows the script.
+        assert unacked.requeue([(first.tag, "one")]) == [True]
+        cut = proxy.drop_reply if is_executed else proxy.drop_request
+        cut("EVALSHA")
+        # In either case the worker is to let go of it.
+        assert unacked.requeue([(second.tag, "one")]) == [True]
+        assert client.llen("one") == 1 + is_executed
+        assert len(unacked) == 1 - is_executed

@@ -46,6 +46,7 @@ def by_times(
     worker: dict[str, Any],
     *,
     expires: float | None = DAY,
+    is_redis: bool = False,
     fills_ledger: bool = False,
     grace: float | None = None,
 ) -> list[Finding]:
@@ -54,6 +55,7 @@ def by_times(
         [replace(WORKER, **worker)],
         ReliableConfig(),
         results_expire_seconds=expires,
+        is_redis_broker=is_redis,
         fills_ledger=fills_ledger,
         grace_seconds=grace,
     )
@@ -85,6 +87,17 @@ TTR = {"time_to_run_seconds": 30.0}
         (LONG, {"prefetch": 4}, {}, ["warning prefetch_holds_work"]),
         ({}, {"prefetch": 4, "time_limit": 60.0}, {}, ["warning prefetch_holds_work"]),
         ({"time_limit": 59.0}, {"prefetch": 4}, {}, []),
+        # Unless it goes back to its queue, which not all pools can do.
+        (LONG, {"prefetch": 4}, {"is_redis": True}, []),
+        (
+            LONG,
+            {"prefetch": 4, "pool": "gevent"},
+            {"is_redis": True},
+            [
+                "warning prefetch_holds_work",
+            ],
+        ),
+        ({}, {"prefetch": 0}, {"is_redis": True}, ["warning prefetch_holds_work"]),
         ({}, {"prefetch": 4}, {}, []),
         ({**LONG, "is_reliable": False}, {"prefetch": 4}, {}, []),
         ({}, {"prefetch": 0}, {}, ["warning prefetch_holds_work"]),

@@ -88,6 +88,7 @@ def test_passes_that_have_more_to_do_than_they_can(quick: Project, desk: Desk) -
         sweeper.close()
 
 
+@pytest.mark.keeps_fetched
 def test_a_queue_that_grows_and_a_worker_that_stands(project: Project) -> None:
     hasty = project.with_settings(reliable=SOON)
     worker = hasty.start_worker("one", options=ONE_EACH, app=STANDING)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from celery_reliable.app import reliable_of
 from celery_reliable.operations import Desk, Filter, Kind, Wait
 from tests.integration.conftest import ONE_EACH, SOON, Project
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.keeps_fetched
 def test_the_sentence_of_each_task(project: Project, desk: Desk) -> None:
     worker = project.start_worker("one", options=ONE_EACH)
     retried = project.send("flaky", 1, 3600)

@@ -54,6 +54,7 @@ def revoked(results: dict[str, Any]) -> dict[str, End]:
     return {r.id: End(GONE, "REVOKED", int(place in have_run)) for place, r in results.items()}
 
 
+@pytest.mark.keeps_fetched
 @promise("revocations")
 @pytest.mark.parametrize("is_terminated", [False, True])
 def test_what_is_revoked_never_runs_though_nobody_remembers_it(
@@ -74,6 +75,7 @@ def test_what_is_revoked_never_runs_though_nobody_remembers_it(
     assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
+@pytest.mark.keeps_fetched
 @promise("revocations")
 def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) -> None:
     worker = start(concurrency=1)
@@ -92,6 +94,7 @@ def test_what_is_revoked_by_a_stamp_never_runs(ending: Project, start: Start) ->
     assert_none_comes_back(ending, start, worker, ending.redis, ends)
 
 
+@pytest.mark.keeps_fetched
 def test_what_has_expired_never_runs_wherever_it_waited(ending: Project, start: Start) -> None:
     worker = start(concurrency=1)
     sent_at = ending.effects.now()

@@ -13,6 +13,9 @@ from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
+#: They are about what waits in a worker.
+pytestmark = pytest.mark.keeps_fetched
+
 
 @pytest.fixture
 def worker(start_worker: Start) -> Worker:

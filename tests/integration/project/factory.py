@@ -30,6 +30,8 @@ class Settings:
     reliable: Mapping[str, Any] = field(default_factory=dict)
     celery: Mapping[str, Any] = field(default_factory=dict)
     stock: bool = False
+    #: Workers keep what they have fetched, however long it waits there.
+    keeps_fetched: bool = False
 
     def to_environ(self) -> dict[str, str]:
         return {
@@ -39,6 +41,7 @@ class Settings:
             "RELIABLE": json.dumps(dict(self.reliable)),
             "CELERY_SETTINGS": json.dumps(dict(self.celery)),
             "STOCK": "yes" if self.stock else "",
+            "KEEPS_FETCHED": "yes" if self.keeps_fetched else "",
         }
 
     @classmethod
@@ -50,6 +53,7 @@ class Settings:
             reliable=json.loads(environ["RELIABLE"]),
             celery=json.loads(environ["CELERY_SETTINGS"]),
             stock=bool(environ["STOCK"]),
+            keeps_fetched=bool(environ.get("KEEPS_FETCHED")),
         )
 
 
@@ -60,7 +64,8 @@ def create_app(settings: Settings) -> Celery:
     )
     app.conf.broker_connection_retry_on_startup = True
     app.conf.worker_hijack_root_logger = True
-    app.conf.reliable = _apart(settings) | dict(settings.reliable)
+    kept = {"GIVE_BACK_SECONDS": 0} if settings.keeps_fetched else {}
+    app.conf.reliable = _apart(settings) | kept | dict(settings.reliable)
     app.conf.update(settings.celery)
     app.effects = Effects(redis.Redis.from_url(settings.effects_url))
     for body, options in tasks.RELIABLE:

@@ -8,6 +8,8 @@ import json
 import statistics
 from typing import Any
 
+import pytest
+
 from tests.conftest import Scale
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import wait_until_settled
@@ -48,6 +50,7 @@ def test_a_killed_workers_task_runs_again_within_seconds(
     wait_until_settled(project.redis, 10)
 
 
+@pytest.mark.keeps_fetched
 @promise("nothing-lost")
 def test_what_a_killed_worker_had_only_fetched_runs_elsewhere(project: Project) -> None:
     options = ("--prefetch-multiplier", "4")

@@ -15,9 +15,11 @@ from billiard.einfo import ExceptionInfo
 from billiard.exceptions import WorkerLostError
 from celery.worker import state
 from celery.worker.consumer import Consumer
+from kombu.asynchronous.semaphore import LaxBoundedSemaphore
 
 from celery_reliable.broker import worker_unacked
 from celery_reliable.broker.worker_transport import transport_for
+from celery_reliable.compat.notes import noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.worker.consumer_step import ConsumerStep
 from celery_reliable.worker.heartbeat import Heartbeat
@@ -237,15 +239,25 @@ class Host:
         self.main: Process = world.process(name)
         self.identity: WorkerProcess | None = None
         self.jobs: list[_Job] = []
-        #: Delivered and not yet handed to the pool.
-        self.waiting: deque[Any] = deque()
+        #: What is delivered and not yet handed to the pool waits there, as in Celery's.
+        self.semaphore = LaxBoundedSemaphore(0)
         self.soon: deque[Callable[[], Any]] = deque()
         self.is_ready = False
+        self.n_turns = 0
         self.is_stopping = ""
         self.has_ended = False
         self.connection: Any = None
         self.channel: Any = None
         self._actor = self.schedule.start(self.main, "main", self._run)
+
+    @property
+    def pool(self) -> Any:
+        return self.consumer.pool
+
+    @property
+    def waiting(self) -> deque[Any]:
+        """A function, and the request that it hands to the pool."""
+        return self.semaphore._waiting
 
     @property
     def is_up(self) -> bool:
@@ -311,7 +323,12 @@ class Host:
             except self.world.connection_errors:
                 self.schedule.sleep(1.0)
 
+    def unclaimed(self) -> list[Any]:
+        """The requests that wait for the pool, and that nobody has claimed."""
+        return [args[0] for _, args, _ in self.waiting if noted(args[0].message, "early") is None]
+
     def _turn(self) -> None:
+        self.n_turns += 1
         self.step.turned_at = self.now
         self.consumer.timer.turn()
         self._hear_the_pool()
@@ -356,17 +373,20 @@ class Host:
 
     def accept(self, request: Any) -> None:
         """Give the pool what was delivered; what it has no room for waits."""
-        self.waiting.append(request)
+        self.semaphore.acquire(self._execute, request)
         self._hand_over()
 
     def _hand_over(self) -> None:
         while self.waiting and len(self.jobs) < self.n_slots:
-            request = self.waiting.popleft()
-            try:
-                request.execute_using_pool(self.consumer.pool)
-            except Exception as exc:
-                if type(exc).__name__ != "TaskRevokedError":
-                    raise
+            hand_over, args, _ = self.waiting.popleft()
+            hand_over(*args)
+
+    def _execute(self, request: Any) -> None:
+        try:
+            request.execute_using_pool(self.pool)
+        except Exception as exc:
+            if type(exc).__name__ != "TaskRevokedError":
+                raise
 
     def _hear_the_pool(self) -> None:
         for job in list(self.jobs):

@@ -41,6 +41,20 @@ class Mutant:
         return text
 
 
+#: Many workers fetch more than they can begin soon, and nothing else happens.
+_BUSY: Mapping[str, Any] = {
+    "ids": tuple("abcdefgijklm"),
+    "tasks": ("plain", "work"),
+    "outcomes": ("ok", "long"),
+    "n_hosts": 2,
+    "n_slots": 1,
+    "n_steps": 400,
+    "haste": 0.2,
+    "idleness": 0.3,
+    "longest_pause_ms": 500,
+    "chances": {"act": 0.0, "publish": 0.1},
+}
+
 MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
@@ -373,6 +387,27 @@ MUTANTS = {
             "n_hosts": 2,
             "chances": {"publish": 0.3, "act": 0.0},
         },
+        is_alone=True,
+    ),
+    "given_and_kept": Mutant(
+        "what is given back to its queue is begun by the worker that gave it back, too",
+        {"worker/unbegun.py": (("        slots.clear()\n        slots.extend(kept)\n", ""),)},
+        "the plain .* runs again",
+        (),
+        _BUSY,
+        is_alone=True,
+    ),
+    "kept_behind": Mutant(
+        "what a worker fetched stays behind what it runs",
+        {
+            "worker/unbegun.py": (
+                ("if longest >= self._seconds and", "if False and"),
+                ("        if not self._is_sparing:", "        if True:"),
+            )
+        },
+        "waits behind what",
+        (),
+        _BUSY,
         is_alone=True,
     ),
 }

@@ -28,6 +28,8 @@ _LONG_MS = 72_000_000
 _REMEMBERED_MS = 3_600_000
 _GUILTY = ("poison", "poison_child", "send_back")
 _LONG = ("long", "touch")
+#: In so many turns a worker has had time enough to give back what it cannot begin.
+_HELD_TURNS = 10
 
 
 class Fault(AssertionError):
@@ -57,6 +59,8 @@ class Observer:
         #: Since when tasks wait for their canvas.
         self._waiting_since: dict[str, float] = {}
         self._waiting_for_dead: set[str] = set()
+        #: Since which of their turns workers hold what they have not begun, by its delivery tag.
+        self._fetched: dict[str, int] = {}
 
     @property
     def now_ms(self) -> float:
@@ -154,12 +158,14 @@ class Observer:
             self.now_ms,
         )
         self.world.note(f"body of {body.task_id} {body} begins")
-        if task.name != "plain":
-            try:
+        try:
+            if task.name == "plain":
+                self._check_plain(body)
+            else:
                 self._check_begin(body)
-            except Fault as fault:
-                # To Celery what a body raises is its failure.
-                self.fault = self.fault or fault
+        except Fault as fault:
+            # To Celery what a body raises is its failure.
+            self.fault = self.fault or fault
         call.bodies.append(body)
         self.bodies.append(body)
         if call.name == "paced":
@@ -213,6 +219,12 @@ class Observer:
             if other.is_live and other.task != "plain":
                 self._check_alone(body, other)
 
+    def _check_plain(self, body: Body) -> None:
+        """A plain task has no claim. While nothing goes wrong its one message is begun once."""
+        call = body.call
+        if call.bodies and not self.world.climate.kinds and not (call.is_excused or call.replays):
+            raise Fault(f"the plain {call} runs again, and nothing had gone wrong")
+
     def _is_known(self, call: Call) -> bool:
         """Whether the server can know of a message without a record that its task has ended: in
         the run in which it was published, and for an hour over others that lost nothing.
@@ -247,6 +259,8 @@ class Observer:
             self._buried_by.clear()
 
     def _look(self) -> None:
+        if not (self.world.climate.kinds or self.world.is_resting):
+            self._check_waiting()
         before, self._sight = self._sight, self.indexes.look()
         sight = self._sight
         for name, state in sight.workers.items():
@@ -339,6 +353,16 @@ class Observer:
         if not any(one.has_ended for one in calls):
             raise Fault(f"{task_id} is called off under its canvas")
 
+    def _check_waiting(self) -> None:
+        """Nothing waits for long behind what a worker runs, while nothing goes wrong."""
+        before, self._fetched = self._fetched, {}
+        for host in self.world.hosts:
+            for request in host.unclaimed() if host.is_up else ():
+                tag = request.message.delivery_tag
+                since = self._fetched[tag] = before.get(tag, host.n_turns)
+                if host.n_turns - since > _HELD_TURNS:
+                    raise Fault(f"{request.id} waits behind what {host.name} runs")
+
     def _check_burial(self, task_id: str, was: str | None) -> None:
         """Who ran beside a poison is not buried for it, nor anybody by another's message."""
         for call in self.calls.values():
@@ -401,7 +425,9 @@ class Observer:
         for call in self.calls.values():
             if not call.is_accepted or call.is_excused or call.may_be_second:
                 continue
-            if call.has_ended or call.is_buried or call.task_id in dead or call.name == "plain":
+            if call.has_ended or call.is_buried or call.task_id in dead:
+                continue
+            if call.name == "plain" and (call.bodies or self.world.climate.kinds):
                 continue
             if self._waits_for(call.task_id, dead):
                 continue

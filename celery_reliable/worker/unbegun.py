@@ -1,0 +1,158 @@
+"""What a worker was delivered and cannot begin: it goes back to the front of its queue.
+
+Nobody who is idle has to ask for it, and nobody is asked whether he is idle: what waits in a worker
+for a second waits as well in its queue, in its old place, where whoever is free first takes it.
+After that the worker fetches no more than it begins within such a time, so the same message is not
+fetched and given back again and again.  A worker whose tasks are short never gets that far.
+
+Who gives back has nothing any more that could begin here: a request is taken out of the place in
+which it waits before anybody else can have its message.  What is claimed stays.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.broker import WorkerUnacked
+from celery_reliable.compat.controller import waiting_for_slots
+from celery_reliable.compat.kombu import list_key, priority_of
+from celery_reliable.compat.notes import note, noted
+from celery_reliable.compat.pool import futures_of
+from celery_reliable.context import WorkerProcess
+from celery_reliable.worker import throughput
+
+__all__ = ["Unbegun"]
+
+#: In how many looks a message has waited for long enough.
+_LOOKS = 4
+
+
+class Unbegun:
+    """Looks at what waits in one worker whose main loop knows when a slot is free; for that loop.
+
+    What it knows outlives a connection.
+    """
+
+    def __init__(
+        self, w: Any, process: WorkerProcess, seconds: float, *, is_blocking: bool
+    ) -> None:
+        """Look at worker *w*, in which nothing is to wait longer than *seconds*.  *is_blocking*:
+        its main loop runs the tasks, so that it cannot look meanwhile.
+        """
+        self._worker = w
+        self._process = process
+        self._seconds = seconds
+        self._is_blocking = is_blocking
+        self._threads = futures_of(w.pool)
+        #: Since when each request waits.
+        self._since: dict[Any, float] = {}
+        #: How many tasks had begun at the last looks.
+        self._begun: deque[tuple[float, int]] = deque([(time.monotonic(), _begun())])
+        #: Whether no more is fetched than the pool begins.
+        self._is_sparing = is_blocking
+
+    @property
+    def every_seconds(self) -> float:
+        """How often it wants to look."""
+        return self._seconds / _LOOKS
+
+    def room(self) -> int | None:
+        """Return how many messages may be fetched now; None: as many as may be prefetched."""
+        if not self._is_sparing:
+            return None
+        return max(0, self._slots + self._pace() - len(state.reserved_requests))
+
+    def look(self, c: Any, unacked: WorkerUnacked) -> None:
+        """Give back what has waited for too long at consumer *c*, and all that came after it."""
+        now = time.monotonic()
+        self._begun.append((now, _begun()))
+        while now - self._begun[1][0] >= self._seconds:
+            self._begun.popleft()
+        waiting = self._waiting()
+        self._since = {one: self._since.get(one, now) for one in waiting}
+        if not self._is_blocking:
+            # Only what is slow has to spare others.
+            is_busy = len(state.reserved_requests) >= self._slots
+            is_slow = self._pace() < (c.task_consumer.channel.qos.prefetch_count or math.inf)
+            self._is_sparing = is_slow and (is_busy or self._is_sparing)
+        longest = max((now - since for since in self._since.values()), default=0.0)
+        # A pop of its own that is on its way would take them, and lasts a second.
+        is_popping = c.task_consumer.channel.is_waiting and longest < 2 * self._seconds
+        if longest >= self._seconds and not is_popping and not unacked.is_leaving:
+            self._give_back(c, unacked, waiting)
+
+    @property
+    def _slots(self) -> int:
+        return int(self._worker.pool.num_processes)
+
+    def _pace(self) -> int:
+        """How many tasks are likely to begin in the time that may be waited, beside those that run
+        already.
+        """
+        since, begun = self._begun[0]
+        seconds = max(time.monotonic() - since, self._seconds)
+        return max(0, int((_begun() - begun) * self._seconds / seconds) - self._slots)
+
+    def _waiting(self) -> list[Any]:
+        """Return the requests that can be taken back from where they wait, the oldest first."""
+        self._threads[:] = [
+            (one, future)
+            for one, future in self._threads
+            if not (future.running() or future.done())
+        ]
+        found = [args[0] for _, args, _ in waiting_for_slots(self._worker)]
+        found += [one for one, _ in self._threads]
+        return [one for one in found if _is_ours_to_give(one)]
+
+    def _take_out(self, requests: list[Any]) -> list[Any]:
+        """Take requests out of where they wait; return those that will not begin any more."""
+        wanted = set(requests)
+        slots = waiting_for_slots(self._worker)
+        kept = [one for one in slots if one[1][0] not in wanted]
+        found = {one[1][0] for one in slots} & wanted
+        slots.clear()
+        slots.extend(kept)
+        # A future that is not cancelled has begun.
+        found |= {one for one, future in self._threads if one in wanted and future.cancel()}
+        return [one for one in requests if one in found]
+
+    def _give_back(self, c: Any, unacked: WorkerUnacked, requests: list[Any]) -> None:
+        channel = c.task_consumer.channel
+        requests = self._take_out(requests)
+        messages = [one.message for one in requests]
+        places = [(str(one.delivery_tag), _list_of(channel, one)) for one in messages]
+        moved = unacked.requeue(places)
+        for request, is_gone in zip(requests, moved, strict=True):
+            if is_gone:
+                state.task_ready(request)
+                request.acknowledged = True
+                channel.qos.forget(request.message.delivery_tag)
+            else:
+                # It was taken from this worker, which shows when it is about to begin.
+                note(request.message, "queue", None)
+                c.on_task_request(request)
+        if any(moved):
+            throughput.given_back(sum(moved))
+            events.unbegun_given_back(worker=self._process.id, count=sum(moved))
+
+
+def _begun() -> int:
+    """How many tasks have begun in this process, of every base."""
+    return int(state.all_total_count[0])
+
+
+def _is_ours_to_give(request: Any) -> bool:
+    """Whether a request's message is in the unacked hash, and nobody has claimed its task."""
+    message = request.message
+    return noted(message, "queue") is not None and noted(message, "early") is None
+
+
+def _list_of(channel: Any, message: Any) -> str:
+    priority = priority_of(channel, {"properties": message.properties})
+    return list_key(channel, str(noted(message, "queue")), priority)
