@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery import Task as CeleryTask
 from celery.fixups.django import DjangoFixup
+from celery.result import GroupResult
 from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
@@ -22,7 +23,13 @@ from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
 from celery_reliable.ledger import answers
 from celery_reliable.options import TaskObject, check_call, check_if_exists, is_reliable, is_unique
-from celery_reliable.publishing import fresh_id, instead_of, is_member, unique_publication
+from celery_reliable.publishing import (
+    fresh_id,
+    instead_of,
+    is_member,
+    run_on,
+    unique_publication,
+)
 from celery_reliable.results import PatientBackend
 
 __all__ = ["ReliableTask"]
@@ -273,6 +280,31 @@ class ReliableTask(CeleryTask):
                 )
         finally:
             fresh_id.reset(token)
+
+    def run_on(
+        self,
+        where: int | str,
+        args: Any = None,
+        kwargs: Any = None,
+        **options: Any,
+    ) -> GroupResult:
+        """Publish the task once for each of several workers; each of them runs it to its end once.
+
+        *where*: how many workers, or ``"all"`` that are alive now, or a pattern of names: all of
+        those that are alive now.  Workers that start later are not among them, but take the place
+        of one that is lost.  *options*: as `apply_async`; with ``only_workers`` a number of those.
+
+        A member that is lost is run by a worker that no other member has or had; while there is
+        none, it waits.  One that fails for good has failed, and the others go on.  Workers of one
+        name count as one, and only those can be chosen that have a queue of their own
+        (``worker_direct``).
+
+        Returns the result of all, whose id `celery reliable run` takes; it is saved where the
+        result backend keeps groups.  Raises what `apply_async` raises (then those that were
+        published before run), NotPublished when no worker is meant, and ConfigurationError for
+        what cannot work: a task with an `object_id`, or without a ledger.
+        """
+        return run_on(self, where, args, kwargs, options)
 
     def AsyncResult(self, task_id: str, **kwargs: Any) -> Any:  # noqa: N802 - Celery's name
         """Return the result of *task_id*, as Celery does; for a call that was answered with another

@@ -6,6 +6,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.connector import Connector, connect, server_of
+from celery_reliable.ledger.due_records import AS_IT_IS, Resent
 from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.happenings import NotedRow
@@ -14,11 +15,13 @@ from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
+from celery_reliable.ledger.runs import Run, Runs
 from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
 
 __all__ = [
+    "AS_IT_IS",
     "FOREVER",
     "FORMAT",
     "Command",
@@ -33,6 +36,9 @@ __all__ = [
     "NotedRow",
     "ObjectLocks",
     "Place",
+    "Resent",
+    "Run",
+    "Runs",
     "Step",
     "WorkerLook",
     "answers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from celery_reliable.ledger.answers import PostponeAnswer, ResendAnswer
 from celery_reliable.ledger.answers.tasks import Batch, Held
@@ -10,11 +11,28 @@ from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Due
 
-__all__ = ["DueRecords"]
+__all__ = ["AS_IT_IS", "DueRecords", "Resent"]
 
 _DUE: Transition[Batch] = Transition("due", Batch)
 _RESEND: Transition[ResendAnswer] = Transition("resend", ResendAnswer)
 _POSTPONE: Transition[PostponeAnswer] = Transition("postpone", PostponeAnswer)
+
+
+@dataclass(frozen=True)
+class Resent:
+    """A message that takes the place of the one in a record.
+
+    Attributes:
+        epoch: that the record has.
+        next_epoch: that it has from then on: another one, if what was sent before is to be stale.
+    """
+
+    text: str = ""
+    epoch: str = ""
+    next_epoch: str = ""
+
+
+AS_IT_IS = Resent()
 
 
 class DueRecords(TransitionGroup):
@@ -25,7 +43,7 @@ class DueRecords(TransitionGroup):
         return self._caller.call(_DUE, [self.keys.due], [limit])
 
     def resend(
-        self, due: Due, *, due_in_ms: int, stored: str = "", message: str = "", epoch: str = ""
+        self, due: Due, *, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
     ) -> ResendAnswer:
         """Take the right to send an overdue task again.  The answer has its message.
 
@@ -33,25 +51,30 @@ class DueRecords(TransitionGroup):
         attempt of it.  *stored*: names a result that is there but does not prove that this task has
         ended.
 
-        *message*: takes the place of the one in the record, whose *epoch* it has: it goes to
-        another place, as a worker was chosen.
+        *message*: takes the place of the one in the record, as a worker was chosen.
         """
-        answer = self._resend(due, due_in_ms, stored, message, epoch)
+        answer = self._resend(due, due_in_ms, stored, message)
         if isinstance(answer, Held) and self.is_outlived(due.task_id, answer.owner):
-            answer = self._resend(due, due_in_ms, stored, message, epoch)
+            answer = self._resend(due, due_in_ms, stored, message)
         return answer
 
-    def _resend(
-        self, due: Due, due_in_ms: int, stored: str, message: str, epoch: str
-    ) -> ResendAnswer:
+    def _resend(self, due: Due, due_in_ms: int, stored: str, message: Resent) -> ResendAnswer:
         return self._caller.call(
             _RESEND,
             [
                 self.keys.record(due.task_id),
                 self.keys.due,
-                self.keys.unplaced if message else self.keys.none,
+                self.keys.unplaced if message.text else self.keys.none,
             ],
-            [due.task_id, due.due_ms, due_in_ms, stored, message, epoch],
+            [
+                due.task_id,
+                due.due_ms,
+                due_in_ms,
+                stored,
+                message.text,
+                message.epoch,
+                message.next_epoch,
+            ],
         )
 
     def postpone(self, due: Due, *, due_in_ms: int, is_unsent: bool = False) -> PostponeAnswer:

@@ -104,6 +104,15 @@ class Keys:
         return f"{self._prefix}unplaced"
 
     @property
+    def runs(self) -> str:
+        """ZSET: run -> when a pass must look whether it is over, in ms."""
+        return f"{self._prefix}runs"
+
+    def run(self, run: str) -> str:
+        """HASH: task id of a member -> its worker; and what the run is."""
+        return f"{self._prefix}run:{run}"
+
+    @property
     def none(self) -> str:
         """A key that never exists, for a script that needs none in that place.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.reads import Reads
+from celery_reliable.orders import Orders
 
 __all__ = ["LivingWorker", "LivingWorkers"]
 
@@ -90,15 +91,18 @@ class LivingWorkers:
             return []
         pipe = client.pipeline(transaction=False)
         pipe.time()
+        pipe.hgetall(keys.orders)
         for name, _ in names:
             pipe.hmget(keys.worker(name), _FIELDS)
             pipe.hlen(keys.claims(name))
-        (seconds, micros), *answers = pipe.execute()
+        (seconds, micros), told, *answers = pipe.execute()
         now_ms = seconds * 1000 + micros // 1000
+        orders = Orders.of({_text(one): _text(text) for one, text in told.items()}, now_ms)
         found = []
         for (name, until_ms), row, claims in zip(names, answers[::2], answers[1::2], strict=True):
             one = self._living(name, int(until_ms), now_ms, row, int(claims))
-            if one is not None:
+            # One that is drained takes nothing.
+            if one is not None and orders.of_queue(one.queue, one.nodename, now_ms) is None:
                 found.append(one)
         self._count_waiting(client, found)
         return found
@@ -132,3 +136,7 @@ class LivingWorkers:
             pipe.llen(self._key_of(one.queue))
         for one, length in zip(found, pipe.execute(), strict=True):
             one.held += int(length)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -22,6 +22,7 @@ from celery_reliable.ledger.paces import Paces
 from celery_reliable.ledger.passes import Passes
 from celery_reliable.ledger.publications import Publications
 from celery_reliable.ledger.reads import Reads
+from celery_reliable.ledger.runs import Runs
 from celery_reliable.ledger.senders import Senders
 from celery_reliable.ledger.workers import Workers
 
@@ -61,6 +62,7 @@ class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, Lette
         self.audits = Audits(self._caller, self.keys)
         self.named = NamedTasks(self._caller, self.keys)
         self.orders = OrderBook(self._caller, self.keys)
+        self.runs = Runs(self._caller, self.keys)
         self.groups = Groups(self._caller, self.keys)
         #: The server's generation as far as known; the first answer that refuses it tells it.
         self.generation = "1"

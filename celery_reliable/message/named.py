@@ -39,6 +39,8 @@ class NamedWorkers:
         prefer: patterns of those that get it first, the first pattern's before the second's.
         else_queue: where it goes when no worker that may run it is alive; empty: it waits.
         home: exchange and routing key that it would have had without this.
+        run: of which the task is a member; each of them runs on another worker.
+        pin: the worker that the member has; no other may run it.
         is_elsewhere: it was sent to its `else_queue`, where anybody may run it.
     """
 
@@ -47,6 +49,8 @@ class NamedWorkers:
     else_queue: str = ""
     home: tuple[str, str] = ("", "")
     is_elsewhere: bool = False
+    run: str = ""
+    pin: str = ""
 
     @classmethod
     def of(cls, headers: Mapping[str, Any] | None) -> NamedWorkers | None:
@@ -67,6 +71,8 @@ class NamedWorkers:
             else_queue=str(told.get("else") or ""),
             home=(home[0], home[1]) if len(home) == 2 else ("", ""),
             is_elsewhere=bool(told.get("elsewhere")),
+            run=str(told.get("run") or ""),
+            pin=str(told.get("pin") or ""),
         )
 
     @classmethod
@@ -86,6 +92,8 @@ class NamedWorkers:
             "else": self.else_queue,
             "home": [*self.home] if any(self.home) else [],
             "elsewhere": self.is_elsewhere,
+            "run": self.run,
+            "pin": self.pin,
         }
         return {name: value for name, value in found.items() if value} or {"only": []}
 
@@ -100,10 +108,12 @@ class NamedWorkers:
     @property
     def is_any_named(self) -> bool:
         """Whether it names a worker at all."""
-        return bool(self.only or self.prefer)
+        return bool(self.only or self.prefer or self.run)
 
     def may_run(self, nodename: str) -> bool:
         """Whether a worker of this name may begin what its message says this of."""
+        if self.run:
+            return self.pin == nodename
         return self.is_elsewhere or self.means(nodename)
 
     def means(self, nodename: str) -> bool:

@@ -21,6 +21,7 @@ from celery_reliable.operations.objects import ObjectView
 from celery_reliable.operations.pages import BadCursor, Page, gathered
 from celery_reliable.operations.queues import purge
 from celery_reliable.operations.revocations import IfRunning, Revoked
+from celery_reliable.operations.runs import RunView
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.stop_button import BadOrder, OrderView, UnknownOrder
 from celery_reliable.operations.tables import printable
@@ -63,6 +64,7 @@ __all__ = [
     "OrderView",
     "Page",
     "Revoked",
+    "RunView",
     "Status",
     "Subject",
     "TaskView",

@@ -23,6 +23,7 @@ from celery_reliable.operations.hours import Hour, last_hours
 from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
+from celery_reliable.operations.runs import RunViews
 from celery_reliable.operations.status import Status, look_at_status
 from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.tasks import Tasks
@@ -109,6 +110,11 @@ class Desk:
     def revocations(self) -> Revocations:
         """What ends tasks that live."""
         return Revocations(self.app, self.ledger)
+
+    @cached_property
+    def runs(self) -> RunViews:
+        """The runs of one task on several workers."""
+        return RunViews(self.app, self.ledger, self.workers)
 
     @cached_property
     def moves(self) -> Moves:

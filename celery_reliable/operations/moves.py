@@ -180,7 +180,8 @@ class Moves:
         again = envelope.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
         if meant.is_any_named:
-            headers[NAMED] = replace(meant, home=home).as_header()
+            run = before.run if before is not None else ""
+            headers[NAMED] = replace(meant, home=home, run=run).as_header()
         return replace(again, headers=headers, exchange=home[0], routing_key=home[1]), epoch
 
 

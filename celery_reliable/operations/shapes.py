@@ -281,6 +281,28 @@ class StatusWithFindings(Status):
     findings: list[FindingView]
 
 
+class RunMember(TypedDict):
+    """One member of a run."""
+
+    task_id: str
+    worker: str
+    state: str
+    result: str
+
+
+class Run(TypedDict):
+    """One task on several workers."""
+
+    run: str
+    name: str
+    only_workers: list[str]
+    begun_at: str | None
+    states: dict[str, int]
+    missing: int
+    sentence: str
+    members: list[RunMember]
+
+
 class Moved(TypedDict):
     """What became of tasks that were to run elsewhere, or with a dry run would; by their ids."""
 

@@ -6,11 +6,11 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_reliable.ledger import LivingWorker
+from celery_reliable.ledger import LivingWorker, Runs
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.options import NAMING
 
-__all__ = ["Placement", "chosen", "named_anew", "placed"]
+__all__ = ["Placement", "chosen", "named_anew", "placed", "placed_member"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,32 @@ def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | N
         return Placement(*named.home, named)
     if named.else_queue:
         return Placement("", named.else_queue, replace(named, is_elsewhere=True))
+    return None
+
+
+def placed_member(
+    runs: Runs,
+    task_id: str,
+    named: NamedWorkers,
+    living: Sequence[LivingWorker],
+    *,
+    patience_seconds: float | None = None,
+) -> Placement | None:
+    """Return where a member of a run goes: to a worker that no other member has.
+
+    The one that it has is kept while it lives.  Raises what the ledger raises.
+    """
+    may = [one for one in living if named.means(one.nodename)]
+    may.sort(key=lambda one: (one.nodename != named.pin, named.rank(one.nodename), one.load))
+    names = list(dict.fromkeys(one.nodename for one in may))
+    found = runs.assign(named.run, task_id, names, patience_seconds=patience_seconds)
+    if found is None:
+        # The run is forgotten: a dead letter was replayed long after it.
+        return placed(replace(named, run="", pin=""), living)
+    for worker in may:
+        if worker.nodename == found:
+            worker.held += 1
+            return Placement("", worker.queue, replace(named, pin=found))
     return None
 
 

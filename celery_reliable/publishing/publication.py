@@ -30,7 +30,7 @@ from celery_reliable.options import (
     task_ref,
 )
 from celery_reliable.publishing.errors import exists, not_recorded, unknown
-from celery_reliable.publishing.placement import placed
+from celery_reliable.publishing.placement import placed, placed_member
 from celery_reliable.publishing.unique import fresh_id, unique_call
 
 __all__ = ["Publication"]
@@ -104,13 +104,16 @@ class Publication:
             exchange = options.get("exchange") or ""
             home = (str(getattr(exchange, "name", exchange)), options.get("routing_key") or "")
             named = replace(named, home=home)
+        patience = FOREVER if running.get() is not None else self.retry_seconds
         try:
-            living = self._reliable.living.now(
-                patience_seconds=FOREVER if running.get() is not None else self.retry_seconds
-            )
+            living = self._reliable.living.now(patience_seconds=patience)
+            if named.run:
+                runs = self._reliable.ledger.runs
+                place = placed_member(runs, self.ref.id, named, living, patience_seconds=patience)
+            else:
+                place = placed(named, living)
         except LedgerUnavailable as exc:
             raise not_recorded(self.ref, exc) from exc
-        place = placed(named, living)
         if place is None:
             self.headers[NAMED] = named.as_header()
             return False

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import Ledger, LivingWorker, answers
-from celery_reliable.message import Envelope, NamedWorkers, is_named
-from celery_reliable.model import Due, Record, SweepReport
-from celery_reliable.publishing import placed
+from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
+from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, new_epoch
+from celery_reliable.model import Due, Record, State, SweepReport
+from celery_reliable.publishing import placed, placed_member
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.message_presence import RAREST_LOOK
 
@@ -25,6 +26,8 @@ __all__ = ["NamedTasks"]
 
 #: At most so many messages of a queue that nobody consumes are moved by one pass.
 _MOVED_AT_ONCE = 500
+_RUNS_AT_ONCE = 20
+_DAY_SECONDS = 86_400
 #: So many of those that wait are looked at by one pass, whether they do.
 _LOOKED_AT_ONCE = 100
 
@@ -39,8 +42,6 @@ class NamedTasks:
         self._ledger = ledger
         self._broker = broker
         self._living = reliable.living_by(ledger)
-        #: Read when it is first asked for in a pass.
-        self._found: list[LivingWorker] | None = None
         #: The workers for which this sweeper has looked through what waits.
         self._seen: set[str] = set()
         #: Where it is in looking whether they wait yet.
@@ -52,24 +53,24 @@ class NamedTasks:
         """Begin a pass: empty the queues of workers that are gone, and wake what waits for those
         that have come.  An app without such workers asks nothing.
         """
-        self._found = None
         if not any(one.direct_queue for one in leases):
             return
+        self._living.close()
         if self._broker.is_redis:
-            self._empty_orphans(report)
-        new = [one for one in self.living if one.worker not in self._seen]
+            self._empty_orphans(leases, report)
+        living = self.living
+        new = [one for one in living if one.worker not in self._seen]
         if self._ledger.named.waiting():
             if new:
                 self._wake(new)
             self._forget_some()
-        self._seen = {one.worker for one in self.living}
+        self._look_at_runs()
+        self._seen = {one.worker for one in living}
 
     @property
     def living(self) -> list[LivingWorker]:
-        """The workers that can be sent a task, as they were when this pass first asked."""
-        if self._found is None:
-            self._found = self._living.read()
-        return self._found
+        """The workers that can be sent a task, as they were a moment ago."""
+        return self._living.now()
 
     # -- one record
 
@@ -90,16 +91,33 @@ class NamedTasks:
             place == ("", one.queue) and named.means(one.nodename) for one in self.living
         )
 
-    def message_for(self, record: Record) -> str | None:
+    def message_for(self, record: Record) -> Resent | None:
         """Return the message of a task as it is to be sent now, to a worker that may run it; None
         while it has to wait for one.
         """
         envelope = Envelope.from_text(record.message)
         named = NamedWorkers.of(envelope.headers)
         if named is None:
-            return record.message
-        place = placed(named, self.living)
-        return None if place is None else place.readdressed(envelope).to_text()
+            return AS_IT_IS
+        if named.run:
+            place = placed_member(self._ledger.runs, record.task_id, named, self.living)
+        else:
+            place = placed(named, self.living)
+        if place is None:
+            return None
+        sent, epoch = place.readdressed(envelope), record.epoch
+        if named.pin and place.named.pin != named.pin:
+            # What was sent to the other worker must not begin there, should one of its name start.
+            stamp = Stamp.of(envelope.headers)
+            epoch = new_epoch(stamp.attempt)
+            sent = sent.stamped(Stamp(stamp.generation, epoch))
+        return Resent(sent.to_text(), record.epoch, epoch)
+
+    def sent(self, record: Record, message: str) -> None:
+        """Note that a task was sent by this message, and by none before it."""
+        named = NamedWorkers.of(Envelope.from_text(message).headers)
+        if named is not None and named.run:
+            self._ledger.runs.confirm(named.run, record.task_id, named.pin)
 
     def park(self, due: Due, record: Record) -> None:
         """Let a task wait for a worker that may run it."""
@@ -108,6 +126,9 @@ class NamedTasks:
         answer = self._ledger.named.park(
             due, named.at_home().to_text(), due_in_ms=RAREST_LOOK * self._config.queued_ms
         )
+        if isinstance(answer, answers.Unplaced) and named.run:
+            # Nothing of it begins before it is sent again.
+            self._ledger.runs.confirm(named.run, record.task_id, "")
         if isinstance(answer, answers.Unplaced) and answer.is_new:
             events.task_waits_for_worker(
                 app=self._app,
@@ -128,6 +149,35 @@ class NamedTasks:
                     means[text] = any(named.means(one.nodename) for one in new)
             self._ledger.named.wake_all([task_id for task_id, text in some if means[text]])
 
+    def _look_at_runs(self) -> None:
+        """Forget runs that are over, some time after that."""
+        runs = self._ledger.runs
+        for name, due_ms in runs.due(_RUNS_AT_ONCE):
+            run = runs.find(name)
+            members = {} if run is None else run.members
+            looks = self._ledger.look_all(list(members))
+            living = [one.record for one in looks if one and one.record.state is not State.DEAD]
+            if not living:
+                runs.end(name, due_ms, keep_ms=self._keep_ms)
+                continue
+            for record in living:
+                if len(members[record.task_id]) > 1:
+                    self._confirm(record.task_id)
+            runs.look_later(name, due_ms, due_in_ms=self._config.queued_ms)
+
+    def _confirm(self, task_id: str) -> None:
+        """Let a member have no other worker than the one that it was sent to."""
+        record = self._ledger.find(task_id)
+        if record is not None and record.state is not State.PARKED:
+            self.sent(record, record.message)
+
+    @property
+    def _keep_ms(self) -> int:
+        """For how long results are kept, and runs with them."""
+        expires = self._app.conf.result_expires
+        seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
+        return int(1000 * (seconds or _DAY_SECONDS))
+
     def _forget_some(self) -> None:
         """Take some off the index of what waits that do not wait any more: they were revoked."""
         some = next(self._walk, None)
@@ -136,8 +186,10 @@ class NamedTasks:
             return
         self._ledger.named.wake_all([task_id for task_id, _ in some], is_there=False)
 
-    def _empty_orphans(self, report: SweepReport) -> None:
-        """Have all sent to others that waits in the queues of workers that are gone."""
+    def _empty_orphans(self, leases: list[WorkerLease], report: SweepReport) -> None:
+        """Have all sent to others that waits in the queues of workers that are gone or drained."""
+        # Who was drained, or silent for a while, registers no more when it comes back.
+        registered = {one.direct_queue for one in leases if not one.is_dead}
         consumed = {one.queue for one in self.living}
         listed = dict(self._ledger.named.queues())
         now, orphans = time.monotonic(), self._orphans
@@ -149,5 +201,6 @@ class NamedTasks:
             self._broker.remove(ours)
             report.is_full = report.is_full or len(ours) >= _MOVED_AT_ONCE
             # Who chose this worker just before it went may send there yet.
-            if not ours and now - since > self._config.lease_seconds:
+            is_gone = now - since > self._config.lease_seconds and queue not in registered
+            if is_gone and not ours:
                 self._ledger.named.unlist(queue, listed[queue])

@@ -11,7 +11,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import AS_IT_IS, Ledger, answers
 from celery_reliable.message import Envelope, is_named, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
 from celery_reliable.options import in_force
@@ -238,7 +238,7 @@ class Overdue:
 
     def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
         """Send a task that is due, unless somebody else has, or it has to wait yet."""
-        message = ""
+        message = AS_IT_IS
         if is_named(record.message):
             sent = self.named.message_for(record)
             if sent is None:
@@ -246,17 +246,15 @@ class Overdue:
                 return
             message = sent
         answer = self.ledger.resend(
-            due,
-            due_in_ms=self.config.queued_ms,
-            stored=stored,
-            message=message,
-            epoch=record.epoch,
+            due, due_in_ms=self.config.queued_ms, stored=stored, message=message
         )
         if isinstance(answer, answers.Held):
             # The worker makes it due once it has stopped the attempt, or is dead within a lease.
             self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
         if not isinstance(answer, answers.Send):
             return
+        if message.text:
+            self.named.sent(record, message.text)
         report.resent += send_stored(
             self.app,
             self.ledger,

@@ -1,9 +1,10 @@
-"""`docs/guides/named-workers.rst`: its tasks wait for those that they name, and its commands move
-them.  The workers themselves are those of `tests/integration/test_named_workers.py`.
+"""`docs/guides/named-workers.rst` and `run-on.rst`: tasks wait for those that they name, and the
+commands move them.  The workers themselves are those of `tests/integration/test_named_workers.py`.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,13 +17,13 @@ from tests.docs.blocks import Page
 from tests.docs.commands import run
 from tests.support.redis_server import RedisServer
 
-PAGES = ("guides/named-workers.rst",)
+PAGES = ("guides/named-workers.rst", "guides/run-on.rst")
 
 
 @pytest.fixture
 def published(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The app of the page, and the ids of what its calls published."""
-    page = Page(*PAGES)
+    page = Page(PAGES[0])
     names: dict[str, Any] = {"__name__": "proj"}
     defined = page.block("else_queue=", "python").text
     exec(defined.replace("redis://127.0.0.1:6379/0", redis_server.url()), names)
@@ -54,8 +55,38 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
 
 
 def test_what_it_names_is_there() -> None:
-    text = Page(*PAGES).text
+    text = Page(PAGES[0]).text
 
     for event in ("task_waits_for_worker", "task_turned_away"):
         assert f"``{event}``" in text
         assert hasattr(events, event)
+
+
+def test_runs_say_what_is_missing(redis_server: RedisServer) -> None:
+    page = Page(PAGES[1])
+    names: dict[str, Any] = {"__name__": "proj"}
+    url = redis_server.url()
+    exec(
+        page.block("def load_model", "python").text.replace("redis://127.0.0.1:6379/0", url), names
+    )
+    app: Celery = names["app"]
+    app.conf.result_backend = None
+    living = reliable_of(app).ledger.workers
+    for number in (1, 2):
+        facts = {"nodename": f"gpu-{number}@h", "direct": f"gpu-{number}@h.dq2"}
+        living.register(f"w{number}", lease_ms=60_000, client_id=0, facts=facts)
+
+    calls = page.block("run_on(3, args", "python").text.strip().splitlines()
+    three, everywhere, gpus, named = [eval(call, names) for call in calls]
+
+    assert [len(one.results) for one in (three, everywhere, gpus, named)] == [3, 2, 2, 3]
+    shown, as_json = page.commands("How a run stands")
+    said = " ".join(run(shown, app, known={"RUN": three.id}).output.split())
+    assert "1 wait for a worker" in said
+    assert "2 are alive, start 1 more" in said
+    found = json.loads(run(as_json, app, known={"RUN": everywhere.id}).output)
+    assert (found["missing"], found["states"]) == (0, {"queued": 2})
+    assert {one["worker"] for one in found["members"]} == {"gpu-1@h", "gpu-2@h"}
+    assert page.left() == []
+    reliable_of(app).close()
+    app.close()

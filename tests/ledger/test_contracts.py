@@ -219,6 +219,8 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
         keys.workers,
         keys.direct,
         keys.unplaced,
+        keys.runs,
+        keys.run("<run>"),
         keys.meta,
         keys.sweep,
         keys.lock("<object>"),

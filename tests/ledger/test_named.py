@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.ledger import LivingWorkers
+from celery_reliable.ledger import LivingWorkers, Resent
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.tasks import (
     Changed,
@@ -22,6 +22,7 @@ from celery_reliable.ledger.answers.tasks import (
     Woken,
 )
 from celery_reliable.model import Due, State, TaskRef
+from celery_reliable.orders import OrderKind
 from tests.ledger.scene import LEASE_MS, Published, Scene
 
 FAR_MS = 3_600_000
@@ -59,7 +60,9 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert named.wake("task") == Woken()
     (due,) = scene.ledger.due(9).dues
     record = scene.record_of()
-    answer = scene.ledger.resend(due, due_in_ms=9, message="to gpu", epoch=record.epoch)
+    answer = scene.ledger.resend(
+        due, due_in_ms=9, message=Resent("to gpu", record.epoch, record.epoch)
+    )
     assert isinstance(answer, Send)
     assert answer.message == "to gpu"
     # From now on it is the message, and nothing waits.
@@ -72,7 +75,9 @@ def test_a_message_takes_the_place_of_its_own_publication_only(scene: Scene) -> 
     scene.publish()
     before = scene.snapshot()
 
-    answer = scene.ledger.resend(due_of(scene), due_in_ms=9, message="late", epoch="another")
+    answer = scene.ledger.resend(
+        due_of(scene), due_in_ms=9, message=Resent("late", "another", "another")
+    )
 
     assert answer == Changed()
     assert scene.snapshot() == before
@@ -90,7 +95,9 @@ def test_what_was_called_off_while_it_waited_waits_no_more(scene: Scene) -> None
     assert scene.ledger.due(9).dues == ()
 
 
-def test_those_are_alive_that_have_a_queue_of_their_own_and_are_not_leaving(scene: Scene) -> None:
+def test_who_can_be_chosen_has_a_queue_of_its_own_and_neither_leaves_nor_is_drained(
+    scene: Scene,
+) -> None:
     start(scene, "a", "gpu-a@h")
     start(scene, "b", "gpu-b@h", app="shop")
     start(scene, "c", "gpu-c@h", app="another")
@@ -98,6 +105,8 @@ def test_those_are_alive_that_have_a_queue_of_their_own_and_are_not_leaving(scen
     scene.workers.heartbeat("d", lease_ms=LEASE_MS, client_id=0, doing='{"leaving": true}')
     start(scene, "e", "gpu-e@h")
     scene.kill_worker("e")
+    start(scene, "g", "gpu-g@h")
+    order = scene.ledger.orders.give(OrderKind.DRAIN, "gpu-g@h", by="me", why="a repair")
     start(scene, "f", "gpu-f@h")
     scene.client.zadd(scene.ledger.keys.workers, {"f": 1})
     scene.claim(scene.publish(), worker="a")
@@ -108,6 +117,9 @@ def test_those_are_alive_that_have_a_queue_of_their_own_and_are_not_leaving(scen
         "gpu-a@h": ("gpu-a@h.dq2", 1),
         "gpu-b@h": ("gpu-b@h.dq2", 0),
     }
+    scene.ledger.orders.resume(order.id, by="me")
+    again = LivingWorkers(scene.ledger, "shop").now()
+    assert "gpu-g@h" in {one.nodename for one in again}
 
 
 def test_who_is_alive_is_read_once_in_a_while(scene: Scene) -> None:

@@ -52,6 +52,7 @@ SECOND_REPLY = {
     "claim_struck": Parked,
     "claim_foreign_struck": Parked,
     "step_up": NotCurrent,
+    "park": Changed,
 }
 
 

@@ -16,7 +16,9 @@ from celery_reliable.ledger.answers.workers import *
 
 AcknowledgeAnswer = Acknowledged | Changed
 AnnounceAnswer = Announced | Changed
+AssignAnswer = Assigned | Waits | Absent
 BeginPassAnswer = Begun | Busy | NotDue | Newer
+BeginRunAnswer = BegunRun
 BequeathAnswer = Bequeathed | Fenced | Gone
 BlameAnswer = Queued | Spent | Fenced | Gone
 BuryAnswer = Buried | Fenced | Gone
@@ -30,6 +32,7 @@ DeregisterAnswer = Deregistered | Refused
 DivertAnswer = Diverted | Changed | Absent
 DiscardAnswer = Discarded | Absent | NotDead
 EndPassAnswer = Ended | Overtaken
+EndRunAnswer = Postponed | Ended | Changed
 EndedAnswer = Ended | Exists | Unrecorded
 AuditAnswer = Audited
 GroupAnswer = Grouped

@@ -13,7 +13,9 @@ __all__ = [
     "Alone",
     "Announced",
     "Another",
+    "Assigned",
     "Batch",
+    "BegunRun",
     "Bequeathed",
     "Buried",
     "Cancelled",
@@ -64,6 +66,7 @@ __all__ = [
     "Unplaced",
     "Unrecorded",
     "Waiting",
+    "Waits",
     "Withdrawn",
     "Woken",
 ]
@@ -152,6 +155,24 @@ class NamesOthers(Answer):
     word = "moved"
     #: Which, as text; empty: none since the attempt was told.
     named: str
+
+
+@final
+@dataclass(frozen=True)
+class Assigned(Answer):
+    """A member of a run has this worker, and no other has."""
+
+    worker: str
+
+
+@final
+class BegunRun(Answer):
+    """The run is noted."""
+
+
+@final
+class Waits(Answer):
+    """Each worker that a member of a run could have has another member."""
 
 
 @final

@@ -10,7 +10,8 @@ ARGV[2]   due_ms      that was seen: of two sweepers only one sends
 ARGV[3]   due_in_ms   when to look again; doubled with every resend, 64 times at most
 ARGV[4]   stored      the result that is there, which does not prove that this task has ended; "" not known
 ARGV[5]   message   the same, sent to another place; "": as it is
-ARGV[6]   epoch     of that
+ARGV[6]   epoch     of the message that is there
+ARGV[7]   next      epoch of the message that takes its place, so that what was sent before is stale
 Returns   {"send", message, due_ms, suspect} | {"held", worker} | {"changed"}
           with the time that is due now, and "" for a task that did not come back from a dead worker; "held" by
           the worker that is to stop an attempt of the task
@@ -36,7 +37,7 @@ if ARGV[5] ~= '' then
   end
   message = ARGV[5]
   redis.call('HDEL', KEYS[1], 'waiting_for')
-  redis.call('HSET', KEYS[1], 'message', message)
+  redis.call('HSET', KEYS[1], 'message', message, 'epoch', ARGV[7])
   redis.call('HDEL', KEYS[3], ARGV[1])
 end
 local resends = tonumber(found[3] or 0)

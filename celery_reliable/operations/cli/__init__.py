@@ -23,6 +23,7 @@ from celery_reliable.operations.cli.orders import drain, orders, pause, resume, 
 from celery_reliable.operations.cli.passes import release_command, sweep
 from celery_reliable.operations.cli.queues import purge_command, queues_command
 from celery_reliable.operations.cli.revoking import revoke, stop
+from celery_reliable.operations.cli.runs import run
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.top import top
@@ -59,6 +60,7 @@ for _command in (
     drain,
     resume,
     orders,
+    run,
     objects,
     workers,
     queues_command,

@@ -30,6 +30,7 @@ def add_tasks(to: Any) -> None:
         if number == 0:
             raise self.retry(countdown=0)
 
+    task("everywhere", only_workers=("*",))(tasks.gate)
     task("rather_on_gpu", prefer_workers=("gpu-*",))(tasks.gate)
 
 

@@ -80,6 +80,15 @@ def task(asked: Asked) -> shapes.TaskInFull:
     return view.as_dict()
 
 
+def run(asked: Asked) -> shapes.Run:
+    """One task on several workers: which worker each member has, and what is missing."""
+    view = asked.desk.runs.get(asked.query.id)
+    if view is None:
+        said = "There is no such run, or none any more."
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown_run", said)
+    return view.as_dict()
+
+
 def objects(asked: Asked) -> ObjectPage:
     """The objects that tasks have to themselves."""
     page = asked.desk.objects.page(asked.query.cursor, limit=asked.query.limit)
@@ -162,6 +171,7 @@ READS = (
     Operation("GET", "status", status, shapes.StatusWithFindings, query=StatusQuery),
     Operation("GET", "tasks", tasks, TaskPage, query=TasksQuery),
     Operation("GET", "task", task, shapes.TaskInFull, query=TaskQuery, problems=(_UNKNOWN,)),
+    Operation("GET", "run", run, shapes.Run, query=TaskQuery, problems=(_UNKNOWN,)),
     Operation("GET", "objects", objects, ObjectPage, query=ObjectsQuery),
     Operation("GET", "object", one_object, shapes.Object, query=ObjectQuery),
     Operation("GET", "workers", workers, WorkersAnswer, query=WorkersQuery),
