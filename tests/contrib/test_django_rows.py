@@ -446,3 +446,49 @@ def test_arguments_that_nobody_would_know_are_refused(celery_project: Celery) ->
 
     with pytest.raises(ConfigurationError, match="needs by beside its row"):
         celery_project.finalize()
+
+
+def test_an_effect_that_is_committed_while_its_successor_looks_counts(
+    book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery_reliable.contrib.django.rows.places import RowPlace
+
+    read = RowPlace.read
+    calls: list[int] = []
+
+    class Killed(BaseException):
+        pass
+
+    def body(task: Any) -> None:
+        calls.append(task.attempt)
+        raise Killed
+
+    def looked(place: RowPlace) -> Any:
+        row = read(place)
+        if row.task_status == "running":
+            # The first attempt, which is late, commits its effect between the look and the write.
+            assert place.end(row.task_writer, "succeeded", result="done")
+        return row
+
+    task = make(body)
+    task_id = task.delay(book.pk).id
+    with pytest.raises(Killed):
+        ran(task, book.pk, task_id)
+    monkeypatch.setattr(RowPlace, "read", looked)
+    assert ran(task, book.pk, task_id, 2) == "done"
+    assert calls == [1]
+
+
+def test_what_follows_a_task_is_not_lost_in_silence(
+    book: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery_reliable.task import ReliableTask
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise NotPublished
+
+    task = make()
+    monkeypatch.setattr(ReliableTask, "apply_async", refuse)
+    with pytest.raises(NotPublished):
+        task.apply_async((book.pk,), link=task.si(book.pk))
+    assert status(book)[0] == "waiting"

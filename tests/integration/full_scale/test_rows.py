@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -225,7 +226,10 @@ def shop(tmp_path: Path, redis_server: RedisServer, database: str) -> Iterator[S
     with ExitStack() as stack:
         postgres = None
         if database == "postgres":
-            postgres = Postgres(tmp_path)
+            # The folders of pytest are closed to the user that PostgreSQL wants to be.
+            folder = Path(stack.enter_context(TemporaryDirectory())) / "cluster"
+            folder.mkdir()
+            postgres = Postgres(folder)
             postgres.start()
             stack.callback(postgres.stop)
         yield Shop(tmp_path, redis_server, postgres)
