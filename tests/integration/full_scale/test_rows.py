@@ -178,10 +178,11 @@ class Shop:
         assert not ran.returncode, ran.stderr
         return ran.stdout
 
-    def worker(self) -> Worker:
-        """A worker of two processes."""
+    def worker(self, concurrency: int) -> Worker:
+        """A worker of so many processes."""
         return Worker(
             "one",
+            concurrency=concurrency,
             app="proj",
             environ=self.environ,
             log_path=self.folder / "one.log",
@@ -243,7 +244,8 @@ def test_effects_are_as_many_as_rows_whatever_is_killed(
     # never published.
     count, n_killed = scale.of(full=(501, 200), small=(6, 3))
     began = time.monotonic()
-    worker = shop.worker()
+    # It looks after its dead processes once a second.
+    worker = shop.worker(scale.of(full=8, small=3))
     try:
         shop.publish(count, n_killed)
         worker.wait_until_ready()
