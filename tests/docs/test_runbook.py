@@ -12,7 +12,9 @@ import re
 from docutils import nodes
 
 from celery_reliable import events
+from celery_reliable.app import reliable_of
 from celery_reliable.operations import checks
+from celery_reliable.orders import OrderKind
 from celery_reliable.settings import check_rights, check_server
 from celery_reliable.settings import checks as of_settings
 from tests.docs.blocks import Page, doctree
@@ -107,6 +109,12 @@ def test_the_pages_name_what_there_is() -> None:
         assert named - known <= {"reliable_finding", "celery_reliable"}, page.name
 
 
+def given(project: Project) -> str:
+    """The id of an order."""
+    orders = reliable_of(project.app).ledger.orders
+    return orders.give(OrderKind.PAUSE, "mail", by="ann", why="").id
+
+
 def test_every_command_runs(project: Project) -> None:
     commands = [*BLOCKS, *inline(RUNBOOK.text), *inline(LOG.text)]
     assert len(commands) > 25
@@ -119,6 +127,8 @@ def test_every_command_runs(project: Project) -> None:
         put(project, known["ID"])
         if " revoke " in command:
             known["ID"] = project.send("work", 0, countdown=3600).id
+        if " resume " in command:
+            known["ORDER"] = given(project)
         ran = run(command, project.app, known=known)
         # Nobody has swept, which is wrong.
         expected = (0, 1) if "--check" in command or "doctor" in command else (0,)

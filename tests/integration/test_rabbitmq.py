@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from celery_reliable.app import reliable_of
+from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project
 from tests.integration.figures import wait_until_settled
 from tests.support.promises import promise
@@ -95,3 +97,30 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
     assert [run.attempt for run in on_rabbit.effects.runs(running.id)] == [1, 2]
     assert not on_rabbit.effects.overlaps()
     wait_until_settled(on_rabbit.redis, 15)
+
+
+def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) -> None:
+    queue = on_rabbit.app.conf.task_default_queue
+    other = f"other-{uuid4().hex}"
+    on_rabbit.start_worker("one", options=("-Q", f"{queue},{other}"), concurrency=1)
+    orders = reliable_of(on_rabbit.app).ledger.orders
+    busy = on_rabbit.send("gate", "busy")
+    on_rabbit.effects.run_of(busy.id)
+    ids = [on_rabbit.send(name, 0.01).id for name in ("work", "plain_work", "work")]
+
+    order = orders.give(OrderKind.PAUSE, queue, by="ann", why="")
+
+    def waiting() -> int:
+        with on_rabbit.app.connection_for_read() as connection:
+            found = connection.default_channel.queue_declare(queue, passive=True)
+        return int(found.message_count)
+
+    wait_for(lambda: waiting() == len(ids), 15, "all are given back")
+    on_rabbit.effects.open_gate("busy")
+    on_rabbit.effects.run_of(on_rabbit.send("work", 0.01, queue=other).id)
+    assert not any(run.task_id in ids for run in on_rabbit.effects.runs())
+    orders.resume(order.id, by="ann")
+    for one in ids:
+        on_rabbit.effects.run_of(one)
+    wait_until_settled(on_rabbit.redis, 20)
+    assert [run.task_id for run in on_rabbit.effects.runs() if run.task_id in ids] == ids

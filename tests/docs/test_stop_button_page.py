@@ -1,0 +1,82 @@
+"""`docs/guides/stop-button.rst`: its commands, in the order of the page, and the names in it.  The
+workers that obey are those of `tests/integration/test_stop_button.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from celery_reliable import events
+from celery_reliable.contrib.django import permissions
+from celery_reliable.operations import checks
+from celery_reliable.operations.cli import reliable
+from celery_reliable.operations.desk import Desk
+from celery_reliable.orders import OrderKind
+from tests.docs.blocks import Page
+from tests.docs.commands import run
+from tests.integration.conftest import Project
+
+PAGES = ("guides/stop-button.rst",)
+PAGE = Page(*PAGES)
+
+
+def test_its_commands_stop_and_resume(project: Project) -> None:
+    app = project.app
+
+    @app.task(name="proj.mail", shared=False)
+    def mail() -> None:
+        """A plain task, so that the command says what it does not do."""
+
+    # Those of the sections below come behind.
+    given = PAGE.commands("The stop button")[:4]
+    for command in given:
+        ran = run(command, app)
+        assert ("is no ReliableTask" in " ".join(ran.output.split())) == ("proj.mail" in command)
+        assert ran.exit_code == 0, (command, ran.output)
+    with Desk(app) as desk:
+        views = desk.orders.all()
+    assert [(one.order.kind, one.order.target) for one in views] == [
+        (OrderKind.STRIKE, "proj.mail"),
+        (OrderKind.STRIKE, "proj.charge"),
+        (OrderKind.PAUSE, "invoices"),
+        (OrderKind.DRAIN, "celery@old-*"),
+    ]
+    assert [one.order.object_id for one in views] == [None, "4711", None, None]
+    assert views[2].order.until_ms - views[2].order.given_ms == 900_000
+
+    task_id = project.send("work", 0, queue="invoices").id
+    for command in PAGE.commands("Who stopped it, and going on"):
+        ran = run(command, app, known={"ID": task_id})
+        assert ran.exit_code == 0, (command, ran.output)
+        if " show " in command:
+            assert "invoices is paused" in " ".join(ran.output.split())
+        if command.endswith("orders"):
+            assert "mails twice" in " ".join(ran.output.split())
+    with Desk(app) as desk:
+        left = [one.order.target for one in desk.orders.all()]
+    assert left == ["proj.charge", "celery@old-*"]
+
+    for command in PAGE.commands("One task that runs"):
+        ran = run(command, app, known={"ID": project.send("work", 0, countdown=3600).id})
+        assert ran.exit_code == 0, (command, ran.output)
+    assert PAGE.left() == []
+
+
+def test_what_cannot_be_struck_is_refused_in_a_sentence(project: Project) -> None:
+    ran = run("celery -A proj reliable strike project.work --object 7", project.app)
+    assert ran.exit_code == 1
+    assert "has no object_id" in " ".join(ran.output.split())
+    ran = run("celery -A proj reliable resume nothing", project.app)
+    assert (ran.exit_code, "no order" in ran.output) == (1, True)
+    ran = run("celery -A proj reliable orders --json", project.app)
+    assert json.loads(ran.output) == {"items": []}
+
+
+def test_what_it_names_is_there() -> None:
+    for event in ("order_given", "order_ended", "task_struck", "stopped_by_order"):
+        assert f"``{event}``" in PAGE.text
+        assert hasattr(events, event)
+    assert "worker_knows_no_orders" in inspect.getsource(checks)
+    assert {"pause", "strike", "drain", "resume", "orders", "stop"} <= set(reliable.commands)
+    assert permissions.Right.OPERATE.value in PAGE.text
