@@ -168,7 +168,7 @@ class Observer:
             self.fault = self.fault or fault
         call.bodies.append(body)
         self.bodies.append(body)
-        if call.name == "paced":
+        if body.task == call.name == "paced":
             self._check_pace(call)
         try:
             result = run_body(self.world, task, call, body)
@@ -184,13 +184,18 @@ class Observer:
         """
         if self._losses or "clock" in self.world.climate.kinds:
             return
-        paced = [c for c in self.calls.values() if c.name == "paced" and c.bodies]
-        for call in paced:
-            later = sum(one.began_ms >= call.began_ms for one in paced)
-            least_ms = call.began_ms + (later - 1) * tasks.PACE_SECONDS * 1000
-            if begun.began_ms >= call.began_ms and self.now_ms < least_ms - 2:
+        # Not those of a canvas, which its members publish.
+        since = sorted(
+            one.began_ms
+            for one in self.calls.values()
+            if one.name == "paced" and one.bodies and one.began_ms is not None
+        )
+        for number, from_ms in enumerate(since):
+            later = len(since) - number
+            least_ms = from_ms + (later - 1) * tasks.PACE_SECONDS * 1000
+            if (begun.began_ms or 0.0) >= from_ms and self.now_ms < least_ms - 2:
                 self.fault = self.fault or Fault(
-                    f"{begun} begins too early: {later} since {call.began_ms / 1000:.3f}"
+                    f"{begun} begins too early: {later} since {from_ms / 1000:.3f}"
                 )
 
     def _ended(self, body: Body, how: str) -> None:
