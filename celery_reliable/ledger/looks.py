@@ -13,6 +13,7 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
+from celery_reliable.ledger.places import slots
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, HistoryEntry, Record
@@ -219,6 +220,19 @@ class Looks(TransitionGroup):
 
         found = self._caller.read("holders", read)
         return [_held(value, ttl) for value, ttl in zip(found[::2], found[1::2], strict=True)]
+
+    def line_of(
+        self, object_key: str, places: int, task_id: str
+    ) -> tuple[tuple[Held, ...], int | None]:
+        """Return who has the places of an object, and how many stand in its line before a task;
+        None if that does not stand there.
+        """
+        held = self.holders(slots(object_key, max(places, 1)))
+        rank = self._caller.read(
+            "line",
+            lambda client: client.zrank(encoded(self.keys.waiting(object_key)), encoded(task_id)),
+        )
+        return tuple(one for one in held if one is not None), None if rank is None else int(rank)
 
     def worker_looks(self) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten

@@ -293,6 +293,16 @@ class Tasks:
         key = look.waiting_for or self._object_of(look.record)
         if not key:
             return seen
+        record = look.record
+        if record.in_line_of:
+            holders, before = self._ledger.line_of(key, record.places, record.task_id)
+            return replace(
+                seen,
+                object_key=key,
+                holder=next(iter(holders), None),
+                holders=tuple(one.task_id for one in holders),
+                before=before,
+            )
         (held,) = self._ledger.holders([key])
         return replace(seen, object_key=key, holder=held, holder_since_ms=self._since_ms(held))
 

@@ -80,7 +80,8 @@ class Why:
         since_ms: since when it waits or runs, by the server's clock.
         until_ms: until when, at the latest looked at again.
         queue: where its message is.
-        before: how many messages are popped before its own; None: too many to look.
+        before: how many messages are popped before its own, or how many tasks stand in line before
+            it; None: too many to look.
         depth: how many messages wait in that queue.
         worker: who runs it, has fetched it, or is to stop it.
         pid: of the process that claimed it: it runs it, or is its worker's main process.
@@ -132,6 +133,7 @@ class Seen:
         waits_for_object: its message says that it waits for an object.
         object_key: the object that it waits for, if that can be told.
         holder: who has that.
+        holders: all who have a place of it, where it stands in line.
         holder_since_ms: since when.
         orders: those by which it may be kept from running, or its queue is.
         worker: of its attempt, or the one that is to stop one; None: the ledger knows none.
@@ -149,6 +151,7 @@ class Seen:
     waits_for_object: bool = False
     object_key: str = ""
     holder: Held | None = None
+    holders: tuple[str, ...] = ()
     holder_since_ms: int = 0
     orders: tuple[Order, ...] = ()
     worker: WorkerView | None = None
@@ -453,6 +456,8 @@ def _object(look: Look, seen: Seen, now_ms: int) -> Why:
     until_ms = seen.eta_ms or look.due_ms or 0
     key = look.waiting_for or seen.object_key
     held = seen.holder
+    if record.in_line_of:
+        return _in_line(look, seen, now_ms)
     if look.waiting_for and not seen.object_key:
         # Lists do not look at who has it.
         said = f"It waits for the object {key}, which another task had when it last tried."
@@ -476,6 +481,26 @@ def _object(look: Look, seen: Seen, now_ms: int) -> Why:
         object_key=key,
         holder=held.task_id if held is not None else "",
         holder_since_ms=seen.holder_since_ms,
+    )
+
+
+def _in_line(look: Look, seen: Seen, now_ms: int) -> Why:
+    record, key = look.record, look.record.in_line_of
+    said = f"It stands in line for the object {key}"
+    if seen.before is not None:
+        said += f", with {seen.before} before it"
+    if seen.holders:
+        said += f"; {' and '.join(seen.holders)} {'has' if len(seen.holders) == 1 else 'have'} it"
+    return Why(
+        Wait.OBJECT,
+        f"{said}. It goes on as soon as there is a place and its turn has come; it is looked at "
+        f"again at {_until(look.due_ms or 0, now_ms)}, at the latest.",
+        since_ms=record.published_ms,
+        until_ms=look.due_ms or 0,
+        queue=seen.queue,
+        before=seen.before,
+        object_key=key,
+        holder=seen.holders[0] if seen.holders else "",
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
+
+import redis
 
 from tests.conftest import Scale
 from tests.integration.conftest import Project
-from tests.integration.figures import DEAD, LOCKS, RECORD, most_at_once
+from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, most_at_once, percentile
 from tests.support.effects import Run
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -77,3 +80,52 @@ def test_never_more_than_there_are_places_whatever_is_killed(soon: Project, scal
     assert all(0 < most[name] <= places for name, places in PLACES.items())
     assert len(finished) + client.zcard(DEAD) >= n_tasks
     client.close()
+
+
+@promise("line-in-order")
+def test_a_long_line_goes_on_in_order_and_asks_for_nothing_meanwhile(
+    project: Project, scale: Scale
+) -> None:
+    n_waiters = scale.of(full=1000, small=25)
+    worker = project.start_worker("worker", concurrency=2)
+    effects, client = project.effects, project.redis.client()
+    holder = project.send("in_line_gate", "object", "gate", ignore_result=True)
+    effects.run_of(holder.id)
+    # One of two processes runs the holder; no slot is held by those that wait.
+    before = calls_in(client, 2)
+    waiters = [
+        str(project.send("in_line_gate", "object", "gate", ignore_result=True).id)
+        for _ in range(n_waiters)
+    ]
+    (line,) = wait_for(lambda: client.keys(LEDGER + "waiting:*"), 60, "a line")
+    wait_for(lambda: client.zcard(line) == n_waiters, 60 + n_waiters / 10, "all stand in line")
+
+    while_waiting = calls_in(client, 2)
+    effects.open_gate("gate")
+
+    wait_for(lambda: len(effects.finished("object")) == n_waiters + 1, 60 + n_waiters, "all ran")
+    runs = effects.runs("object")
+    gaps = [later.started_at - (earlier.ended_at or 0.0) for earlier, later in pairwise(runs)]
+    print(
+        f"\n{n_waiters} in line: a place is passed on after {percentile(gaps, 50) * 1000:.1f} ms, "
+        f"p99 {percentile(gaps, 99) * 1000:.1f} ms, at most {max(gaps) * 1000:.1f} ms; scripts in "
+        f"2 s with nobody in line {before}, with all of them {while_waiting}"
+    )
+    assert [run.task_id for run in runs][1:] == waiters
+    assert min(gaps) > 0
+    # A worker and its passes ask now and then; those that wait do not.
+    assert while_waiting <= before + 6
+    assert worker.is_running
+    client.close()
+
+
+def calls_in(client: redis.Redis, seconds: float) -> int:
+    """How many scripts the server runs in so many seconds."""
+
+    def calls() -> int:
+        stats: dict[str, dict[str, int]] = client.info("commandstats")  # type: ignore[assignment]
+        return sum(stats.get(f"cmdstat_{one}", {}).get("calls", 0) for one in ("eval", "evalsha"))
+
+    first, until = calls(), time.monotonic() + seconds
+    wait_for(lambda: time.monotonic() >= until, seconds + 5, "time has passed")
+    return calls() - first

@@ -61,7 +61,8 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         why = desk.tasks.get(waiting[2].id)
         assert why is not None
         assert why.why.kind.value == "object"
-        assert holder.id in why.why.sentence
+        assert (why.why.before, why.why.holder) == (2, holder.id)
+        assert f"with 2 before it; {holder.id} has it" in why.why.sentence
         desk.revocations.revoke([waiting[0].id], by="me")
     effects.open_gate("gate")
     assert waiting[2].get(timeout=20) == "gated"
