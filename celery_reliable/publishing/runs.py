@@ -29,7 +29,7 @@ def run_on(
             f"run_on of task {task.name} needs a ledger, which knows the workers: none is set, or "
             "task_always_eager is on."
         )
-    if getattr(type(task), "_reliable_object", None) is not None:
+    if getattr(type(task), "object_id", None) is not None:
         raise ConfigurationError(
             f"run_on of task {task.name}: it has an object_id, and each member of the run would "
             "be about the same object."
