@@ -151,7 +151,8 @@ def _is_option(one: click.Parameter) -> bool:
 def _option(context: click.Context, one: click.Parameter) -> list[str]:
     record = one.get_help_record(context)
     assert record is not None, one.name
-    return [f"``{record[0]}``", one_line(record[1])]
+    # A pattern is no emphasis.
+    return [f"``{record[0]}``", one_line(record[1].replace("*", r"\*"))]
 
 
 def _parameter(document: Any, given: Any) -> list[str]:
