@@ -145,9 +145,10 @@ class Heartbeat(NativeThread):
             # The reply to an earlier call was lost, and that lease has lapsed.  Nothing is claimed
             # under this id, so it can be left at once.
             self._process.reborn()
-        self._process.renewed(sent_at + self._config.lease_seconds)
-        # Before anything is consumed.
+        # Before anything is consumed, and before the lease counts: when the server goes away
+        # meanwhile, it does not know the connection any more that was told to it.
         self._process.obey(self.connection.ledger.orders.read())
+        self._process.renewed(sent_at + self._config.lease_seconds)
         self._throughput.begin()
         events.worker_registered(app=self._host.app, worker=self._process.id)
 
