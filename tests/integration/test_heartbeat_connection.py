@@ -47,6 +47,7 @@ class Alive:
             is_stalled=False,
             facts=dict,
             claims=SimpleNamespace(stop=lambda claim: True),
+            orders=SimpleNamespace(hear=lambda to_end: None),
             doing=str,
             counted=dict,
         )
