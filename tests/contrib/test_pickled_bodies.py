@@ -97,7 +97,7 @@ def test_no_page_of_the_admin_opens_it(log_in: Callable[..., Any]) -> None:
 def test_no_answer_of_the_api_opens_it(log_in: Callable[..., Any]) -> None:
     client = log_in(is_superuser=True)
     with override_settings(ROOT_URLCONF="tests.contrib.api_urls"):
-        told = {"task": {"id": "one"}, "object": {"key": "x"}}
+        told = {"task": {"id": "one"}, "run": {"id": "one"}, "object": {"key": "x"}}
         for one in (one for one in OPERATIONS if one.method == "GET"):
             given = told.get(one.path, {})
             if one.path == "dead-letter":

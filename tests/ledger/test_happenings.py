@@ -206,6 +206,7 @@ def test_counts_of_beats_are_each_counted_once(scene: Scene) -> None:
     # A copy of an older call comes late, over another connection.
     keys = scene.ledger.keys
     late = [keys.worker("me"), keys.workers, keys.taken("me"), keys.hours]
+    late += [keys.orders, keys.stops("me"), keys.claims("me")]
     with_number = ["me", LEASE_MS, 0, 3, "", "started", 99]
     scene.ledger._caller.run(Step(_HEARTBEAT, late, with_number))
     assert now(scene).started == 11

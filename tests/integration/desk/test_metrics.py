@@ -26,7 +26,9 @@ COUNTED = "tests.integration.project.counted"
 #: Metrics of what does not happen to the worker here, and their labels.
 RARE = {
     "reliable_fenced_total": {"task"},
+    "reliable_given_back_total": {"worker"},
     "reliable_ledger_maxmemory_bytes": set[str](),
+    "reliable_limited": {"task"},
     "reliable_replayed_total": {"task"},
     "reliable_workers_declared_dead_total": {"cause"},
 }

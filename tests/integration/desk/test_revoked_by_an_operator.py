@@ -85,9 +85,7 @@ def test_what_may_finish_is_not_stopped(project: Project, desk: Desk) -> None:
         assert result.get(timeout=20) == "door"
 
 
-def test_who_cannot_tell_the_workers_says_so_and_the_ledger_knows(
-    project: Project, run: Run
-) -> None:
+def test_revoking_needs_the_ledger_alone(project: Project, run: Run) -> None:
     waiting = project.send("work", 0)
     dead_port = project.with_settings(
         broker_url="amqp://u:s3cret@127.0.0.1:1//", reliable={"REDIS_URL": project.redis.url()}
@@ -95,10 +93,9 @@ def test_who_cannot_tell_the_workers_says_so_and_the_ledger_knows(
 
     told = run("revoke", waiting.id, "--yes", project=dead_port)
 
-    assert told.code == 1
+    assert told.code == 0
     assert told.out.splitlines()[0] == "1 task revoked"
-    assert told.err.startswith("The workers could not be told")
     assert "s3cret" not in told.err
     with Desk(project.app) as desk:
         assert not desk.tasks.get(waiting.id).is_known
-        assert desk.audit()[0].problem.startswith("The workers could not be told")
+        assert not desk.audit()[0].problem

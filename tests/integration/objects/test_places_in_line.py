@@ -34,9 +34,9 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         name: [project.send(name, f"{name} object", 0.15) for _ in range(n)]
         for name, n in (("in_line", 6), ("three", 9), ("placed", 6))
     }
-    limited = [project.send("limited", 0.15) for _ in range(5)]
+    roomy = [project.send("roomy", 0.15) for _ in range(5)]
 
-    for results in [*lines.values(), limited]:
+    for results in [*lines.values(), roomy]:
         for result in results:
             result.get(timeout=30)
     settled(project)
@@ -44,7 +44,7 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         runs = effects.runs(f"{name} object")
         assert most_at_once(runs) <= most
         assert [run.attempt for run in runs] == [1] * len(lines[name])
-    assert most_at_once(effects.runs("limited")) == 2
+    assert most_at_once(effects.runs("roomy")) == 2
 
     # Who is killed keeps the place, and those behind wait.
     holder = project.send("in_line_gate", "gated", "gate")

@@ -162,9 +162,9 @@ def placed_follow(self: Any, object_id: str, steps: Sequence[str] = ("finish",))
     return follow(self, steps)
 
 
-def limited(self: Any, seconds: float) -> str:
+def roomy(self: Any, seconds: float) -> str:
     """Of these two run at a time in the whole fleet."""
-    return locked(self, "limited", seconds)
+    return locked(self, "roomy", seconds)
 
 
 def unique(
@@ -249,7 +249,7 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (three, {"object_id": "object_id", "at_most": 3, "on_conflict": "wait"}),
     (placed, {"object_id": "object_id", "at_most": 2, "on_conflict": "wait", "place": "queued"}),
     (placed_follow, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
-    (limited, {"at_most": 2, "on_conflict": "wait"}),
+    (roomy, {"at_most": 2, "on_conflict": "wait"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
     (unique_replaced, {"object_id": "object_id", "unique": "queued"}),

@@ -12,8 +12,8 @@ from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger.answers.tasks import Waiting
 from celery_reliable.ledger.answers.workers import Declared
-from celery_reliable.model import Due, Reason, State, SweepReport
-from celery_reliable.recovery import overdue
+from celery_reliable.model import Due, Reason, Record, State, SweepReport
+from celery_reliable.publishing import resending
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.claiming import claimed, register, unacked_of
 from tests.integration.conftest import Project
@@ -159,19 +159,24 @@ def test_a_send_that_failed_does_not_make_the_next_rarer(
         [due] = ledger.all_due(start=0, limit=1)
         return due
 
-    def refuse(*args: object) -> None:
+    def found() -> Record:
+        record = ledger.find(result.id)
+        assert record is not None
+        return record
+
+    def refuse(*args: object, **kwargs: object) -> None:
         raise ConnectionError("the broker is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(overdue, "resend", refuse)
+        patched.setattr(resending, "resend", refuse)
         for _ in range(7):
-            sweeper.overdue._send(seen(), SweepReport())
+            sweeper.overdue.send(seen(), found(), SweepReport())
             left_ms = int(seen().due_ms) - ledger.workers.time_ms()
             assert left_ms <= sweeper.config.sweep_ms
     assert ledger.find(result.id).resends == 0  # type: ignore[union-attr]
 
     report = SweepReport()
-    sweeper.overdue._send(seen(), report)
+    sweeper.overdue.send(seen(), found(), report)
 
     assert report.resent == 1
     left_ms = int(seen().due_ms) - ledger.workers.time_ms()
