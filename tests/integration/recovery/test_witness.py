@@ -45,7 +45,7 @@ def test_who_may_not_ask_who_is_connected_has_none(
     project.effects.run_of(result.id)
     start_worker("two")
 
-    rows = {row["worker"].split("@")[0]: row for row in listed("--json").json}
+    rows = {row["worker"].split("@")[0]: row for row in listed("--json").json["items"]}
     assert {name: row["witness"] for name, row in rows.items()} == {"one": False, "two": True}
     assert "ACL" in rows["one"]["no_witness"]
     assert rows["two"]["no_witness"] == ""
@@ -73,7 +73,7 @@ def test_who_does_not_own_his_connection_has_none(
         proxy.pool()
     start_worker("one", project=project.with_settings(broker_url=proxy.url()))
 
-    (row,) = listed("--json").json
+    (row,) = listed("--json").json["items"]
 
     assert row["witness"] is not is_pool
     assert ("REDIS_URL" in row["no_witness"]) is is_pool
@@ -83,6 +83,6 @@ def test_none_is_wanted(project: Project, listed: Callable[..., Any]) -> None:
     project = project.with_settings(reliable={"WITNESS_SECONDS": 0})
     project.start_worker("one")
 
-    (row,) = listed("--json").json
+    (row,) = listed("--json").json["items"]
 
     assert (row["witness"], row["no_witness"]) == (False, "WITNESS_SECONDS is 0.")

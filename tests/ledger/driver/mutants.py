@@ -308,7 +308,7 @@ MUTANTS = {
         ("clock",),
         {"n_steps": 320, "longest_pause_ms": 500, "chances": {"clock": 0.1, "publish": 0.02}},
         is_alone=True,
-        n_worlds=120,
+        n_worlds=200,
     ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
