@@ -26,6 +26,7 @@ ADDRESSES = {
     "find_object": "objects/find/",
     "object": "objects/object/abc/",
     "revoke": "tasks/revoke/",
+    "move": "tasks/move/",
     "sweep": "desk/sweep/",
     "workers": "workers/",
     "orders": "orders/",
@@ -34,7 +35,7 @@ ADDRESSES = {
     "audit": "audit/",
 }
 #: That are posted.
-ACTS = {"find_object", "revoke", "sweep", "order", "resume"}
+ACTS = {"find_object", "revoke", "move", "sweep", "order", "resume"}
 
 
 @pytest.fixture

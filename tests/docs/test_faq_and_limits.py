@@ -21,7 +21,7 @@ COMMANDS = [*FAQ.commands(), *inline(FAQ.text), *inline(LIMITS.text)]
 PROMISES = {one.name for one in promised()}
 
 #: What is written like a promise: a program, and settings of Redis.
-OTHERS = {"celery-reliable-probe", "tcp-keepalive", "maxmemory-policy"}
+OTHERS = {"celery-reliable-probe", "x-max-priority", "tcp-keepalive", "maxmemory-policy"}
 
 #: Pages that name promises and settings.
 NAMING = [

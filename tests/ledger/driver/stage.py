@@ -91,8 +91,14 @@ class Stage:
         )
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         self.sha_of_record = found["record"].sha.encode()
-        #: What tells a burial: EVALSHA's word, or how the text of EVAL begins.
-        self.burials = (found["bury"].sha.encode(), found["bury"].text[:60].encode())
+        bury = found["bury"]
+        #: What tells a burial: EVALSHA's word, alone or with that of whose turn is next, or how the
+        #: text of EVAL begins.
+        self.burials = (
+            bury.sha.encode(),
+            scripts.together(bury, found["call_up"]).sha.encode(),
+            bury.text[:60].encode(),
+        )
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
         for path in resources.files(broker).joinpath("lua").iterdir():
             name = path.name.removesuffix(".lua")
