@@ -194,6 +194,7 @@ def wait_until_dead(worker: Worker) -> None:
     worker.end()
 
 
+@pytest.mark.keeps_fetched
 def test_every_loss_is_told(project: Project, told: Told) -> None:
     """Of a child, of a worker, of an attempt without an outcome, of a message that is opened."""
     project = project.with_settings(reliable=SOON | {"MAX_LOSSES": 1})
@@ -267,7 +268,11 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
             desk.replay(dead.id)
     signals.dead_letter_replayed.disconnect(note)
     cut = project.send("gate", "cut")
-    wait_for(lambda: project.effects.runs(cut.id), 20, "it runs")
+    beside = project.send("gate", "cut")
+    for one in (cut, beside):
+        wait_for(lambda i=one.id: project.effects.runs(i), 20, "it runs")
+    behind = project.send("work", 0)
+    wait_for(lambda: told(events.unbegun_given_back).rows, 20, "what cannot begin is given back")
     worker.kill_group()
     heir = project.start_worker("two", app=APP, options=WATCHED)
     wait_for(lambda: told(events.worker_declared_dead).rows, 30, "the first is declared dead")
@@ -291,7 +296,7 @@ def test_all_else_that_has_a_signal_is_told(project: Project, told: Told, monito
     assert workers.keys() == {"one", "two"}
     assert (declared["hostname"], workers["two"].pid) == (workers["two"].hostname, heir.pid)
     assert monitor.state.tasks.keys() <= {
-        one.id for one in (held, skipped, late, failing, unknown, cut)
+        one.id for one in (held, skipped, late, failing, unknown, cut, beside, behind)
     }
 
 
