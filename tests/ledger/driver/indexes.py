@@ -147,6 +147,8 @@ class Indexes:
                 continue
             if kind == "lock" and self._is_free(key, has_lost):
                 continue
+            if kind == "line" and self._is_of_the_past(key):
+                continue
             if self._client.pttl(key) < 0:
                 found.append(name)
         found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]
@@ -158,6 +160,14 @@ class Indexes:
         # Its worker died before it said that it has stopped it; or the server forgot that the
         # object was freed.
         return "stopping_on" in holder or (has_lost and not holder)
+
+    def _is_of_the_past(self, line: bytes) -> bool:
+        """Whether a line names nobody but who has ended: was called off, or went on when a clock
+        was set back.  It is taken out when the moment comes that it was given.
+        """
+        return not any(
+            self.record(task_id.decode()) for task_id in self._client.zrange(line, 0, -1)
+        )
 
     def _workers(self) -> set[str]:
         return {name.decode() for name in self._client.zrange(self.keys.workers, 0, -1)}
