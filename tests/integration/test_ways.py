@@ -123,5 +123,7 @@ def test_of_a_killed_one_to_its_second_run(watched: Project, proxy: RedisProxy, 
     wait_until_gone(watched.redis, sent.id)
     assert [run.attempt for run in watched.effects.runs(sent.id)] == [1, 2]
     walked = walk_of(KILLED.steps, entries(path))
-    assert KILLED.modules <= modules(walked) <= KILLED.modules | HAPPY.modules | HAPPY.at_times
+    # The Django part is in this process where other tests have loaded it.
+    entered = {name for name in modules(walked) if not name.startswith("contrib.")}
+    assert KILLED.modules <= entered <= KILLED.modules | HAPPY.modules | HAPPY.at_times
     assert min(n_runs().values()) >= 1
