@@ -306,7 +306,12 @@ MUTANTS = {
         {"ledger/lua/declare.lua": (("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),)},
         "is dead, and surely holds its lease",
         ("clock",),
-        {"n_steps": 320, "longest_pause_ms": 500, "chances": {"clock": 0.1, "publish": 0.02}},
+        {
+            "tasks": ("work",),
+            "n_steps": 320,
+            "longest_pause_ms": 500,
+            "chances": {"clock": 0.1, "publish": 0.02},
+        },
         is_alone=True,
         n_worlds=200,
     ),
