@@ -184,8 +184,11 @@ def test_a_refused_beat_is_told_of_rarely(
     client: Any = redis_server.client()
     workers = alive.sweeper.ledger.keys.workers
     with caplog.at_level(logging.WARNING, "celery_reliable"):
-        client.rename(workers, "aside")
-        client.set(workers, "of another type, which the server refuses")
+        # At once: a beat in between would find that the worker is registered no more.
+        with client.pipeline() as both:
+            both.rename(workers, "aside")
+            both.set(workers, "of another type, which the server refuses")
+            both.execute()
         asked = calls(client)
         wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
         client.rename("aside", workers)
