@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.docs.blocks import Page
@@ -80,7 +81,7 @@ class Tree:
                     continue
                 # Compiled at least, where what it imports is not installed.
                 compile(block.text, name, "exec")
-                if "from relier " in block.text:
+                if "from relier " in block.text and find_spec("relier") is None:
                     continue
                 files[name] = files.get(name, "") + "\n" + block.text + "\n"
                 if name.startswith("documents/"):
@@ -100,6 +101,7 @@ class Tree:
             "RESULT_URL": server.url(1),
             "CACHE_URL": server.url(2),
             "ONCE_URL": server.url(3),
+            "RELIER_REDIS_URL": server.url(0),
             "READY": str(folder / f"{which}.ready"),
         }
 
@@ -116,15 +118,25 @@ class Tree:
         assert not ran.returncode, ran.stderr
         return ran.stdout
 
-    def worker(self, name: str, concurrency: int, options: Sequence[str] = ()) -> Worker:
-        """Start a worker that takes no more than it can run, and wait until it is up."""
+    def worker(
+        self,
+        name: str,
+        concurrency: int,
+        options: Sequence[str] = (),
+        *,
+        app: str = "proj",
+        is_ready: Callable[[], bool] | None = None,
+    ) -> Worker:
+        """Start a worker that takes no more than it can run, and wait until it is up; one of
+        another app than the project's has its own way to say that.
+        """
         ready = self.shared / f"{name}.ready"
         one = Worker(
             name,
-            app="proj",
+            app=app,
             environ={**self.environ, "READY": str(ready)},
             log_path=self.shared / f"{name}.log",
-            is_ready=ready.exists,
+            is_ready=is_ready or ready.exists,
             concurrency=concurrency,
             options=("--without-gossip", "--without-mingle", *options),
         )
