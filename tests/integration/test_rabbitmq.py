@@ -68,7 +68,7 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
     later = [on_rabbit.send("work", 0.01) for _ in range(8)]
     for result in later:
         assert result.get(timeout=20) == "worked"
-    wait_until_settled(on_rabbit.redis, 15)
+    wait_until_settled(on_rabbit.redis, 30)
 
 
 @promise("other-brokers")
@@ -77,7 +77,7 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
     dying = on_rabbit.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
     running = on_rabbit.send("gate", "gate")
     on_rabbit.effects.run_of(running.id)
-    wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 15, "it is acknowledged")
+    wait_for(lambda: "long_task_acknowledged" in dying.log_text(), 30, "it is acknowledged")
     # Nobody takes what waits here: that a queue is not empty proves nothing of it.
     if how == "child":
         dying.kill_child(on_rabbit.effects.runs(running.id)[0].pid)
@@ -90,13 +90,13 @@ def test_what_was_acknowledged_early_comes_back_once(on_rabbit: Project, how: st
             dying.signal_main(signal.SIGQUIT)
             dying.wait_until_ended()
         on_rabbit.start_worker("two", options=NO_HEARTBEAT, concurrency=4)
-    wait_for(lambda: len(on_rabbit.effects.runs(running.id)) == 2, 15, "it runs again")
+    wait_for(lambda: len(on_rabbit.effects.runs(running.id)) == 2, 30, "it runs again")
     for gate in ("gate", "elsewhere"):
         on_rabbit.effects.open_gate(gate)
     assert running.get(timeout=20) == "gate"
     assert [run.attempt for run in on_rabbit.effects.runs(running.id)] == [1, 2]
     assert not on_rabbit.effects.overlaps()
-    wait_until_settled(on_rabbit.redis, 15)
+    wait_until_settled(on_rabbit.redis, 30)
 
 
 def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) -> None:
@@ -115,7 +115,7 @@ def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) 
             found = connection.default_channel.queue_declare(queue, passive=True)
         return int(found.message_count)
 
-    wait_for(lambda: waiting() == len(ids), 15, "all are given back")
+    wait_for(lambda: waiting() == len(ids), 30, "all are given back")
     on_rabbit.effects.open_gate("busy")
     on_rabbit.effects.run_of(on_rabbit.send("work", 0.01, queue=other).id)
     assert not any(run.task_id in ids for run in on_rabbit.effects.runs())
