@@ -93,7 +93,9 @@ def test_a_publisher_is_killed(soon: Project, scale: Scale) -> None:
         assert_each_ran_once(soon.effects, published)
 
 
-def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(soon: Project) -> None:
+def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(project: Project) -> None:
+    # Nobody looks after what waits in a queue while this runs.
+    soon = project.with_settings(reliable={**SOON, "QUEUED_SECONDS": 120})
     client = soon.redis.client()
     lost = soon.start_worker("lost", concurrency=1, options=ONE_EACH)
     result = soon.send("gate", "gate")
@@ -105,17 +107,14 @@ def test_what_is_lost_with_its_message_does_not_wait_for_an_empty_queue(soon: Pr
     for _ in range(10):
         soon.send("plain_work", 0)
     lost.kill_group()
-    killed_at = soon.effects.now()
     # Sweeps, and consumes from another queue: this one stands still.
     soon.start_worker("sweeps", options=("-Q", "third"))
     # First, where the queue is on the ledger's server, else last.
     wait_for(
         lambda: any(result.id.encode() in client.lindex("celery", at) for at in (-1, 0)),
-        20,
+        60,
         "it is sent again",
     )
-    # Before anybody would look after what waits in a queue.
-    assert soon.effects.now() - killed_at < QUEUED_SECONDS
     assert client.llen("celery") == 11
     soon.effects.open_gate("gate")
     soon.start_worker("works")
