@@ -244,6 +244,11 @@ class Record:
         return key if kind == "object" and self.state is State.PARKED else ""
 
     @property
+    def is_limited(self) -> bool:
+        """Whether it waits for the moment that its rate has given it."""
+        return self.state is State.PARKED and self.waiting_for.startswith("rate ")
+
+    @property
     def claim(self) -> Claim:
         """The claim by which it is running; means nothing in another state."""
         return Claim(self.task_id, self.attempt, self.owner, self.token, self.losses)

@@ -13,7 +13,7 @@ from celery.exceptions import Ignore, Reject
 from celery_reliable import clock, events
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery
 from celery_reliable.attempt.outcomes import NotBegun, ended
-from celery_reliable.attempt.pacing import adopted_to_wait, too_early
+from celery_reliable.attempt.pacing import adopted_to_wait, moment_of
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.compat.tracer import Traced
 from celery_reliable.context import RunningAttempt, WorkerProcess, current_worker
@@ -23,7 +23,7 @@ from celery_reliable.exceptions import (
     LedgerUnavailable,
     ReliableError,
 )
-from celery_reliable.ledger import FOREVER, Ledger, answers
+from celery_reliable.ledger import FOREVER, Ledger, Step, answers
 from celery_reliable.message import HEIR, NAMED, NamedWorkers
 from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.options import is_limited, is_of_object
@@ -66,13 +66,19 @@ def begin(delivery: Delivery) -> RunningAttempt | Traced:
 
 
 def claim_or_record(
-    ledger: Ledger, request: ClaimRequest, message: Callable[[], str], *, patience_seconds: float
+    ledger: Ledger,
+    request: ClaimRequest,
+    message: Callable[[], str],
+    *,
+    behind: Step[answers.ReserveAnswer] | None = None,
+    patience_seconds: float,
 ) -> tuple[answers.ClaimAnswer, bool]:
     """Claim a task.  One without a record gets it from *message*: then the second value is true.
 
-    Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
+    *behind*: as `Ledger.claim`.  Raises LedgerUnavailable when the ledger does not answer in time,
+    and LedgerRefused.
     """
-    answer = ledger.claim(request, patience_seconds=patience_seconds)
+    answer = ledger.claim(request, behind=behind, patience_seconds=patience_seconds)
     if not isinstance(answer, answers.Unrecorded):
         return answer, False
     return ledger.claim(request, message=message(), patience_seconds=patience_seconds), True
@@ -105,9 +111,7 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))
     if token in worker.given_back:
         return answers.Changed()
-    parked = too_early(delivery, patience_seconds)
-    if parked is not None:
-        return parked
+    moment = moment_of(delivery)
     orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
     strikes = _strikes(delivery, orders) if orders.all else ()
     for name in worker.turns_to_claim():
@@ -127,9 +131,15 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
                 return adopted_to_wait(delivery)
         else:
             answer, was_unrecorded = claim_or_record(
-                ledger, request, delivery.message, patience_seconds=patience_seconds
+                ledger,
+                request,
+                delivery.message,
+                behind=moment,
+                patience_seconds=patience_seconds,
             )
             is_adopted |= was_unrecorded
+        if moment is not None and isinstance(moment.answer, answers.ParkedUntil):
+            return moment.answer
         if isinstance(answer, answers.Claimed):
             return RunningAttempt(request.claim(answer.attempt, answer.losses), stamp, is_adopted)
         if not isinstance(answer, answers.NoLease):

@@ -5,17 +5,15 @@ from __future__ import annotations
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.attempt.replacement import adopt
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import answers
+from celery_reliable.ledger import Step, answers
 from celery_reliable.options import is_limited, rate_of
 
-__all__ = ["adopted_to_wait", "too_early"]
+__all__ = ["adopted_to_wait", "moment_of"]
 
 
-def too_early(delivery: Delivery, patience_seconds: float) -> answers.ParkedUntil | None:
-    """Ask for the moment of a delivery's task; return until when it is parked, or None if it may
-    begin, as far as its rate is concerned.
-
-    Raises LedgerUnavailable when the ledger does not answer in time, and LedgerRefused.
+def moment_of(delivery: Delivery) -> Step[answers.ReserveAnswer] | None:
+    """Return what asks for the moment of a delivery's task, in one step with its claim; None if it
+    may begin as soon as it comes.
     """
     if not delivery.stamp.epoch or not is_limited(delivery.task):
         return None
@@ -26,14 +24,9 @@ def too_early(delivery: Delivery, patience_seconds: float) -> answers.ParkedUnti
         return None
     if rate is None:
         return None
-    answer = delivery.reliable.ledger.paces.reserve(
-        delivery.id,
-        delivery.task.name,
-        rate,
-        epoch=delivery.stamp.epoch,
-        patience_seconds=patience_seconds,
+    return delivery.reliable.ledger.paces.reserve_step(
+        delivery.id, delivery.task.name, rate, epoch=delivery.stamp.epoch
     )
-    return answer if isinstance(answer, answers.ParkedUntil) else None
 
 
 def adopted_to_wait(delivery: Delivery) -> answers.ParkedUntil:

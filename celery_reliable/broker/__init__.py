@@ -5,7 +5,12 @@ from __future__ import annotations
 from celery_reliable.broker.deliveries import Delivery
 from celery_reliable.broker.entries import Entry
 from celery_reliable.broker.hooks import WorkerHooks
-from celery_reliable.broker.producer_transport import SENDING_TRANSPORT, sending_first, sending_with
+from celery_reliable.broker.producer_transport import (
+    SENDING_TRANSPORT,
+    sending_first,
+    sending_together,
+    sending_with,
+)
 from celery_reliable.broker.qos import GOES_FIRST
 from celery_reliable.broker.server_mark import forget_server, server_seen
 from celery_reliable.broker.unacked import (
@@ -32,6 +37,7 @@ __all__ = [
     "forget_server",
     "opened_unacked",
     "sending_first",
+    "sending_together",
     "sending_with",
     "server_seen",
     "transport_for",

@@ -15,7 +15,13 @@ from kombu.utils.json import dumps
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
 
-__all__ = ["SENDING_TRANSPORT", "SendingTransport", "sending_first", "sending_with"]
+__all__ = [
+    "SENDING_TRANSPORT",
+    "SendingTransport",
+    "sending_first",
+    "sending_together",
+    "sending_with",
+]
 
 #: Its import path, as Celery's settings have it.
 SENDING_TRANSPORT = f"{__name__}:SendingTransport"
@@ -51,6 +57,50 @@ def sending_first() -> Iterator[None]:
         _is_first.reset(token)
 
 
+class _Together:
+    """Messages that are put into their lists in one round trip."""
+
+    def __init__(self) -> None:
+        self._channel: SendingChannel | None = None
+        #: Of each its list, and whether it goes in front of what is there.
+        self._messages: list[tuple[str, str, bool]] = []
+        self._queues: dict[str, None] = {}
+
+    def add(self, channel: SendingChannel, queue: str, message: dict[str, Any]) -> None:
+        key = list_key(channel, queue, priority_of(channel, message))
+        self._channel = channel
+        self._messages.append((key, dumps(message), _is_first.get()))
+        self._queues[queue] = None
+
+    def put(self) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        with channel.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
+            for key, message, is_first in self._messages:
+                (pipe.rpush if is_first else pipe.lpush)(key, message)
+            pipe.execute()
+        for queue in self._queues:
+            channel.keep_from_expiring(queue)
+
+
+_together: ContextVar[_Together | None] = ContextVar("celery_reliable_together", default=None)
+
+
+@contextmanager
+def sending_together() -> Iterator[None]:
+    """Let all that is published inside go to its lists in one round trip at the end, if
+    SENDING_TRANSPORT puts it there.  Raises redis-py's errors, and then some may have been put.
+    """
+    together = _Together()
+    token = _together.set(together)
+    try:
+        yield
+    finally:
+        _together.reset(token)
+    together.put()
+
+
 class SendingChannel(PuttingChannel, ConnectedChannel):
     """A channel whose messages `sending_with` may put into their lists."""
 
@@ -73,16 +123,20 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         if send is not None:
             key = self.global_keyprefix + list_key(self, queue, priority_of(self, message))
             if send(key, message):
-                self._keep_from_expiring(queue)
+                self.keep_from_expiring(queue)
                 return
+        together = _together.get()
+        if together is not None:
+            together.add(self, queue, message)
+            return
         if _is_first.get():
             with self.conn_or_acquire() as client:
                 client.rpush(list_key(self, queue, priority_of(self, message)), dumps(message))
-            self._keep_from_expiring(queue)
+            self.keep_from_expiring(queue)
             return
         super().put(queue, message, **kwargs)
 
-    def _keep_from_expiring(self, queue: str) -> None:
+    def keep_from_expiring(self, queue: str) -> None:
         """Put off the expiry of a queue that was declared with ``expires``, as kombu does when it
         puts a message there.
         """

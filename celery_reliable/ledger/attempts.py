@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import ClaimAnswer, EndedAnswer, TouchAnswer
+from celery_reliable.ledger.answers import ClaimAnswer, EndedAnswer, ReserveAnswer, TouchAnswer
 from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.transitions import Step, Together, Transition
 from celery_reliable.ledger.workers import ALONE_MS
 from celery_reliable.model import Claim, ClaimRequest
 
@@ -21,14 +21,26 @@ class Attempts(TransitionGroup):
     """How a worker begins an attempt, and asks for more time for it."""
 
     def claim(
-        self, request: ClaimRequest, *, message: str = "", patience_seconds: float | None = None
+        self,
+        request: ClaimRequest,
+        *,
+        message: str = "",
+        behind: Step[ReserveAnswer] | None = None,
+        patience_seconds: float | None = None,
     ) -> ClaimAnswer:
         """Begin an attempt, or return why not.
 
         *message*: the message as it was delivered.  Without it the answer is Unrecorded if there is
         no record and nothing proves that the task has ended; the caller asks again with it.
+        *behind*: another step, which the claim follows in the same one.  It hears its own answer.
         """
-        answer = self._caller.run(self.claim_step(request, message=message), patience_seconds)
+        claim = self.claim_step(request, message=message)
+        if behind is None:
+            answer = self._caller.run(claim, patience_seconds)
+        else:
+            behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
+            assert claim.answer is not None
+            answer = claim.answer
         is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
         if is_asked and self.has_ended(
             request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds

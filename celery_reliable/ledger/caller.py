@@ -83,30 +83,40 @@ class Caller:
         return step.transition.read(raw, is_repeated)
 
     def call_all(self, transition: Transition[A], calls: Sequence[Call]) -> None:
-        """Run a script with the keys and arguments of each of *calls*, in two round trips.
+        """Run a script with the keys and arguments of each of *calls*, as `run_all` does.
 
-        The answers are thrown away.  Each call is a step of its own, so some may have been executed
-        when this raises.  Raises what `call` raises.
+        The answers are thrown away.
         """
-        if not calls:
-            return
-        first, *others = (Step(transition, keys, args) for keys, args in calls)
+        self.run_all([Step(transition, keys, args) for keys, args in calls])
 
-        def run() -> None:
+    def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
+        """Send steps of one script in two round trips, and return the answer of each.
+
+        Each is a step of its own, so some may have been executed when this raises.  Raises what
+        `call` raises.
+        """
+        if not steps:
+            return []
+        first, *others = steps
+
+        def run() -> list[Any]:
             # It loads the script: within a pipeline it is too late for that.
-            self._sent(first)
+            found = [self._sent(first)]
             pipe = self.client.pipeline(transaction=False)
             for step in others:
                 pipe.evalsha(*step.call)
-            answers = pipe.execute(raise_on_error=False)
-            for step, answer in zip(others, answers, strict=True):
-                if isinstance(answer, errors.NoScriptError):
-                    # Somebody has flushed the scripts meanwhile.
-                    self._sent(step)
-                elif isinstance(answer, Exception):
-                    raise answer
+            for step, reply in zip(others, pipe.execute(raise_on_error=False), strict=True):
+                # Somebody may have flushed the scripts meanwhile.
+                is_unknown = isinstance(reply, errors.NoScriptError)
+                found.append(self._sent(step) if is_unknown else reply)
+                if isinstance(found[-1], Exception):
+                    raise found[-1]
+            return found
 
-        self._patiently(transition.name, run, None, first)
+        found, is_repeated = self._patiently(first.code.name, run, None, first)
+        return [
+            step.transition.read(raw, is_repeated) for step, raw in zip(steps, found, strict=True)
+        ]
 
     def close(self) -> None:
         """Close the connections.  They are opened again when something is asked."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from celery_reliable.ledger.answers import PostponeAnswer, ResendAnswer
 from celery_reliable.ledger.answers.tasks import Batch, Held
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Transition
+from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Due
 
 __all__ = ["AS_IT_IS", "DueRecords", "Resent"]
@@ -58,8 +58,20 @@ class DueRecords(TransitionGroup):
             answer = self._resend(due, due_in_ms, stored, message)
         return answer
 
+    def resend_all(self, dues: Sequence[Due], *, due_in_ms: int) -> list[ResendAnswer]:
+        """Take the right to send each of many tasks again, as they are, in two round trips.
+
+        As `resend`; but what is Held was not looked at any further.
+        """
+        return self._caller.run_all([self._resending(due, due_in_ms) for due in dues])
+
     def _resend(self, due: Due, due_in_ms: int, stored: str, message: Resent) -> ResendAnswer:
-        return self._caller.call(
+        return self._caller.run(self._resending(due, due_in_ms, stored, message))
+
+    def _resending(
+        self, due: Due, due_in_ms: int, stored: str = "", message: Resent = AS_IT_IS
+    ) -> Step[ResendAnswer]:
+        return Step(
             _RESEND,
             [
                 self.keys.record(due.task_id),

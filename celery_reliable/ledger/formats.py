@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from celery_reliable.exceptions import LedgerRefused
-from celery_reliable.ledger.caller import Call, Caller
-from celery_reliable.ledger.transitions import A, Step, Transition
+from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.transitions import A, Step
 
 __all__ = ["FORMAT", "CheckingCaller", "newer", "refuse_newer"]
 
@@ -63,10 +63,11 @@ class CheckingCaller(Caller):
         self._check(step.code.name, patience_seconds)
         return super().run(step, patience_seconds, undone_patience_seconds)
 
-    def call_all(self, transition: Transition[A], calls: Sequence[Call]) -> None:
-        """As `Caller.call_all`.  Raises LedgerRefused in a newer format."""
-        self._check(transition.name, None)
-        super().call_all(transition, calls)
+    def run_all(self, steps: Sequence[Step[A]]) -> list[A]:
+        """As `Caller.run_all`.  Raises LedgerRefused in a newer format."""
+        if steps:
+            self._check(steps[0].code.name, None)
+        return super().run_all(steps)
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:
         """As `Caller.read`.  Raises LedgerRefused in a newer format."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from celery_reliable.ledger.answers import ReserveAnswer, RipeAnswer
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
-from celery_reliable.ledger.transitions import Transition
+from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Rate
 
 __all__ = ["Paces"]
@@ -23,17 +23,15 @@ class Paces:
         self._caller = caller
         self._keys = keys
 
-    def reserve(
-        self,
-        task_id: str,
-        task_name: str,
-        rate: Rate,
-        *,
-        epoch: str,
-        patience_seconds: float | None = None,
-    ) -> ReserveAnswer:
+    def reserve(self, task_id: str, task_name: str, rate: Rate, *, epoch: str) -> ReserveAnswer:
         """Ask for the moment of a publication: it is now, or the task is parked until then."""
-        return self._caller.call(
+        return self._caller.run(self.reserve_step(task_id, task_name, rate, epoch=epoch))
+
+    def reserve_step(
+        self, task_id: str, task_name: str, rate: Rate, *, epoch: str
+    ) -> Step[ReserveAnswer]:
+        """Return the call of `reserve` unsent: a claim may be made in one step with it."""
+        return Step(
             _RESERVE,
             [
                 self._keys.record(task_id),
@@ -42,7 +40,6 @@ class Paces:
                 self._keys.line(task_name),
             ],
             [task_id, epoch, rate.interval_us, rate.key],
-            patience_seconds,
         )
 
     def ripe(

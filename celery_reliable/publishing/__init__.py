@@ -7,7 +7,7 @@ from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.lines import let_through, step_up
 from celery_reliable.publishing.placement import placed, placed_member
-from celery_reliable.publishing.resending import resend, send_stored
+from celery_reliable.publishing.resending import resend, send_all_stored, send_stored
 from celery_reliable.publishing.runs import run_on
 from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
 
@@ -25,6 +25,7 @@ __all__ = [
     "placed_member",
     "resend",
     "run_on",
+    "send_all_stored",
     "send_stored",
     "step_up",
     "unique_publication",

@@ -8,7 +8,6 @@ import secrets
 from celery import Celery
 
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.model import SweepReport
 from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.overdue import Overdue
@@ -21,7 +20,7 @@ _LEASE_MS = 1000
 _LATE_MS = 200
 #: A moment may be given at any time, and be near: so often the lines are looked at.
 _LOOK_SECONDS = 0.05
-_AT_ONCE = 20
+_AT_ONCE = 100
 
 
 class Pacing:
@@ -61,7 +60,11 @@ class Pacing:
         if answer.dues:
             ids = [due.task_id for due in answer.dues]
             found = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
-            for due, one in zip(answer.dues, found, strict=True):
-                if one.record is not None:
-                    self._overdue.send(due, one.record, SweepReport())
+            self._overdue.send_limited(
+                [
+                    (due, one.record)
+                    for due, one in zip(answer.dues, found, strict=True)
+                    if one.record is not None
+                ]
+            )
         return min(answer.wait_ms / 1000, _LOOK_SECONDS)

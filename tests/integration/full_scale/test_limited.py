@@ -29,6 +29,8 @@ def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) 
         environ={"RATE": f"{rate}/s"},
     )
     limited, unlimited = project.task("limited"), project.task("unlimited")
+    seconds, micros = client.time()
+    asked_at = seconds * 1_000_000 + micros
     for _ in range(n_tasks):
         limited.apply_async()
     # One object has more than it may run for long; the others have nothing to do with that.
@@ -60,14 +62,13 @@ def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) 
         f"an object's at 2/s: {19e6 / (busy[-1] - busy[0]):.2f}/s; others beside it waited "
         f"{percentile(waits, 50) * 1000:.0f} ms (p50), {percentile(waits, 99) * 1000:.0f} ms (p99)"
     )
-    # Nobody was quicker than the rate but by what somebody before was late; slower is a machine's
-    # business, but at full scale.
-    assert found <= rate * 1.02
+    # Nobody began before its moment, so there were never more than the rate allows since it was
+    # asked for.  Who is late does so on a machine that is busy.
+    assert all((one - asked_at) * rate / 1e6 > n - 1 for n, one in enumerate(moments))
     assert (busy[-1] - busy[0]) / 1e6 > 19 * 0.5 - 0.6
     assert max(quiet) < busy[-1]
     if scale.is_full:
         assert abs(found - rate) <= rate * 0.02
-        assert most <= rate * 1.1
 
 
 def test_a_limited_task_waits_without_a_slot_and_leaves_when_it_is_called_off(
