@@ -9,9 +9,12 @@ from uuid import uuid4
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.operations.bulk import Chosen
+from celery_reliable.operations.desk import Desk
 from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project
-from tests.integration.figures import wait_until_settled
+from tests.integration.figures import assert_each_ran_once, wait_until_settled
+from tests.integration.letters import put
 from tests.support.promises import promise
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.waiting import wait_for
@@ -43,6 +46,14 @@ def on_rabbit(project: Project, rabbit: RabbitServer) -> Project:
             "SWEEP_SECONDS": 1,
         },
     )
+
+
+def waiting(on_rabbit: Project) -> int:
+    """How many messages wait in the project's queue."""
+    with on_rabbit.app.connection_for_read() as connection:
+        channel = connection.default_channel
+        found = channel.queue_declare(on_rabbit.app.conf.task_default_queue, passive=True)
+    return int(found.message_count)
 
 
 @promise("other-brokers")
@@ -110,12 +121,7 @@ def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) 
 
     order = orders.give(OrderKind.PAUSE, queue, by="ann", why="")
 
-    def waiting() -> int:
-        with on_rabbit.app.connection_for_read() as connection:
-            found = connection.default_channel.queue_declare(queue, passive=True)
-        return int(found.message_count)
-
-    wait_for(lambda: waiting() == len(ids), 30, "all are given back")
+    wait_for(lambda: waiting(on_rabbit) == len(ids), 30, "all are given back")
     on_rabbit.effects.open_gate("busy")
     on_rabbit.effects.run_of(on_rabbit.send("work", 0.01, queue=other).id)
     assert not any(run.task_id in ids for run in on_rabbit.effects.runs())
@@ -124,3 +130,22 @@ def test_a_paused_queue_is_not_consumed_until_it_is_resumed(on_rabbit: Project) 
         on_rabbit.effects.run_of(one)
     wait_until_settled(on_rabbit.redis, 20)
     assert [run.task_id for run in on_rabbit.effects.runs() if run.task_id in ids] == ids
+
+
+def test_a_replay_goes_on_only_while_few_wait_in_the_queue(on_rabbit: Project) -> None:
+    queue = on_rabbit.app.conf.task_default_queue
+    for number in range(12):
+        put(on_rabbit, f"{queue}-{number}")
+    with on_rabbit.app.connection_for_write() as connection:
+        connection.default_channel.queue_declare(queue, durable=True, auto_delete=False)
+
+    with Desk(on_rabbit.app) as desk:
+        how = {"by": "me", "rate": None, "to_queue": queue, "max_waiting": 5}
+        first = desk.bulk.replay(Chosen(), seconds=1, **how)
+        assert (first.done, first.is_whole) == (5, False)
+        assert waiting(on_rabbit) == 5
+        on_rabbit.start_worker("one", options=NO_HEARTBEAT)
+        rest = desk.bulk.replay(Chosen(), **how)
+    assert (rest.done, rest.is_whole) == (7, True)
+    wait_until_settled(on_rabbit.redis, 30)
+    assert_each_ran_once(on_rabbit.effects, [f"{queue}-{number}" for number in range(12)])
