@@ -268,19 +268,23 @@ def test_a_stop_of_another_pool_charges_nothing(
     project: Project, pool: str, how: signal.Signals
 ) -> None:
     one = project.start_worker("one", pool=pool, concurrency=1)
-    # It runs until the other worker is up.
-    running = project.send("work", 6.0)
+    running = project.send("gate", "gate")
     project.effects.run_of(running.id)
     project.start_worker("two")
     waiting = [project.send("work", 0.01) for _ in range(3)]
     one.signal_main(how)
-    one.wait_until_ended()
-    assert not left_behind(project.redis, "one")
-    for result in [running, *waiting]:
-        assert result.get(timeout=15) == "worked"
-        assert len(project.effects.finished(result.id)) == 1
     # A greenlet can be stopped; a thread and the main process itself run their task to its end.
     is_stopped = pool == "gevent" and how == signal.SIGQUIT
+    if not is_stopped:
+        project.effects.open_gate("gate")
+    one.wait_until_ended()
+    project.effects.open_gate("gate")
+    assert not left_behind(project.redis, "one")
+    assert running.get(timeout=15) == "gate"
+    for result in waiting:
+        assert result.get(timeout=15) == "worked"
+    for result in [running, *waiting]:
+        assert len(project.effects.finished(result.id)) == 1
     assert len(project.effects.runs(running.id)) == (2 if is_stopped else 1)
     assert not project.effects.overlaps()
     wait_until_settled(project.redis, 10)
