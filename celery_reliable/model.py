@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Literal
 
 __all__ = [
+    "MOST_PLACES",
     "CaughtUp",
     "Cause",
     "Claim",
@@ -95,6 +96,10 @@ class Rate:
 
     key: str
     interval_us: int
+
+
+#: Of one object: each place is a lock, and who asks for one looks at all.
+MOST_PLACES = 100
 
 
 @dataclass(frozen=True)

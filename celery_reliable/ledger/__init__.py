@@ -11,8 +11,9 @@ from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
 from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.living import LivingWorker, LivingWorkers
+from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
-from celery_reliable.ledger.looks import Held, Look, Place, WorkerLook
+from celery_reliable.ledger.looks import Held, Look, ObjectLook, Place, WorkerLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.runs import Run, Runs
@@ -35,6 +36,7 @@ __all__ = [
     "Look",
     "NotedRow",
     "ObjectLocks",
+    "ObjectLook",
     "Place",
     "Resent",
     "Run",
@@ -48,6 +50,7 @@ __all__ = [
     "group_of",
     "last_death",
     "ledger_commands",
+    "line_of",
     "on_key",
     "self_test",
     "server_of",

@@ -18,7 +18,7 @@ from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, HistoryEntry, Record
 
-__all__ = ["Held", "Look", "Looks", "Numbers", "Place", "WorkerLook"]
+__all__ = ["Held", "Look", "Looks", "Numbers", "ObjectLook", "Place", "WorkerLook"]
 
 #: The last one that was read of an index: its score and its id.
 Place = tuple[int, str]
@@ -92,6 +92,21 @@ class Held:
     task_id: str
     attempt: int
     kept_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ObjectLook:
+    """An object with its places and its line.
+
+    Attributes:
+        held: who has which of its places, the first of which is 1.
+        line: ids of those that stand in its line first, in order; some may have ended.
+        in_line: how many stand there, those included.
+    """
+
+    held: tuple[tuple[int, Held], ...]
+    line: tuple[str, ...] = ()
+    in_line: int = 0
 
 
 @dataclass(frozen=True)
@@ -220,6 +235,47 @@ class Looks(TransitionGroup):
 
         found = self._caller.read("holders", read)
         return [_held(value, ttl) for value, ttl in zip(found[::2], found[1::2], strict=True)]
+
+    def object_look(self, object_key: str, *, places: int, most_in_line: int) -> ObjectLook:
+        """Return who has which of the first *places* of an object, and at most *most_in_line* of
+        those that stand in its line, in one round trip.
+        """
+        named = slots(object_key, places)
+
+        def read(client: Any) -> list[Any]:
+            pipe = client.pipeline(transaction=False)
+            for slot in named:
+                pipe.get(encoded(self.keys.lock(slot)))
+            # Of several places none is kept.
+            pipe.pttl(encoded(self.keys.lock(object_key)))
+            pipe.zcard(encoded(self.keys.waiting(object_key)))
+            pipe.zrange(encoded(self.keys.waiting(object_key)), 0, most_in_line - 1)
+            return list(pipe.execute())
+
+        *values, ttl, in_line, line = self._caller.read("object", read)
+        held = [(place, _held(value, ttl)) for place, value in enumerate(values, 1)]
+        return ObjectLook(
+            tuple((place, one) for place, one in held if one is not None),
+            tuple(task_id.decode("utf-8", "replace") for task_id in line),
+            int(in_line),
+        )
+
+    def places_taken(self, objects: Mapping[str, int]) -> dict[str, int]:
+        """Return how many places of each object are taken; *objects*: how many each has."""
+
+        def read(client: Any) -> list[list[Any]]:
+            pipe = client.pipeline(transaction=False)
+            for object_key, places in objects.items():
+                for slot in slots(object_key, places):
+                    pipe.get(encoded(self.keys.lock(slot)))
+            values = iter(pipe.execute())
+            return [[next(values) for _ in range(places)] for places in objects.values()]
+
+        found = self._caller.read("places", read) if objects else []
+        return {
+            object_key: sum(value is not None for value in values)
+            for object_key, values in zip(objects, found, strict=True)
+        }
 
     def line_of(
         self, object_key: str, places: int, task_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -108,6 +109,15 @@ class Queues:
             return counts, True
         scale = total / max(1, len(looks))
         return {kind: round(count * scale) for kind, count in counts.items()}, False
+
+    def in_line(self) -> dict[str, int]:
+        """Return how many tasks stand in line for a place, by their names: of those looked at, or
+        an estimate by them.
+        """
+        total, looks = self._sample()
+        counts = Counter(look.record.name for look in looks if look.record.in_line_of)
+        scale = 1.0 if total <= _SAMPLED else total / max(1, len(looks))
+        return {name: round(count * scale) for name, count in counts.items()}
 
     def _sample(self) -> tuple[int, list[Look]]:
         if self._sampled is None:

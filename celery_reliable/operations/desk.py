@@ -145,7 +145,7 @@ class Desk:
     @cached_property
     def objects(self) -> Objects:
         """The objects that tasks have to themselves."""
-        return Objects(self.ledger)
+        return Objects(self.app, self.ledger)
 
     @cached_property
     def workers(self) -> Workers:

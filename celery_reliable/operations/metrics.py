@@ -13,7 +13,6 @@ import json
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -30,9 +29,8 @@ from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.message import HEADER
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.status import Status
+from celery_reliable.operations.gauges import encodable, gauge, gauges_of, labelled
 from celery_reliable.options import is_reliable
-from celery_reliable.orders import OrderKind
 
 __all__ = ["FleetCollector", "install", "registry_of"]
 
@@ -111,143 +109,17 @@ class FleetCollector:
                 with Desk(self._app, patience_seconds=1.0) as desk:
                     status = desk.status()
             except ReliableError:
-                yield _gauge("reliable_up", "Whether the ledger could be reached.", 0)
+                yield gauge("reliable_up", "Whether the ledger could be reached.", 0)
                 return
-        yield _gauge("reliable_up", "Whether the ledger could be reached.", 1)
-        yield from _of_tasks(status)
-        yield from _of_orders(status)
-        yield from _of_workers(status)
-        yield from _of_queues(status)
+        yield gauge("reliable_up", "Whether the ledger could be reached.", 1)
+        yield from gauges_of(status)
         findings = check(status, self._limits)
-        yield _labelled(
+        yield labelled(
             "reliable_finding",
             "What `reliable status --check` finds; 1 for each.",
             ("id", "severity"),
             {(one.id, one.level): 1.0 for one in findings},
         )
-
-
-def _of_tasks(status: Status) -> Iterator[Any]:
-    states = {name: count for name, count in status.tasks.items() if name != "dead"}
-    yield _labelled(
-        "reliable_tasks",
-        "Tasks that live, by state; estimated by a sample where there are very many.",
-        ("state",),
-        {(name,): float(count) for name, count in states.items()},
-    )
-    yield _gauge("reliable_dead_letters", "Dead letters.", status.tasks["dead"])
-    yield _labelled(
-        "reliable_dead_letters_by_reason",
-        "Dead letters by reason, as far as it is known where there are very many.",
-        ("reason",),
-        {(name,): float(count) for name, count in status.dead_by_reason.items()},
-    )
-    yield _gauge(
-        "reliable_waiting_for_worker",
-        "Tasks that wait as none of the workers that they name is alive.",
-        status.waiting_for_worker,
-    )
-    yield _labelled(
-        "reliable_limited",
-        "Tasks that wait for their moment, as their rate is limited.",
-        ("task",),
-        {(name,): float(count) for name, count in status.limited.items()},
-    )
-    silent = status.last_pass.seconds_ago
-    if silent is not None:
-        yield _gauge(
-            "reliable_sweeper_silence_seconds", "Since the sweeper's last pass ended.", silent
-        )
-    if status.saturation is not None:
-        yield _gauge(
-            "reliable_saturation",
-            "Running and waiting tasks for each slot: for autoscalers.",
-            status.saturation,
-        )
-    yield _gauge("reliable_slots", "How many tasks living workers run at once.", status.slots)
-    if status.server.used_bytes is not None:
-        yield _gauge(
-            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.server.used_bytes
-        )
-    if status.server.facts.maxmemory:
-        yield _gauge(
-            "reliable_ledger_maxmemory_bytes",
-            "The limit of that.",
-            status.server.facts.maxmemory,
-        )
-
-
-def _of_orders(status: Status) -> Iterator[Any]:
-    counts = Counter(one.order.kind.value for one in status.orders if one.in_force)
-    yield _labelled(
-        "reliable_orders",
-        "Orders of operators that hold: what is paused, struck and drained.",
-        ("kind",),
-        {(kind.value,): float(counts[kind.value]) for kind in OrderKind},
-    )
-    yield _gauge(
-        "reliable_tasks_struck",
-        "Tasks that are parked as an operator has struck them.",
-        sum(one.parked for one in status.orders),
-    )
-
-
-def _of_workers(status: Status) -> Iterator[Any]:
-    yield _labelled(
-        "reliable_workers",
-        "Workers by state.",
-        ("state",),
-        {(name,): float(count) for name, count in status.workers_by_state.items()},
-    )
-    yield _labelled(
-        "reliable_worker_lease_age_seconds",
-        "Since a worker renewed its lease last.",
-        ("worker",),
-        {(one.worker,): max(0.0, one.lease_age_seconds) for one in status.workers},
-    )
-    yield _labelled(
-        "reliable_worker_running",
-        "Tasks that a worker runs.",
-        ("worker",),
-        {(one.worker,): float(max(one.running or 0, one.claims)) for one in status.workers},
-    )
-
-
-def _of_queues(status: Status) -> Iterator[Any]:
-    yield _labelled(
-        "reliable_queue_depth",
-        "Messages that wait in a queue.",
-        ("queue",),
-        {(one.name,): float(one.depth) for one in status.queues if one.depth is not None},
-    )
-    yield _labelled(
-        "reliable_queue_oldest_seconds",
-        "For how long the oldest of those waits that are popped next.",
-        ("queue",),
-        {(one.name,): one.oldest_seconds or 0.0 for one in status.queues},
-    )
-
-
-def _gauge(name: str, text: str, value: float) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(name, text, value=float(value))
-
-
-def _labelled(
-    name: str, text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]
-) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for words, value in values.items():
-        # Anybody may name a task or a queue, and not every text can be encoded.
-        family.add_metric([_encodable(word) for word in words], value)
-    return family
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Counts:
@@ -317,7 +189,7 @@ class _Counts:
 
     def _published(self, sender: str = "", headers: Any = None, **_: Any) -> None:
         if isinstance(headers, dict) and HEADER in headers:
-            self.published.labels(_encodable(sender)).inc()
+            self.published.labels(encodable(sender)).inc()
 
     def _begun(self, task: Any = None, **_: Any) -> None:
         if not self._is_ours(task):
@@ -335,13 +207,13 @@ class _Counts:
             self.settled.labels(task.name, str(state)).inc()
 
     def _lost(self, sender: str = "", cause: str = "", **_: Any) -> None:
-        self.lost.labels(_encodable(sender), cause).inc()
+        self.lost.labels(encodable(sender), cause).inc()
 
     def _recovered(self, sender: str = "", task_id: str = "", **_: Any) -> None:
-        self.recovered.labels(_encodable(sender)).inc()
+        self.recovered.labels(encodable(sender)).inc()
         seconds = self._since_loss(task_id)
         if seconds is not None:
-            self.recovery.labels(_encodable(sender)).observe(seconds)
+            self.recovery.labels(encodable(sender)).observe(seconds)
 
     def _since_loss(self, task_id: str) -> float | None:
         """Return how long ago a task was lost last, by the server's clock.  Recoveries are rare
@@ -362,7 +234,7 @@ class _Counts:
         return None
 
     def _buried(self, sender: str = "", reason: str = "", **_: Any) -> None:
-        self.buried.labels(_encodable(sender), reason).inc()
+        self.buried.labels(encodable(sender), reason).inc()
 
     def _fenced(self, sender: Any = None, **_: Any) -> None:
         self.fenced.labels(sender.name).inc()
@@ -372,10 +244,10 @@ class _Counts:
 
     def _given_back(self, sender: str = "", count: int = 0, **_: Any) -> None:
         # Without what tells one start of a worker from another, of which there is no end.
-        self.given_back.labels(_encodable(sender.rpartition("/")[0])).inc(count)
+        self.given_back.labels(encodable(sender.rpartition("/")[0])).inc(count)
 
     def _replayed(self, sender: str = "", **_: Any) -> None:
-        self.replayed.labels(_encodable(sender)).inc()
+        self.replayed.labels(encodable(sender)).inc()
 
     def _declared(self, cause: str = "", **_: Any) -> None:
         self.deaths.labels(cause).inc()

@@ -19,6 +19,7 @@ from celery_reliable.operations.letter_shapes import (
     LetterEntry,
     Replayed,
 )
+from celery_reliable.operations.object_shapes import Holder, NobodyAlive, Object, TaskPlaces
 
 __all__ = [
     "Audited",
@@ -32,10 +33,12 @@ __all__ = [
     "Groups",
     "Happened",
     "Happening",
+    "Holder",
     "Hour",
     "Killed",
     "LastPass",
     "LetterEntry",
+    "NobodyAlive",
     "Object",
     "Order",
     "Queue",
@@ -47,6 +50,7 @@ __all__ = [
     "StatusWithFindings",
     "Task",
     "TaskInFull",
+    "TaskPlaces",
     "WaitsFor",
     "Worker",
     "WorkerDeath",
@@ -111,21 +115,6 @@ class TaskInFull(Task):
     """A task with its flight record."""
 
     history: list[Entry]
-
-
-class Object(TypedDict):
-    """An object that one task at a time has to itself; without a holder it is free."""
-
-    object_key: str
-    holder: str
-    name: str
-    attempt: int
-    state: str
-    since: str | None
-    worker: str
-    kept_seconds: float | None
-    waiters: list[str]
-    has_more: bool
 
 
 class Running(TypedDict):
@@ -247,6 +236,7 @@ class Status(TypedDict):
     tasks: dict[str, int]
     is_exact: bool
     waiting_for_worker: int
+    nobody_alive: list[NobodyAlive]
     dead_by_reason: dict[str, int]
     workers_by_state: dict[str, int]
     workers: list[Worker]
@@ -255,6 +245,8 @@ class Status(TypedDict):
     deaths: list[WorkerDeath]
     queues: list[Queue]
     limited: dict[str, int]
+    in_line: dict[str, int]
+    places: list[TaskPlaces]
     broker_problem: str
 
 

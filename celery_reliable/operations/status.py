@@ -20,8 +20,8 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.stop_button import OrderView, obeyed_by
 from celery_reliable.operations.times import iso
+from celery_reliable.operations.waiting import Waiting, look_at_waiting
 from celery_reliable.operations.workers import Workers, WorkerView
-from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import BrokerView, Depths, depths_of
 from celery_reliable.settings import ServerFacts
@@ -113,10 +113,9 @@ class Status:
         dead_by_reason: how many dead letters have each reason; of more than 2 000, as far as their
             groups are known, and at least of the latest.
         latest_dead: the latest dead letters.
-        waiting_for_worker: how many wait as none of the workers that they name is alive.
+        waits: what waits in the ledger and in no queue: for a moment, a place, a worker.
         orders: what operators have paused, struck and drained.
         past_depths: how deep queues were at the last passes that looked, by name.
-        limited: how many tasks wait for their moment, by the names of this app's limited tasks.
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
         lease_seconds: how long leases are.
@@ -138,8 +137,7 @@ class Status:
     sweep_seconds: float
     lease_seconds: float
     past_depths: Mapping[str, Depths] = field(default_factory=dict)
-    waiting_for_worker: int = 0
-    limited: Mapping[str, int] = field(default_factory=dict)
+    waits: Waiting = field(default_factory=Waiting)
     orders: tuple[OrderView, ...] = ()
 
     def is_drained(self, nodename: str) -> bool:
@@ -198,7 +196,8 @@ class Status:
             "orders": [one.as_dict() for one in self.orders],
             "tasks": dict(self.tasks),
             "is_exact": self.is_exact,
-            "waiting_for_worker": self.waiting_for_worker,
+            "waiting_for_worker": self.waits.for_workers,
+            "nobody_alive": [one.as_dict() for one in self.waits.named],
             "dead_by_reason": dict(self.dead_by_reason),
             "workers_by_state": self.workers_by_state,
             "workers": [one.as_dict() for one in self.workers],
@@ -214,7 +213,9 @@ class Status:
                 for one in self.deaths
             ],
             "queues": [one.as_dict() for one in self.queues],
-            "limited": dict(self.limited),
+            "limited": dict(self.waits.limited),
+            "in_line": dict(self.waits.in_line),
+            "places": [one.as_dict() for one in self.waits.places],
             "broker_problem": self.broker_problem,
         }
 
@@ -232,7 +233,9 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
     meta = ledger.passes.meta()
     report = json.loads(meta.get("report") or "{}")
     workers = tuple(Workers(ledger, broker).all(with_broker=False))
-    queues, states, is_exact, problem = _queues(app, ledger, broker, workers)
+    looked_at = Queues(app, ledger, broker)
+    states, is_exact = looked_at.states()
+    queues, problem = _queues(app, looked_at, workers)
     ids = ledger.dead_ids(limit=_REASONS)
     running = sum(one.claims for one in workers)
     return Status(
@@ -252,30 +255,23 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
         past_depths=depths_of(report, reliable.project[1]),
-        waiting_for_worker=ledger.named.waiting(),
-        limited=ledger.paces.waiting(
-            sorted(
-                name for name, task in app.tasks.items() if is_reliable(task) and is_limited(task)
-            )
-        ),
+        waits=look_at_waiting(app, ledger, looked_at.in_line(), workers),
         orders=obeyed_by(ledger, ledger.orders.read()),
     )
 
 
 def _queues(
-    app: Celery, ledger: Ledger, broker: BrokerView, workers: tuple[WorkerView, ...]
-) -> tuple[tuple[QueueView, ...], dict[str, int], bool, str]:
-    queues = Queues(app, ledger, broker)
-    states, is_exact = queues.states()
+    app: Celery, queues: Queues, workers: tuple[WorkerView, ...]
+) -> tuple[tuple[QueueView, ...], str]:
     connection = app.connection_for_read()
     errors = (OperationalError, *connection.connection_errors, *connection.channel_errors)
     try:
-        return tuple(queues.of(workers)), states, is_exact, ""
+        return tuple(queues.of(workers)), ""
     except ReliableError:
         raise
     except errors as exc:
         # Without the password that may be in what it says.
-        return (), states, is_exact, as_shown(exc)
+        return (), as_shown(exc)
 
 
 def _server(ledger: Ledger) -> Server:

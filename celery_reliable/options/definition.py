@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.bounds import is_number, seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING, naming_problems
 from celery_reliable.options.object_id import check_object_id_spec
@@ -30,8 +31,6 @@ __all__ = [
 
 _ON_CONFLICT = ("skip", "retry", "fail", "wait")
 _UNIQUE = _PLACE = ("running", "queued")
-#: Each place is a lock, and who asks for one looks at all.
-_MOST_PLACES = 100
 
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.  A class's attributes
 #: may be anything, so they must be more similar than a decorator's options.
@@ -166,9 +165,9 @@ def _wrong_rates(cls: Any) -> Iterator[tuple[str, str]]:
 def _wrong_places(cls: Any, base: Any) -> Iterator[tuple[str, str]]:
     most, has_object = cls.at_most, inspect.getattr_static(cls, "object_id") is not None
     if most is not None and (
-        isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= _MOST_PLACES
+        isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_PLACES
     ):
-        yield "at_most", f"a whole number from 1 to {_MOST_PLACES}, or None"
+        yield "at_most", f"a whole number from 1 to {MOST_PLACES}, or None"
     elif most is not None and _says_nothing_of("on_conflict", cls, base):
         yield "at_most", "of use without on_conflict, which says what a task does without a place"
     elif most is not None and most > 1 and cls.unique == "queued":

@@ -630,7 +630,7 @@ def test_a_pass_is_run_on_demand(client: Any, document: Document, celery_project
         ("dead-letter", "id=", "id"),
         ("task", "id=" + "x" * 1001, "id"),
         ("object", "", "key"),
-        ("object", "task=x", "key"),
+        ("object", "task=x", "id"),
         ("object", "key=x&id=1", "key"),
         ("queues", "x=1", "x"),
         ("queues", "=1", ""),

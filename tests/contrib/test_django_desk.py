@@ -13,6 +13,7 @@ from django.test.utils import override_settings
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.desk import visits
+from celery_reliable.operations import Desk
 from tests.contrib.shown import ACT, DESK, LIST, page
 
 #: By the name of a page: an address of it, and what is needed, as a superuser has it.
@@ -263,8 +264,57 @@ def test_an_object_is_found_by_its_id_which_is_in_no_address(
     assert "secret" not in answer["Location"]
     assert "Nobody has it" in page(client.get(answer["Location"]))
     again = client.post(f"{LIST}objects/find/", {"task": "x"}, follow=True)
-    assert "Give the name" in page(again)
+    assert "Which object of" in page(again)
     assert "No task has an object" in page(client.get(f"{LIST}objects/"))
+
+
+def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project: Celery) -> None:
+    @celery_project.task(
+        name="shop.flood",
+        base=ReliableTask,
+        shared=False,
+        object_id="tenant",
+        at_most=2,
+        on_conflict="wait",
+        place="queued",
+    )
+    def flood(tenant: str) -> None: ...
+
+    ids = [flood.delay("large").id for _ in range(5)]
+    other = flood.delay("small").id
+    with Desk(celery_project) as desk:
+        listed = {one.holder: one for one in desk.objects.page().items}
+        assert listed.keys() == {ids[0], other}
+        assert [len(one.holders) for one in listed.values()] == [2, 1]
+        assert {one.places for one in listed.values()} == {2}
+        assert (listed[ids[0]].in_line, listed[other].in_line) == (3, 0)
+        found = desk.objects.get(listed[ids[0]].object_key + "#2")
+        assert found == desk.objects.get(desk.objects.key_of("shop.flood", "large"))
+        assert [(one.place, one.task_id) for one in found.holders] == [(1, ids[0]), (2, ids[1])]
+        assert found.waiters == tuple(ids[2:])
+        # Who has ended is not in line, though nobody has struck it off.
+        desk.revocations.revoke([ids[3]], by="me")
+        assert desk.objects.get(found.object_key).waiters == (ids[2], ids[4])
+        # Small pages list each once, too.
+        seen, cursor = [], ""
+        while True:
+            part = desk.objects.page(cursor, limit=1)
+            seen += [one.object_key for one in part.items]
+            cursor = part.cursor
+            if part.is_last:
+                break
+        assert sorted(seen) == sorted(one.object_key for one in listed.values())
+        assert desk.status().waits.in_line == {"shop.flood": 2}
+
+    client = log_in("view")
+    table = page(client.get(f"{LIST}objects/"))
+    assert table.count("data-object=") == 2
+    assert "<td>2 of 2</td>" in table
+    shown = page(client.get(f"{LIST}objects/object/{found.object_key}/"))
+    assert "2 of 2 places are taken" in shown
+    assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
+    assert ids[3] not in shown
+    assert "2 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
 
 
 def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:

@@ -13,9 +13,12 @@ import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
 
+from celery_reliable import events
 from celery_reliable.app import reliable_of
 from tests.docs.blocks import Page
+from tests.docs.commands import run
 from tests.support.redis_server import RedisServer
+from tests.support.reference_doors import fleet_metrics
 
 PAGES = ("guides/places.rst",)
 GUIDE = Page(*PAGES)
@@ -59,19 +62,48 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 @pytest.fixture
-def tasks(work: Work, redis_server: RedisServer) -> Iterator[dict[str, Any]]:
-    """All tasks of the page, in one app with a worker."""
+def declared(work: Work, redis_server: RedisServer) -> Iterator[Celery]:
+    """An app with all tasks of the page."""
     found: dict[str, Any] = {"__name__": "shop.tasks"}
     app = Celery("shop", broker=redis_server.url(), backend=redis_server.url(1))
     for block in GUIDE.of("python"):
         exec(block.text, found)
-    with start_worker(app, pool="threads", concurrency=8, perform_ping_check=False):
-        yield {name: app.tasks[f"shop.tasks.{name}"] for name in TASKS}
+    app.finalize()
+    yield app
     reliable_of(app).close()
     app.close()
 
 
-def test_never_more_than_the_page_says(tasks: dict[str, Any], work: Work) -> None:
+def told(command: str, app: Celery, **known: str) -> str:
+    ran = run(command, app, known=known)
+    assert ran.exit_code == 0, (command, ran.output)
+    return " ".join(ran.output.split())
+
+
+def its_commands_tell_of(declared: Celery) -> None:
+    """Before there is a worker: who has the places, and who waits."""
+    convert = declared.tasks["shop.tasks.convert_document"]
+    ids = [convert.delay("large", number).id for number in range(7)]
+    listed, one, whole, shown, status = GUIDE.commands("Who has it, and who waits")
+
+    assert "4 of 4 places taken, 3 in line" in told(listed, declared)
+    assert "1 object," in told(listed, declared)
+    answer = told(one, declared)
+    assert [answer.index(task_id) for task_id in ids] == sorted(map(answer.index, ids))
+    assert answer.count("waits: ") == 3
+    assert "0 of 2 places taken" in told(whole, declared)
+    assert "with 2 before it" in told(shown, declared, ID=ids[6])
+    assert "waiting for a place: 3 shop.tasks.convert_document" in told(status, declared)
+    refused = run(one.rpartition(" --id")[0], declared)
+    assert (refused.exit_code, "Give its id" in " ".join(refused.output.split())) == (2, True)
+    for name in ("reliable_in_line", "reliable_places", "reliable_places_taken"):
+        assert f"``{name}``" in GUIDE.text
+        assert name in {metric for metric, _, _ in fleet_metrics()}
+    assert hasattr(events, "object_held")
+
+
+def never_more_at_once(tasks: dict[str, Any], work: Work) -> None:
+    """With one."""
     results = [tasks["synchronize"].delay(7, page) for page in range(8)]
     results += [tasks["print_catalogue"].delay(number) for number in range(6)]
     flood = [tasks["convert_document"].delay("large", number) for number in range(12)]
@@ -87,6 +119,15 @@ def test_never_more_than_the_page_says(tasks: dict[str, Any], work: Work) -> Non
     assert work.most["convert", "large"] == 4
 
 
+def test_its_tasks_wait_are_told_of_and_are_never_more_than_it_says(
+    declared: Celery, work: Work
+) -> None:
+    its_commands_tell_of(declared)
+    with start_worker(declared, pool="threads", concurrency=8, perform_ping_check=False):
+        never_more_at_once({name: declared.tasks[f"shop.tasks.{name}"] for name in TASKS}, work)
+
+
 def test_every_block_is_run() -> None:
     GUIDE.of("python")
+    GUIDE.commands("Who has it, and who waits")
     assert GUIDE.left() == []

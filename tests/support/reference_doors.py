@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from celery_reliable.contrib.django.api.document import document_of
 from celery_reliable.contrib.django.api.routes import OPERATIONS
+from celery_reliable.operations import gauges
 from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
 from tests.support.rst import head, one_line, prose, section, table
@@ -116,10 +117,11 @@ def metrics() -> str:
 def fleet_metrics() -> list[tuple[str, str, tuple[str, ...]]]:
     """Name, meaning and labels of what the collector yields, each once."""
     found = {}
-    for node in ast.walk(ast.parse(inspect.getsource(declared))):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("_gauge", "_labelled"):
+    source = inspect.getsource(declared) + inspect.getsource(gauges)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("gauge", "labelled"):
             name, text, third = node.args[:3]
-            labels = ast.literal_eval(third) if ast.unparse(node.func) == "_labelled" else ()
+            labels = ast.literal_eval(third) if ast.unparse(node.func) == "labelled" else ()
             found[ast.literal_eval(name)] = (ast.literal_eval(text), tuple(labels))
     return [(name, *rest) for name, rest in found.items()]
 

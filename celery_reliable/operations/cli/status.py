@@ -199,9 +199,7 @@ def _pairs(found: Status) -> Any:
         ("last pass", "never" if last is None else f"{span(last)} ago"),
         ("ledger", _server(found)),
     ]
-    limited = [f"{count} {name}" for name, count in found.limited.items() if count]
-    if limited:
-        pairs.insert(3, ("limited", f"waiting for their moment: {', '.join(limited)}"))
+    pairs[3:3] = _waits(found)
     if found.broker_problem:
         pairs.append(("broker", found.broker_problem))
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -210,6 +208,25 @@ def _pairs(found: Status) -> Any:
     for name, value in pairs:
         table.add_row(Text(name, "bold"), Text(printable(value)))
     return table
+
+
+def _waits(found: Status) -> list[tuple[str, str]]:
+    """What waits in the ledger and in no queue."""
+    waits, pairs = found.waits, []
+    limited = [f"{count} {name}" for name, count in waits.limited.items() if count]
+    if limited:
+        pairs.append(("limited", f"waiting for their moment: {', '.join(limited)}"))
+    taken = [f"{one.taken} of {one.places} {one.task}" for one in waits.places if one.taken]
+    if taken:
+        pairs.append(("places", f"taken in the whole fleet: {', '.join(taken)}"))
+    about = "" if found.is_exact else "about "
+    in_line = [f"{about}{count} {name}" for name, count in waits.in_line.items() if count]
+    if in_line:
+        pairs.append(("in line", f"waiting for a place: {', '.join(in_line)}"))
+    if waits.for_workers:
+        named = "; ".join(one.sentence for one in waits.named)
+        pairs.append(("named", f"{waits.for_workers} waiting for workers: {named}"))
+    return pairs
 
 
 def _server(found: Status) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from celery.bin.base import CeleryCommand
 
+from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.operations.cli.calling import (
     PATIENCE_SECONDS,
     app_of,
@@ -23,7 +24,7 @@ from celery_reliable.operations.cli.printing import (
 )
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.filters import Filter
-from celery_reliable.operations.objects import ObjectView
+from celery_reliable.operations.objects import HolderView, ObjectView
 from celery_reliable.operations.pages import Page, gathered
 from celery_reliable.operations.tables import print_list, print_pairs, printable
 from celery_reliable.operations.tasks import TaskView
@@ -128,7 +129,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 
 @click.command("objects", cls=CeleryCommand)
 @click.argument("key", metavar="[KEY]", default="")
-@click.option("--task", help="With --id: the object of this task.")
+@click.option("--task", help="The object of this task, with --id; alone: all of its places.")
 @click.option("--id", "object_id", help="The object's id, as its task is called with it.")
 @limit_option
 @cursor_option
@@ -143,18 +144,20 @@ def objects(
     cursor: str,
     as_json: bool,
 ) -> None:
-    """List the objects that tasks have to themselves, or show who has one and who waits for it.
+    """List the objects that tasks have, each with its places, or show who has one and who waits for
+    it: who stands in its line in order, and then who tries again.
 
-    An object is named by its KEY, or by --task and --id.
+    An object is named by its KEY, or by --task and --id; --task alone means a task of which so
+    many run at a time (at_most without object_id).
     """
-    if (task is None) != (object_id is None):
-        raise click.UsageError("--task and --id go together.")
+    if task is None and object_id is not None:
+        raise click.UsageError("--id goes with --task.")
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         if task is not None:
-            key = desk.objects.key_of(task, object_id)
+            key = _key_of(desk, task, object_id)
         if key:
-            page = Page((desk.objects.get(key),), "", 1)
+            page = Page((desk.objects.get(key, task_name=task or ""),), "", 1)
         else:
             page = desk.objects.page(cursor, limit=limit)
     if console is None:
@@ -171,16 +174,33 @@ def objects(
         _print_end(page, "object")
 
 
+def _key_of(desk: Desk, task: str, object_id: str | None) -> str:
+    try:
+        return desk.objects.key_of(task, object_id)
+    except ObjectIdError as exc:
+        raise click.UsageError(printable(str(exc))) from exc
+
+
 def _about(one: ObjectView) -> str:
-    if one.is_free:
-        said = "free"
-    elif one.kept_seconds is not None:
-        said = f"kept after {one.holder} for {one.kept_seconds:.0f} s yet"
+    lines = []
+    if one.has_places:
+        line = f", {one.in_line} in line" if one.in_line else ""
+        lines.append(f"{len(one.holders)} of {one.places} places taken{line}")
+    elif one.is_free:
+        lines.append("free")
+    if one.kept_seconds is not None:
+        lines.append(f"kept after {one.holder} for {one.kept_seconds:.0f} s yet")
     else:
-        where = f", on {one.worker.rpartition('/')[0]}" if one.worker else ""
-        said = f"{one.name}[{one.holder}], {one.state or 'has ended'}{where}"
-    waiters = "".join(f"\nwaits: {task_id}" for task_id in one.waiters)
-    return said + waiters
+        lines += [_holder(holder) for holder in one.holders]
+    lines += [f"waits: {task_id}" for task_id in one.waiters]
+    if one.has_more:
+        lines.append("There may be more that wait.")
+    return "\n".join(lines)
+
+
+def _holder(one: HolderView) -> str:
+    where = f", on {one.worker.rpartition('/')[0]}" if one.worker else ""
+    return f"{one.name}[{one.task_id}], {one.state or 'has ended'}{where}"
 
 
 def _print_end(page: Page[Any], noun: str) -> None:

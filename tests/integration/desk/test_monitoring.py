@@ -54,8 +54,9 @@ def known(project: Project) -> dict[str, set[str]]:
     for one in vars(counts).values():
         if isinstance(one, (prometheus_client.Counter, prometheus_client.Histogram)):
             one.labels(*("any" for _ in one._labelnames))
-    # The task has no rate: no sample of that.
-    rare = {"reliable_limited": {"task"}}
+    # No task has a rate or places: no sample of those.
+    of_tasks = ("limited", "in_line", "places", "places_taken")
+    rare = {f"reliable_{name}": {"task"} for name in of_tasks}
     return rare | labels_in(scraped) | labels_in(generate_latest(own).decode())
 
 

@@ -125,7 +125,7 @@ class ObjectsQuery(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ObjectQuery(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which object: by its key, or by the name of its task and its id."""
+    """Which object: by its key, or by the name of its task, and its id if it has one."""
 
     key: Id | UnsetType = UNSET
     task: Id | UnsetType = UNSET

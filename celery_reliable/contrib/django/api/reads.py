@@ -30,6 +30,7 @@ from celery_reliable.contrib.django.api.parameters import (
 )
 from celery_reliable.contrib.django.api.problems import Problem
 from celery_reliable.contrib.django.permissions import Right
+from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.operations import (
     Limits,
     check,
@@ -90,7 +91,7 @@ def run(asked: Asked) -> shapes.Run:
 
 
 def objects(asked: Asked) -> ObjectPage:
-    """The objects that tasks have to themselves."""
+    """The objects that tasks have, each with its places and those that have them."""
     page = asked.desk.objects.page(asked.query.cursor, limit=asked.query.limit)
     return {
         "items": [one.as_dict() for one in page.items],
@@ -103,17 +104,22 @@ def objects(asked: Asked) -> ObjectPage:
 def one_object(asked: Asked) -> shapes.Object:
     """Who has an object, and who waits for it.
 
-    It is named by its key, or by the name of its task and its id.
+    It is named by its key, or by the name of its task and its id; by the name alone where so many
+    of a task run at a time (at_most without object_id). Who stands in its line is told in order.
     """
     query: ObjectQuery = asked.query
     if not isinstance(query.key, UnsetType):
         if not (isinstance(query.task, UnsetType) and isinstance(query.id, UnsetType)):
             raise _bad("Give the key, or task and id: not both.", "key")
         return asked.desk.objects.get(query.key).as_dict()
-    if isinstance(query.task, UnsetType) or isinstance(query.id, UnsetType):
+    if isinstance(query.task, UnsetType):
         raise _bad("Give the key, or task and id.", "key")
-    key = asked.desk.objects.key_of(query.task, query.id)
-    return asked.desk.objects.get(key).as_dict()
+    object_id = None if isinstance(query.id, UnsetType) else query.id
+    try:
+        key = asked.desk.objects.key_of(query.task, object_id)
+    except ObjectIdError as exc:
+        raise _bad(str(exc), "id") from exc
+    return asked.desk.objects.get(key, task_name=query.task).as_dict()
 
 
 def _bad(detail: str, parameter: str) -> Problem:

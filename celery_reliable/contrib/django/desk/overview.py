@@ -52,7 +52,7 @@ def overview_page(visit: Visit) -> HttpResponse:
         "more_groups": max(0, len(groups.groups) - _GROUPS),
         "links": {
             name: visit.link(name)
-            for name in ("groups", "workers", "tasks", "changelist", "orders")
+            for name in ("groups", "workers", "tasks", "changelist", "objects", "orders")
         },
         "sweep_link": visit.link("sweep"),
         "find_link": visit.link("find"),

@@ -51,11 +51,11 @@ def find_object_page(visit: Visit) -> HttpResponse:
     """Lead to an object's page, by its task and its id: posted, so that it is in no address."""
     given = visit.request.POST
     name, object_id = given.get("task", "").strip(), given.get("object_id", "").strip()
-    if not name or not object_id:
+    if not name:
         messages.warning(visit.request, "Give the name of the task and the object's id.")
         return redirect(visit.link("objects"))
     try:
-        return redirect(visit.link("object", visit.desk.objects.key_of(name, object_id)))
+        return redirect(visit.link("object", visit.desk.objects.key_of(name, object_id or None)))
     except ObjectIdError as exc:
         messages.warning(visit.request, shown(str(exc)))
         return redirect(visit.link("objects"))
@@ -82,6 +82,11 @@ def _object(visit: Visit, one: ObjectView) -> dict[str, Any]:
         **shown(one.as_dict(), _LONGEST),
         "link": visit.link("object", one.object_key),
         "holder_link": visit.link("task", one.holder) if one.holder else "",
+        "has_places": one.has_places,
+        "holders": [
+            {**shown(holder.as_dict(), _LONGEST), "link": visit.link("task", holder.task_id)}
+            for holder in one.holders
+        ],
     }
 
 

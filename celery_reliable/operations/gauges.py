@@ -1,0 +1,168 @@
+"""The state of a namespace as metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from celery_reliable.operations.status import Status
+from celery_reliable.orders import OrderKind
+
+__all__ = ["encodable", "gauge", "gauges_of", "labelled"]
+
+
+def gauges_of(status: Status) -> Iterator[Any]:
+    """Yield the metrics of a status."""
+    yield from _of_tasks(status)
+    yield from _of_waiting(status)
+    yield from _of_orders(status)
+    yield from _of_workers(status)
+    yield from _of_queues(status)
+
+
+def _of_tasks(status: Status) -> Iterator[Any]:
+    states = {name: count for name, count in status.tasks.items() if name != "dead"}
+    yield labelled(
+        "reliable_tasks",
+        "Tasks that live, by state; estimated by a sample where there are very many.",
+        ("state",),
+        {(name,): float(count) for name, count in states.items()},
+    )
+    yield gauge("reliable_dead_letters", "Dead letters.", status.tasks["dead"])
+    yield labelled(
+        "reliable_dead_letters_by_reason",
+        "Dead letters by reason, as far as it is known where there are very many.",
+        ("reason",),
+        {(name,): float(count) for name, count in status.dead_by_reason.items()},
+    )
+    silent = status.last_pass.seconds_ago
+    if silent is not None:
+        yield gauge(
+            "reliable_sweeper_silence_seconds", "Since the sweeper's last pass ended.", silent
+        )
+    if status.saturation is not None:
+        yield gauge(
+            "reliable_saturation",
+            "Running and waiting tasks for each slot: for autoscalers.",
+            status.saturation,
+        )
+    yield gauge("reliable_slots", "How many tasks living workers run at once.", status.slots)
+    if status.server.used_bytes is not None:
+        yield gauge(
+            "reliable_ledger_used_bytes", "Memory of the ledger's Redis.", status.server.used_bytes
+        )
+    if status.server.facts.maxmemory:
+        yield gauge(
+            "reliable_ledger_maxmemory_bytes",
+            "The limit of that.",
+            status.server.facts.maxmemory,
+        )
+
+
+def _of_waiting(status: Status) -> Iterator[Any]:
+    yield gauge(
+        "reliable_waiting_for_worker",
+        "Tasks that wait as none of the workers that they name is alive.",
+        status.waits.for_workers,
+    )
+    yield labelled(
+        "reliable_limited",
+        "Tasks that wait for their moment, as their rate is limited.",
+        ("task",),
+        {(name,): float(count) for name, count in status.waits.limited.items()},
+    )
+    yield labelled(
+        "reliable_in_line",
+        "Tasks that stand in line for a place of their object; estimated by a sample where there "
+        "are very many.",
+        ("task",),
+        {(name,): float(count) for name, count in status.waits.in_line.items()},
+    )
+    yield labelled(
+        "reliable_places",
+        "Places of a task of which so many run at a time in the whole fleet (`at_most`).",
+        ("task",),
+        {(one.task,): float(one.places) for one in status.waits.places},
+    )
+    yield labelled(
+        "reliable_places_taken",
+        "How many of those are taken.",
+        ("task",),
+        {(one.task,): float(one.taken) for one in status.waits.places},
+    )
+
+
+def _of_orders(status: Status) -> Iterator[Any]:
+    counts = Counter(one.order.kind.value for one in status.orders if one.in_force)
+    yield labelled(
+        "reliable_orders",
+        "Orders of operators that hold: what is paused, struck and drained.",
+        ("kind",),
+        {(kind.value,): float(counts[kind.value]) for kind in OrderKind},
+    )
+    yield gauge(
+        "reliable_tasks_struck",
+        "Tasks that are parked as an operator has struck them.",
+        sum(one.parked for one in status.orders),
+    )
+
+
+def _of_workers(status: Status) -> Iterator[Any]:
+    yield labelled(
+        "reliable_workers",
+        "Workers by state.",
+        ("state",),
+        {(name,): float(count) for name, count in status.workers_by_state.items()},
+    )
+    yield labelled(
+        "reliable_worker_lease_age_seconds",
+        "Since a worker renewed its lease last.",
+        ("worker",),
+        {(one.worker,): max(0.0, one.lease_age_seconds) for one in status.workers},
+    )
+    yield labelled(
+        "reliable_worker_running",
+        "Tasks that a worker runs.",
+        ("worker",),
+        {(one.worker,): float(max(one.running or 0, one.claims)) for one in status.workers},
+    )
+
+
+def _of_queues(status: Status) -> Iterator[Any]:
+    yield labelled(
+        "reliable_queue_depth",
+        "Messages that wait in a queue.",
+        ("queue",),
+        {(one.name,): float(one.depth) for one in status.queues if one.depth is not None},
+    )
+    yield labelled(
+        "reliable_queue_oldest_seconds",
+        "For how long the oldest of those waits that are popped next.",
+        ("queue",),
+        {(one.name,): one.oldest_seconds or 0.0 for one in status.queues},
+    )
+
+
+def gauge(name: str, text: str, value: float) -> Any:
+    """Return a metric that is one number."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def labelled(
+    name: str, text: str, labels: tuple[str, ...], values: dict[tuple[str, ...], float]
+) -> Any:
+    """Return a metric that is a number for each value of its labels."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for words, value in values.items():
+        family.add_metric([encodable(word) for word in words], value)
+    return family
+
+
+def encodable(text: str) -> str:
+    """Return a text as Prometheus can have it: anybody may name a task or a queue."""
+    return text.encode("utf-8", "backslashreplace").decode()
