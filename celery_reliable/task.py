@@ -160,7 +160,7 @@ class ReliableTask(CeleryTask):
     on_conflict: str = "skip"
     #: How many tasks may have the object at a time, 100 at most; without an `object_id`, how many
     #: tasks of this name run at a time in the whole fleet. With it say `on_conflict`. None: one
-    #: task has an object, and tasks without an object are not limited.
+    #: task has an object, and tasks without an object are not limited. A call may say another.
     at_most: int | None = None
     #: With ``on_conflict="wait"``, since when a task has its place: ``"running"`` (each attempt
     #: takes it when it begins) or ``"queued"`` (taken by the publication: what finds no place
@@ -239,9 +239,11 @@ class ReliableTask(CeleryTask):
     ) -> Any:
         """Publish the task, as Celery does.
 
-        `time_to_run_seconds` and `max_losses` may be given here, too (and to `set`, or among the
-        options of an entry of the beat schedule): this call's own, in place of the task's.  None:
-        the task's.  Raises ConfigurationError for values that cannot work.
+        `time_to_run_seconds`, `max_losses`, `only_workers`, `prefer_workers`, `else_queue`, and of
+        a task with places `at_most` may be given here, too (and to `set`, or among the options of
+        an entry of the beat schedule): this call's own, in place of the task's.  None: the task's.
+        Raises ConfigurationError for values that cannot work, and warns (ConfigurationWarning) of
+        what is probably misspelt.
 
         With a *task_id* of the caller's, `if_exists` says what becomes of the call when there is a
         task of that id already: ``"keep"`` (nothing is published; the result is that task's, also
@@ -259,7 +261,8 @@ class ReliableTask(CeleryTask):
         not published or may not have been, and LedgerRefused when the ledger refuses to record it.
         With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
-        check_call(self.name, options)
+        if options:
+            check_call(self, options)
         if options.get("if_exists") is not None:
             if is_member(options):
                 # Somebody waits for the very id of a canvas's member.

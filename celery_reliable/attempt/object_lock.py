@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,17 +24,19 @@ __all__ = ["NOT_OWN", "leave", "take"]
 NOT_OWN = ""
 
 
-def take(task: Any, attempt: RunningAttempt, args: Any, kwargs: Any) -> str | None:
+def take(
+    task: Any, attempt: RunningAttempt, args: Any, kwargs: Any, headers: Mapping[str, Any]
+) -> str | None:
     """Take the object of a running attempt.  Return None when it has it or needs none, the id of
     the task that holds it otherwise, or `NOT_OWN`.
 
-    Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave` does.
-    Raises ObjectIdError when the arguments name no object.
+    *headers*: of the message.  Whatever ends the task frees it.  Waits for the ledger as long as it
+    takes, as `leave` does.  Raises ObjectIdError when the arguments name no object.
     """
     key = key_of(task, args, kwargs)
     if key is None:
         return None
-    room = room_of(task, key)
+    room = room_of(task, key, headers)
     if room is not None:
         return _take_place(task, attempt, room)
     holder = reliable_of(task.app).locks.take(key, attempt.claim, patience_seconds=FOREVER)

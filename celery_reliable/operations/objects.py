@@ -174,8 +174,9 @@ class Objects:
         found = self._ledger.object_look(key, places=MOST_PLACES, most_in_line=_MOST_WAITERS)
         in_line = [look for look in self._ledger.look_all(found.line) if _is_in_line(look, key)]
         view = self._view(key, found, self._holders_of(found), in_line[0] if in_line else None)
-        view = replace(view, places=max(view.places, self._places_of(task_name)))
         waiters = tuple(look.record.task_id for look in in_line if look is not None)
+        if view.is_free and not waiters:
+            view = replace(view, places=self._places_of(task_name))
         others, has_more = self._others(key, _MOST_WAITERS - len(waiters))
         return replace(
             view,
@@ -241,14 +242,10 @@ class Objects:
             for (place, held), look in zip(found.held, looks, strict=True)
         )
         known = [one for one in [about, *looks] if one is not None]
-        places = max(
-            [
-                1,
-                *(one.place for one in holders),
-                *(one.record.places for one in known),
-                *(self._places_of(one.record.name) for one in known),
-            ]
-        )
+        # A call may have said another number than its task; who stands in line has noted it.
+        told = max((one.record.places for one in known), default=0)
+        told = told or max((self._places_of(one.record.name) for one in known), default=1)
+        places = max([told, *(one.place for one in holders)])
         return ObjectView(key, places, holders, in_line=found.in_line)
 
     def _places_of(self, name: str) -> int:

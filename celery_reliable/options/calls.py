@@ -4,10 +4,14 @@ within the same bounds where its message arrives.
 
 from __future__ import annotations
 
+import difflib
+import warnings
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
+from celery_reliable.model import MOST_PLACES
 from celery_reliable.options.bounds import seconds_problem, whole_number_problem
 from celery_reliable.options.naming import NAMING
 
@@ -20,6 +24,7 @@ __all__ = [
     "check_call",
     "check_if_exists",
     "in_force",
+    "may_have_more_places",
     "take_call",
     "take_if_exists",
 ]
@@ -34,17 +39,77 @@ CALL = "reliable_call"
 #: Whoever can publish could make a task immortal that kills its workers.
 MOST_LOSSES = 1000
 
+#: How similar a name must be (difflib's ratio) to count as a misspelt option.
+_NEAR = 0.85
+#: Options of a task that nobody else could mean.
+_OF_TASKS = ("dead_letter", "object_id", "on_conflict", "once_for_seconds", "rate_per")
+#: What Celery and kombu know; looked at first, as calls have them.
+_OF_CELERY = frozenset(
+    {
+        "add_to_parent",
+        "chord",
+        "compression",
+        "connection",
+        "countdown",
+        "eta",
+        "exchange",
+        "expires",
+        "group_id",
+        "group_index",
+        "headers",
+        "link",
+        "link_error",
+        "parent_id",
+        "priority",
+        "producer",
+        "queue",
+        "reply_to",
+        "retries",
+        "retry",
+        "retry_policy",
+        "root_id",
+        "route_name",
+        "router",
+        "routing_key",
+        "serializer",
+        "shadow",
+        "soft_time_limit",
+        "task_id",
+        "task_type",
+        "time_limit",
+    }
+)
+
 #: The options that a call may have, each with what says what a value has to be; "" for one that
 #: will do.
 CALL_OPTIONS: dict[str, Callable[[Any], str]] = {
     "time_to_run_seconds": seconds_problem,
     "max_losses": lambda value: whole_number_problem(value, 0, MOST_LOSSES),
+    "at_most": lambda value: whole_number_problem(value, 1, MOST_PLACES),
     **NAMING,
 }
 
 
-def check_call(name: str, options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for options of a call of the task *name* that cannot work."""
+def check_call(task: Any, options: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError for options of a call of *task* that cannot work, and warn of those
+    that are probably misspelt.
+
+    A call may have any options for Celery, the broker and other packages, so only what is very
+    nearly the name of one of ours is told of.
+    """
+    for option in options:
+        if said := _doubt(option):
+            warnings.warn(
+                f"A call of task {task.name} says {option}=..., {said}",
+                ConfigurationWarning,
+                stacklevel=3,
+            )
+    _check_values(task.name, options)
+    if options.get("at_most") is not None:
+        _check_places(task, options["at_most"])
+
+
+def _check_values(name: str, options: Mapping[str, Any]) -> None:
     told = [
         f"{option}={options[option]!r} of a call of task {name} is not {expected}. Correct it, or "
         "leave it out: then the task's own counts."
@@ -53,6 +118,34 @@ def check_call(name: str, options: Mapping[str, Any]) -> None:
     ]
     if told:
         raise ConfigurationError(" ".join(told), problems=tuple(told))
+
+
+def _check_places(task: Any, at_most: int) -> None:
+    """Raise ConfigurationError where `at_most` of a call means nothing, or two things."""
+    cls, problem = type(task), ""
+    if getattr(cls, "at_most", None) is None:
+        problem = (
+            "the task has no places of which a call could have more or fewer. Give its class "
+            "at_most and on_conflict, too."
+        )
+    elif at_most > 1 and not may_have_more_places(task):
+        problem = (
+            "the task has unique='queued' or once_for_seconds, and one place for that. Leave one "
+            "of them out."
+        )
+    if problem:
+        problem = f"at_most={at_most!r} of a call of task {task.name}: {problem}"
+        raise ConfigurationError(problem, problems=(problem,))
+
+
+def may_have_more_places(task: Any) -> bool:
+    """Whether a call of *task* may say of how many places it takes one."""
+    cls = type(task)
+    return (
+        getattr(cls, "at_most", None) is not None
+        and cls.unique != "queued"
+        and cls.once_for_seconds is None
+    )
 
 
 def take_call(name: str, options: MutableMapping[str, Any]) -> None:
@@ -64,7 +157,7 @@ def take_call(name: str, options: MutableMapping[str, Any]) -> None:
     ours = CALL_OPTIONS.keys() & options.keys()
     if not ours:
         return
-    check_call(name, options)
+    _check_values(name, options)
     given = {option: value for option in ours if (value := options.pop(option)) is not None}
     if given:
         headers = options.get("headers") or {}
@@ -116,6 +209,18 @@ def call_of(headers: Mapping[str, Any] | None) -> Mapping[str, Any]:
         for option, problem in CALL_OPTIONS.items()
         if told.get(option) is not None and not problem(told[option])
     }
+
+
+@lru_cache(maxsize=1024)
+def _doubt(option: str) -> str:
+    """Say what is probably wrong with the name of an option of a call; "" for all others."""
+    if option in CALL_OPTIONS or option in _OF_CELERY or option == "if_exists":
+        return ""
+    if option in _OF_TASKS:
+        return "which is an option of the task, and not of one call. Give it to the task."
+    known = (*CALL_OPTIONS, "if_exists", *_OF_TASKS)
+    near = difflib.get_close_matches(option.lower(), known, n=1, cutoff=_NEAR)
+    return f"which is no option. Did you mean {near[0]!r}?" if near else ""
 
 
 def in_force(task: Any, option: str, headers: Mapping[str, Any] | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, Room, TaskRef
-from celery_reliable.options.calls import in_force
+from celery_reliable.options.calls import in_force, may_have_more_places
 from celery_reliable.options.definition import TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.rates import interval_us
@@ -72,12 +72,17 @@ def ids_of_text(text: str) -> list[Any]:
     return [text]
 
 
-def room_of(task: Any, object_key: str | None) -> Room | None:
+def room_of(
+    task: Any, object_key: str | None, headers: Mapping[str, Any] | None = None
+) -> Room | None:
     """Return the object of a call with its places; None where one task has it at a time and others
     do not stand in line for it.
+
+    A call may say of how many places it takes one, where its task says so (`at_most`).
     """
-    options = type(task)
-    places = getattr(options, "at_most", None) or 1
+    places = getattr(type(task), "at_most", None) or 1
+    if may_have_more_places(task):
+        places = in_force(task, "at_most", headers)
     if object_key is None or (places == 1 and not stands_in_line(task)):
         return None
     return Room(object_key, places)

@@ -8,9 +8,9 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.ledger.answers import PlaceAnswer
-from celery_reliable.message import is_named
+from celery_reliable.message import Envelope, is_named
 from celery_reliable.model import Due, Record
-from celery_reliable.options import room_of
+from celery_reliable.options import CALL, room_of
 from celery_reliable.publishing.resending import send_stored
 
 __all__ = ["let_through", "step_up"]
@@ -40,8 +40,9 @@ def step_up(app: Celery, ledger: Ledger, record: Record) -> PlaceAnswer:
     """Let a task that stands in line take its place if it is its turn, and send it."""
     config, object_key = reliable_of(app).config, record.in_line_of
     task = app.tasks.get(record.name)
-    # The task says how many there are by now; without its code, how many there were.
-    room = room_of(task, object_key) if task is not None else None
+    # The task, or its call, says how many there are by now; without its code, how many there were.
+    headers = Envelope.from_text(record.message).headers if CALL in record.message else None
+    room = room_of(task, object_key, headers) if task is not None else None
     answer = ledger.step_up(
         object_key,
         room.places if room is not None else record.places or 1,

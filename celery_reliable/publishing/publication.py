@@ -92,6 +92,8 @@ class Publication:
         """Take the headers as they are sent: what its caller and instrumentation have added too."""
         self.headers = headers
         self.ref = task_ref(self._task, self.ref.id, headers)
+        if self.room is not None:
+            self.room = room_of(self._task, self._object_key, headers)
 
     def _place(self, options: dict[str, Any]) -> bool:
         """Let a task that only some workers may run, or that some should, go to one of those; False

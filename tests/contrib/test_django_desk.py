@@ -305,16 +305,27 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
                 break
         assert sorted(seen) == sorted(one.object_key for one in listed.values())
         assert desk.status().waits.in_line == {"shop.flood": 2}
+        # Calls may say that their object has more places, or fewer.
+        for most in (3, 1):
+            of_calls = [flood.apply_async((f"own {most}",), at_most=most).id for _ in range(5)]
+            own = desk.objects.get(desk.objects.key_of("shop.flood", f"own {most}"))
+            assert [one.task_id for one in own.holders] == of_calls[:most]
+            assert (own.waiters, own.places) == (tuple(of_calls[most:]), most)
+            assert "1 before it" in desk.tasks.get(of_calls[most + 1]).why.sentence
+            # Who goes on takes one of as many.
+            desk.revocations.revoke(of_calls[:1], by="me")
+            again = desk.objects.get(own.object_key)
+            assert {one.task_id for one in again.holders} == set(of_calls[1 : most + 1])
 
     client = log_in("view")
     table = page(client.get(f"{LIST}objects/"))
-    assert table.count("data-object=") == 2
+    assert table.count("data-object=") == 4
     assert "<td>2 of 2</td>" in table
     shown = page(client.get(f"{LIST}objects/object/{found.object_key}/"))
     assert "2 of 2 places are taken" in shown
     assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
     assert ids[3] not in shown
-    assert "2 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
+    assert "6 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
 
 
 def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.task import Task
+from kombu import Producer
 
 from celery_reliable import ReliableTask
-from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.options import CALL, call_of, in_force, take_call, task_ref
+from celery_reliable.exceptions import ConfigurationError, ConfigurationWarning
+from celery_reliable.model import Room
+from celery_reliable.options import CALL, call_of, in_force, room_of, take_call, task_ref
+from celery_reliable.options.calls import _doubt
 from celery_reliable.settings import MAX_SECONDS
 
 
@@ -27,6 +33,7 @@ WRONG = [
     ("time_to_run_seconds", value)
     for value in (0, -1, 0.0001, True, "5", [], float("nan"), float("inf"), MAX_SECONDS + 1)
 ] + [("max_losses", value) for value in (-1, 1.0, True, "3", 1001, 10**400, [])]
+WRONG += [("at_most", value) for value in (0, -1, 1.5, True, "3", 101, [])]
 
 
 @pytest.mark.parametrize(("option", "value"), WRONG)
@@ -86,6 +93,65 @@ def test_what_a_retry_says_takes_the_place_of_what_its_call_said():
 
 def test_a_call_in_this_very_process_takes_them_too():
     assert define().apply_async(max_losses=0, time_to_run_seconds=5).get() is None
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("time_to_run_second", "Did you mean 'time_to_run_seconds'?"),
+        ("max_loss", "Did you mean 'max_losses'?"),
+        ("Max_losses", "Did you mean 'max_losses'?"),
+        ("atmost", "Did you mean 'at_most'?"),
+        ("only_worker", "Did you mean 'only_workers'?"),
+        ("else_que", "Did you mean 'else_queue'?"),
+        ("if_exist", "Did you mean 'if_exists'?"),
+        ("on_conflict", "an option of the task, and not of one call"),
+        ("object_ids", "Did you mean 'object_id'?"),
+    ],
+)
+def test_what_is_nearly_an_option_of_a_call_is_told_of(option, said):
+    with pytest.warns(ConfigurationWarning) as told:
+        define().apply_async(**{option: 3})
+    (one,) = told
+    assert f"A call of task app.work says {option}=..., " in str(one.message)
+    assert said in str(one.message)
+    assert one.filename == __file__
+
+
+def test_what_is_anothers_option_is_none_of_ours(recwarn):
+    """All that Celery and kombu name, and what somebody's own sender may read."""
+    theirs = {
+        name
+        for function in (Task.apply_async, Celery.send_task, AMQP.as_task_v2, Producer.publish)
+        for name in inspect.signature(function).parameters
+    }
+    for name in {*theirs, "ignore_result", "tenant", "max_retries", "rate", "unique", "place"}:
+        assert not _doubt(name), name
+    define().apply_async(tenant="large", losses=3, objects=[], message_id="7", delivery_mode=2)
+    assert not [one for one in recwarn if issubclass(one.category, ConfigurationWarning)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "no places"),
+        ({"object_id": "shop", "on_conflict": "wait"}, "no places"),
+        (
+            {"object_id": "shop", "unique": "queued", "at_most": 1, "on_conflict": "fail"},
+            "one place",
+        ),
+    ],
+)
+def test_a_call_has_no_more_places_than_its_task_could(options, said):
+    app = Celery("calls", set_as_current=False)
+    task = app.task(
+        of_shop, name="app.shop", base=ReliableTask, lazy=False, shared=False, **options
+    )
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        task.apply_async((1,), at_most=3)
+    assert "at_most=3 of a call of task app.shop" in caught.value.problems[0]
+    # Who lies in a message gets no more.
+    assert room_of(task, "object", {CALL: {"at_most": 3}}) in (None, Room("object", 1))
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,13 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         for name, n in (("in_line", 6), ("three", 9), ("placed", 6))
     }
     roomy = [project.send("roomy", 0.15) for _ in range(5)]
+    # Calls about another object say that it has one place.
+    own = {
+        name: [project.send(name, f"own {name}", 0.1, at_most=1) for _ in range(4)]
+        for name in ("three", "placed")
+    }
 
-    for results in [*lines.values(), roomy]:
+    for results in [*lines.values(), roomy, *own.values()]:
         for result in results:
             result.get(timeout=30)
     settled(project)
@@ -45,6 +50,9 @@ def test_who_waits_goes_on_in_order_as_soon_as_there_is_a_place(
         assert most_at_once(runs) <= most
         assert [run.attempt for run in runs] == [1] * len(lines[name])
     assert most_at_once(effects.runs("roomy")) == 2
+    for name, results in own.items():
+        assert most_at_once(effects.runs(f"own {name}")) == 1
+        assert [run.attempt for run in effects.runs(f"own {name}")] == [1] * len(results)
 
     # Who is killed keeps the place, and those behind wait.
     holder = project.send("in_line_gate", "gated", "gate")
