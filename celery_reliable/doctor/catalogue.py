@@ -213,6 +213,12 @@ CATALOGUE: Final = (
         "A row whose publisher is killed between its commit and its publication waits for ever, "
         "and one whose task is dead says for ever that it runs.",
     ),
+    Entry(
+        "W032",
+        "options_not_known",
+        "These workers run such tasks when they get them: beyond their rate, beside others that "
+        "have the places, on workers that are not named.",
+    ),
 )  # fmt: skip
 
 _BY_ID: Final = {_PREFIX + entry.name: entry for entry in CATALOGUE}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from celery import Celery
 
 from celery_reliable.app import Reliable, facts_of, reliable_of
-from celery_reliable.doctor.fleet import check_clock, check_fleet, supported
+from celery_reliable.doctor.fleet import check_clock, check_fleet, check_options, supported
 from celery_reliable.doctor.installation import (
     check_extras,
     check_hooks,
@@ -118,6 +118,7 @@ def examine(
         fills_ledger=fills_ledger(reliable),
         grace_seconds=config.grace_seconds if grace_seconds is None else grace_seconds,
     )
+    found += check_options(known, looked.workers)
     schedule = app.conf.beat_schedule or {}
     found += check_schedule(schedule, workers)
     found += check_rows(

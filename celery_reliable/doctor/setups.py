@@ -30,6 +30,8 @@ PACKAGES: Final = ("celery", "kombu", "redis")
 _FIELD: Final = "setup"
 #: Celery's default on Redis.
 _VISIBILITY_SECONDS: Final = 3600.0
+#: Options that came with the orders of operators: a worker that knows those knows these.
+_LATE: Final = ("rate", "at_most", "only_workers", "prefer_workers")
 #: Names of `worker_pool` for the modules that Celery has the pools in.
 _POOLS: Final = {"threads": "thread", "processes": "prefork"}
 
@@ -45,6 +47,8 @@ class TaskSetup:
     once_for_seconds: float | None = None
     #: It works on a row of a Django project, which has to be looked after.
     has_row: bool = False
+    #: Its options that workers of releases before 1.0 do not keep to: rates, places, names.
+    late_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class WorkerSetup:
         versions: of other packages; None of a worker that does not tell.
         clock_ahead_seconds: its clock against the server's; None: not known.
         no_witness: why its death shows by its lease only; empty where it shows at once.
+        knows_orders: whether its release knows orders, and what came with them: rates, places,
+            named workers.
     """
 
     where: str
@@ -78,6 +84,7 @@ class WorkerSetup:
     versions: Mapping[str, str] | None = None
     clock_ahead_seconds: float | None = None
     no_witness: str = ""
+    knows_orders: bool = True
 
     @property
     def has_told(self) -> bool:
@@ -95,10 +102,19 @@ def tasks_of(tasks: Mapping[str, Any]) -> list[TaskSetup]:
             time_to_run_seconds=getattr(type(task), "time_to_run_seconds", None),
             once_for_seconds=getattr(type(task), "once_for_seconds", None),
             has_row=getattr(type(task), "row_model", None) is not None,
+            late_options=tuple(_late_options(type(task))) if is_reliable(task) else (),
         )
         for name, task in sorted(tasks.items())
         if not name.startswith(("celery.", "celery_reliable."))
     ]
+
+
+def _late_options(cls: Any) -> Iterator[str]:
+    for name in _LATE:
+        if getattr(cls, name, None) is not None:
+            yield name
+    if getattr(cls, "on_conflict", "") == "wait":
+        yield "on_conflict='wait'"
 
 
 def setup_of_settings(app: Celery) -> WorkerSetup:
@@ -156,6 +172,7 @@ def told_setup(look: WorkerLook) -> WorkerSetup:
         versions=versions if isinstance(versions, dict) else None,
         clock_ahead_seconds=float(clock) - look.beat_ms / 1000 if is_known and clock else None,
         no_witness=look.lease.no_witness,
+        knows_orders=bool(facts.get("orders")),
     )
 
 

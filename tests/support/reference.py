@@ -71,7 +71,7 @@ def options() -> str:
         all executions in a process share, is yours: ``self.attempt = …`` hides the number below in
         that process, and nothing else changes by it. A class attribute ``attempt`` is refused.
 
-        ``time_to_run_seconds`` and ``max_losses`` are options of one call, too, beside
+        ``time_to_run_seconds``, ``max_losses`` and ``at_most`` are options of one call, too, beside
         ``if_exists``: :doc:`/guides/publishing`.
 
         What skips, retries and fails, and what ``unique`` is for: :doc:`/guides/one-object`.

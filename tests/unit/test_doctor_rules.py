@@ -7,14 +7,22 @@ from importlib.metadata import requires
 from typing import Any
 
 import pytest
+from celery import Celery
 from packaging.requirements import Requirement
 
+from celery_reliable import ReliableTask
 from celery_reliable.doctor import CATALOGUE, entry_of
-from celery_reliable.doctor.fleet import check_clock, check_fleet, check_versions, supported
+from celery_reliable.doctor.fleet import (
+    check_clock,
+    check_fleet,
+    check_options,
+    check_versions,
+    supported,
+)
 from celery_reliable.doctor.installation import check_extras, check_start_method
 from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import unseen
-from celery_reliable.doctor.setups import PACKAGES, TaskSetup, WorkerSetup
+from celery_reliable.doctor.setups import PACKAGES, TaskSetup, WorkerSetup, tasks_of
 from celery_reliable.doctor.times import check_times
 from celery_reliable.model import Finding
 from celery_reliable.settings import ReliableConfig, ServerFacts, acl_words
@@ -160,6 +168,36 @@ def test_what_does_not_fit_is_named() -> None:
 )
 def test_workers_that_do_not_fit(changed: dict[str, Any], found: list[str]) -> None:
     assert names(check_fleet([WORKER, replace(WORKER, **changed)], "1.2", BOUNDS)) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "knows", "found"),
+    [
+        ({"rate": "5/m"}, True, []),
+        ({}, False, []),
+        ({"rate": "5/m"}, False, ["rate"]),
+        ({"only_workers": "gpu-*"}, False, ["only_workers"]),
+        ({"prefer_workers": "gpu-*"}, False, ["prefer_workers"]),
+        ({"at_most": 3, "on_conflict": "skip"}, False, ["at_most"]),
+        ({"object_id": "number", "on_conflict": "wait"}, False, ["on_conflict='wait'"]),
+    ],
+)
+def test_older_workers_beside_tasks_whose_options_they_do_not_know(
+    options: dict[str, Any], knows: bool, found: list[str]
+) -> None:
+    app = Celery("shop", set_as_current=False)
+    app.task(base=ReliableTask, name="shop.ask", shared=False, **options)(ask)
+    old = replace(WORKER, where="old@here", version="0.9", knows_orders=knows)
+    told = list(check_options(tasks_of(app.tasks), [WORKER, old]))
+    assert names(told) == ["warning options_not_known"] * len(found)
+    for one in told:
+        assert f"shop.ask ({', '.join(found)})" in one.message
+        assert "old@here (0.9)" in one.message
+        assert "one@here" not in one.message
+
+
+def ask(number: int) -> None:
+    """Do nothing."""
 
 
 def test_the_range_of_releases_is_that_of_the_package_itself() -> None:
