@@ -114,6 +114,13 @@ class Runs:
             },
         )
 
+    def known(self, limit: int) -> list[str]:
+        """Return the ids of runs that are not over, as far as passes know; at most *limit*."""
+        found: list[bytes] = self._caller.read(
+            "runs", lambda client: client.zrange(self._keys.runs, 0, limit - 1)
+        )
+        return [_text(name) for name in found]
+
     def due(self, limit: int) -> list[tuple[str, str]]:
         """Return the runs that are to be looked at by now, and when that was, in ms."""
 

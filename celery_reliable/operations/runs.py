@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery import Celery
@@ -17,6 +18,7 @@ from celery_reliable.operations.workers import Workers
 __all__ = ["MemberView", "RunView", "RunViews"]
 
 _MOST_NAMED = 10
+_MOST_RUNS = 50
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,20 @@ class RunViews:
 
         A run is kept as long as results are (``result_expires``) once all its members have ended.
         """
+        return self._view(run, self._living())
+
+    def all(self) -> list[RunView]:
+        """Return runs that are not over, as far as passes know, the latest first; at most 50."""
+        living = self._living()
+        views = (self._view(run, living) for run in self._ledger.runs.known(_MOST_RUNS))
+        found = [one for one in views if one is not None]
+        return sorted(found, key=lambda one: (-one.begun_ms, one.run))
+
+    def _living(self) -> list[str]:
+        workers = self._workers.all(with_broker=False)
+        return sorted({one.nodename for one in workers if one.state == "alive"})
+
+    def _view(self, run: str, living: Sequence[str]) -> RunView | None:
         found = self._ledger.runs.find(run)
         if found is None:
             return None
@@ -130,8 +146,7 @@ class RunViews:
             result = self._result(task_id) if look is None else ""
             members.append(MemberView(task_id, workers[0] if workers else "", state, result))
         named = NamedWorkers(found.only)
-        living = [one for one in self._workers.all(with_broker=False) if one.state == "alive"]
-        alive = sorted({one.nodename for one in living if named.means(one.nodename)})
+        alive = [one for one in living if named.means(one)]
         taken = {name for workers in found.members.values() for name in workers}
         return RunView(
             run,

@@ -104,6 +104,7 @@ class Task(TypedDict):
     object_key: str
     worker: str
     only_workers: list[str]
+    run: str
     published_at: str | None
     reason: str
     exception: str

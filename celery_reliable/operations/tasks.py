@@ -53,6 +53,7 @@ class TaskView:
         object_key: the object that it has, or had when its lock was last looked at.
         worker: that runs it.
         only_workers: patterns of the workers that may run it; none: any.
+        run: the run (``task.run_on``) of which it is a member; empty for none.
         published_ms: when it was published first.
         outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
         publisher: who published it: Celery's ``origin``, process and host; empty where unknown.
@@ -71,6 +72,7 @@ class TaskView:
     object_key: str = ""
     worker: str = ""
     only_workers: tuple[str, ...] = ()
+    run: str = ""
     published_ms: int = 0
     reason: str = ""
     exception: str = ""
@@ -115,6 +117,7 @@ class TaskView:
             "object_key": self.object_key,
             "worker": self.worker,
             "only_workers": [*self.only_workers],
+            "run": self.run,
             "published_at": iso(self.published_ms),
             "reason": self.reason,
             "exception": self.exception,
@@ -332,6 +335,7 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         object_key=look.object_key,
         worker=record.owner,
         only_workers=seen.named.only if seen.named is not None else (),
+        run=seen.named.run if seen.named is not None else "",
         published_ms=record.published_ms,
         reason=look.reason if record.state is State.DEAD else "",
         exception=look.exception if record.state is State.DEAD else "",

@@ -23,6 +23,8 @@ ADDRESSES = {
     "tasks": "tasks/",
     "find": "tasks/find/?id=one",
     "task": "tasks/task/one/",
+    "fleet_runs": "runs/",
+    "fleet_run": "runs/run/abc/",
     "objects": "objects/",
     "find_object": "objects/find/",
     "object": "objects/object/abc/",
@@ -326,6 +328,31 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
     assert shown.index(ids[0]) < shown.index(ids[1]) < shown.index(ids[2]) < shown.index(ids[4])
     assert ids[3] not in shown
     assert "6 of shop.flood stand in line" in page(client.get(f"{LIST}desk/"))
+
+
+def test_a_run_has_a_page_with_its_members(log_in: Any, celery_project: Celery) -> None:
+    celery_project.conf.worker_direct = True
+    task = celery_project.task(base=ReliableTask, name="shop.load", shared=False)(load)
+    with Desk(celery_project) as desk:
+        facts = {"nodename": "gpu-1@h", "direct": "gpu-1@h.dq2"}
+        desk.ledger.workers.register("w1", lease_ms=60_000, client_id=0, facts=facts)
+        found = task.run_on(2)
+    client = log_in("view")
+    (has, waits) = sorted(found.results, key=lambda one: one.id)
+
+    assert found.id in page(client.get(f"{LIST}runs/"))
+    shown = page(client.get(f"{LIST}runs/run/{found.id}/"))
+
+    assert 'data-missing="1"' in shown
+    assert "gpu-1@h" in shown
+    assert "waits for one" in shown
+    assert has.id in shown
+    assert f"runs/run/{found.id}/" in page(client.get(f"{LIST}tasks/task/{waits.id}/"))
+    assert "There is no such run" in page(client.get(f"{LIST}runs/run/nobody/"))
+
+
+def load() -> None:
+    """Nobody runs it."""
 
 
 def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:

@@ -40,8 +40,14 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     published: Any,
 ) -> None:
     page, app, (first, second) = published
-    show, dry, move, anywhere = page.commands("What waits, and moving it")
+    status, show, dry, move, anywhere = page.commands("What waits, and moving it")
 
+    with Desk(app) as desk:
+        assert desk.sweep("me") is not None
+    said = " ".join(run(status, app).output.split())
+    assert "2 waiting for workers: " in said
+    assert "1 for alpha@host: none alive" in said
+    assert "1 for gpu-1, gpu-2: none alive" in said
     shown = run(show, app, known={"ID": first})
     assert "'alpha@host'" in shown.output
     assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
@@ -80,7 +86,12 @@ def test_runs_say_what_is_missing(redis_server: RedisServer) -> None:
     three, everywhere, gpus, named = [eval(call, names) for call in calls]
 
     assert [len(one.results) for one in (three, everywhere, gpus, named)] == [3, 2, 2, 3]
-    shown, as_json = page.commands("How a run stands")
+    listed, shown, as_json = page.commands("How a run stands")
+    said = " ".join(run(listed, app).output.split())
+    assert "4 runs" in said
+    assert all(one.id in said for one in (three, everywhere, gpus, named))
+    with Desk(app) as desk:
+        assert desk.tasks.get(three.results[0].id).run == three.id
     said = " ".join(run(shown, app, known={"RUN": three.id}).output.split())
     assert "1 wait for a worker" in said
     assert "2 are alive, start 1 more" in said

@@ -15,6 +15,7 @@ __all__ = [
     "OrdersAnswer",
     "QueuesAnswer",
     "ReplayedEdited",
+    "RunsAnswer",
     "Swept",
     "TaskPage",
     "WorkersAnswer",
@@ -64,6 +65,12 @@ class OrdersAnswer(TypedDict):
     """What is paused, struck and drained."""
 
     items: list[shapes.Order]
+
+
+class RunsAnswer(TypedDict):
+    """Runs that are not over."""
+
+    items: list[shapes.Run]
 
 
 class AuditAnswer(TypedDict):

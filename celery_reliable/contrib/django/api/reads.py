@@ -12,6 +12,7 @@ from celery_reliable.contrib.django.api.answers import (
     ObjectPage,
     OrdersAnswer,
     QueuesAnswer,
+    RunsAnswer,
     TaskPage,
     WorkersAnswer,
 )
@@ -88,6 +89,11 @@ def run(asked: Asked) -> shapes.Run:
         said = "There is no such run, or none any more."
         raise Problem(HTTPStatus.NOT_FOUND, "unknown_run", said)
     return view.as_dict()
+
+
+def runs(asked: Asked) -> RunsAnswer:
+    """The runs of one task on several workers that are not over, the latest first; 50 at most."""
+    return {"items": [one.as_dict() for one in asked.desk.runs.all()]}
 
 
 def objects(asked: Asked) -> ObjectPage:
@@ -178,6 +184,7 @@ READS = (
     Operation("GET", "tasks", tasks, TaskPage, query=TasksQuery),
     Operation("GET", "task", task, shapes.TaskInFull, query=TaskQuery, problems=(_UNKNOWN,)),
     Operation("GET", "run", run, shapes.Run, query=TaskQuery, problems=(_UNKNOWN,)),
+    Operation("GET", "runs", runs, RunsAnswer),
     Operation("GET", "objects", objects, ObjectPage, query=ObjectsQuery),
     Operation("GET", "object", one_object, shapes.Object, query=ObjectQuery),
     Operation("GET", "workers", workers, WorkersAnswer, query=WorkersQuery),

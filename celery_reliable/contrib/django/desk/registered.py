@@ -13,6 +13,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from celery_reliable.contrib.django.desk.acts import act_page
 from celery_reliable.contrib.django.desk.edits import edit_page
+from celery_reliable.contrib.django.desk.fleet_runs import fleet_run_page, fleet_runs_page
 from celery_reliable.contrib.django.desk.letters import groups_page, letter_page, letters_page
 from celery_reliable.contrib.django.desk.operating import move_page, revoke_page, sweep_page
 from celery_reliable.contrib.django.desk.ordering import order_page, orders_page, resume_page
@@ -67,6 +68,8 @@ PAGES = (
     ),
     Page("object", "objects/object/<path:key>/", object_page),
     Page("workers", "workers/", workers_page),
+    Page("fleet_runs", "runs/", fleet_runs_page),
+    Page("fleet_run", "runs/run/<path:run>/", fleet_run_page),
     Page("orders", "orders/", orders_page),
     Page("order", "orders/give/", order_page, Right.OPERATE, ("POST",)),
     Page("resume", "orders/resume/", resume_page, Right.OPERATE, ("POST",)),

@@ -106,6 +106,7 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         "holder_link": visit.link("task", task.why.holder) if task.why.holder else "",
         "row_link": row_link,
         "row_name": shown(row_name, _LONGEST),
+        "run_link": visit.link("fleet_run", task.run) if task.run else "",
         "object_link": visit.link("object", key) if (key := _object_of(task)) else "",
         "object_key": key,
         "arguments": shown(desk.tasks.arguments(task_id)) if with_arguments else None,

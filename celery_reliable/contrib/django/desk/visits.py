@@ -35,6 +35,7 @@ _TABS = (
     ("groups", "Groups"),
     ("objects", "Objects"),
     ("workers", "Workers"),
+    ("fleet_runs", "Runs"),
     ("orders", "Orders"),
     ("audit", "Audit"),
 )
