@@ -10,7 +10,7 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import Ledger, WorkerLook, answers
 from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.order_words import NOUNS
@@ -224,11 +224,29 @@ class StopButton:
             yield f"This app has no task {order.target}; one that comes will be parked."
         elif order.kind is OrderKind.STRIKE and not any(map(is_reliable, tasks.values())):
             yield f"{order.target} is no ReliableTask: nobody asks the ledger whether it may run."
+        unable = sorted(
+            f"{one.lease.facts.get('nodename') or one.lease.worker} ({pool})"
+            for one in looks
+            if (pool := one.lease.facts.get("pool"))
+            and pool != "prefork"
+            and _has_to_obey(order, one)
+        )
+        if order.is_stop and unable:
+            yield f"Their pools cannot stop what runs, which comes to its end: {', '.join(unable)}."
         if view.deaf:
             yield (
                 "Of a release that knows no orders, and going on: "
                 f"{', '.join(view.deaf)}. Restart them with this release."
             )
+
+
+def _has_to_obey(order: Order, look: WorkerLook) -> bool:
+    """Whether what a worker runs can be meant."""
+    if order.kind is OrderKind.DRAIN:
+        return order.names(str(look.lease.facts.get("nodename") or ""))
+    if order.kind is OrderKind.PAUSE:
+        return any(order.names(str(queue)) for queue in look.doing.get("queues") or ())
+    return True
 
 
 def _is_meant(target: str, name: str) -> bool:

@@ -33,7 +33,9 @@ _for = click.option(
 )
 _reason = click.option("--reason", "why", default="", help="Why: others will ask.")
 _stop = click.option(
-    "--stop", is_flag=True, help="Stop what runs there, too, where the pool can; it runs again."
+    "--stop",
+    is_flag=True,
+    help="Stop what runs there, too, in prefork pools (others cannot); it runs again.",
 )
 
 
