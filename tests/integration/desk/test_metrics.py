@@ -28,7 +28,6 @@ RARE = {
     "reliable_fenced_total": {"task"},
     "reliable_given_back_total": {"worker"},
     "reliable_ledger_maxmemory_bytes": set[str](),
-    "reliable_in_line": {"task"},
     "reliable_limited": {"task"},
     "reliable_replayed_total": {"task"},
     "reliable_workers_declared_dead_total": {"cause"},

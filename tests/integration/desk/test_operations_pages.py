@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from celery_reliable.operations import Wait, checks, metrics, registry_of
+from celery_reliable.operations import Wait, checks, gauges, metrics, registry_of
 from celery_reliable.operations.cli import reliable
 from tests.integration.conftest import Project
 from tests.support.processes import REPOSITORY
@@ -91,7 +91,9 @@ def test_every_kind_of_waiting_is_told_of() -> None:
 
 
 def test_every_metric_is_told_of(project: Project) -> None:
-    fleet = set(re.findall(r'"(reliable_\w+)"', inspect.getsource(metrics)))
+    fleet = set(
+        re.findall(r'"(reliable_\w+)"', inspect.getsource(metrics) + inspect.getsource(gauges))
+    )
     counted = CollectorRegistry()
     metrics._Counts(project.app, metrics._client(), counted)
     names = {family.name for family in counted.collect()}
