@@ -1,17 +1,14 @@
-"""Transitions that publish a task, and those that take a publication back."""
+"""Transitions that publish a task, and the one that takes a publication back."""
 
 from __future__ import annotations
 
-from celery_reliable.ledger import rows
-from celery_reliable.ledger.answers import CancelAnswer, PlaceAnswer, RecordAnswer, WithdrawAnswer
-from celery_reliable.ledger.answers.tasks import Gone, OtherGeneration, Stale, Withdrawn
-from celery_reliable.ledger.ended_tasks import call_ending_task
+from celery_reliable.ledger.answers import PlaceAnswer, RecordAnswer, WithdrawAnswer
+from celery_reliable.ledger.answers.tasks import Gone, OtherGeneration, Withdrawn
 from celery_reliable.ledger.formats import refuse_newer
 from celery_reliable.ledger.lock_release import call_freeing_lock
 from celery_reliable.ledger.places import Places
 from celery_reliable.ledger.senders import remembered_ms, sender_of
-from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS
-from celery_reliable.ledger.transitions import Step, Together, Transition, encoded
+from celery_reliable.ledger.transitions import Step, Together, Transition
 from celery_reliable.model import Claim, Room, State, TaskRef
 
 __all__ = ["Publications"]
@@ -20,10 +17,6 @@ _RECORD: Transition[RecordAnswer] = Transition("record", RecordAnswer)
 _WITHDRAW: Transition[WithdrawAnswer] = Transition(
     "withdraw", WithdrawAnswer, repeated=(Gone, Withdrawn), frees=True
 )
-_CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True, keeps=True)
-
-#: In the place of an epoch: what was called off has none.
-_CALLED_OFF = "called_off"
 
 
 class Publications(Places):
@@ -71,13 +64,13 @@ class Publications(Places):
             state,
             due_in_ms,
             message,
-            claim,
-            queue,
-            is_used,
-            heir,
-            waits_for,
-            moved,
-            if_exists,
+            claim=claim,
+            queue=queue,
+            is_used=is_used,
+            heir=heir,
+            waits_for=waits_for,
+            moved=moved,
+            if_exists=if_exists,
         )
         return self._recorded(step, patience_seconds, undone_patience_seconds)
 
@@ -107,13 +100,9 @@ class Publications(Places):
             State.PARKED,
             due_in_ms,
             message,
-            None,
-            "",
-            is_used,
-            heir,
-            "",
-            "",
-            if_exists,
+            is_used=is_used,
+            heir=heir,
+            if_exists=if_exists,
         )
         placed = self.publication_step(
             room.object_key, room.places, task.id, epoch, due_in_ms=due_in_ms, queue=queue
@@ -141,13 +130,14 @@ class Publications(Places):
         state: State,
         due_in_ms: int,
         message: str,
-        claim: Claim | None,
-        queue: str,
+        *,
         is_used: bool,
         heir: str,
-        waits_for: str,
-        moved: str,
         if_exists: str,
+        claim: Claim | None = None,
+        queue: str = "",
+        waits_for: str = "",
+        moved: str = "",
     ) -> Step[RecordAnswer]:
         sender, number = sender_of(epoch)
         return Step(
@@ -196,75 +186,3 @@ class Publications(Places):
             on_next=self.on_next,
             patience_seconds=patience_seconds,
         )
-
-    def cancel(
-        self,
-        task_id: str,
-        *,
-        epoch: str,
-        is_revoked: bool = False,
-        outcome: str = "REVOKED",
-        by: str = "",
-        is_kept: bool = False,
-        patience_seconds: float | None = None,
-    ) -> CancelAnswer:
-        """Call off a publication that nobody runs, and free its object.
-
-        If a worker has still to stop an attempt of it, the record and the lock stay until it has.
-        *is_revoked*: a task that runs is marked, so that it does not run again.
-        *outcome* and *by*: as `Outcomes.settle`; *is_kept*: that is kept, even of a task to which
-        nothing happened.
-        """
-        return call_ending_task(
-            self._caller,
-            self.keys,
-            _CANCEL,
-            [self.keys.record(task_id), self.keys.due],
-            [task_id, epoch, STOPPING_LOOK_MS, int(is_revoked)],
-            how=self._ending(task_id, outcome, by, is_kept=is_kept),
-            on_next=self.on_next,
-            patience_seconds=patience_seconds,
-        )
-
-    def revoke(
-        self,
-        task_id: str,
-        *,
-        is_noted: bool = False,
-        by: str = "",
-        is_kept: bool = False,
-        patience_seconds: float | None = None,
-    ) -> CancelAnswer:
-        """Call off the current publication of an id: a retry and the last member of a canvas are
-        other publications than the first.
-
-        *is_noted*: a task that runs is marked, so that it does not run again.  *by* and *is_kept*:
-        as `cancel`.  What is published after this has returned is never called off, even if a
-        command arrives late.
-        """
-        key = encoded(self.keys.record(task_id))
-        while True:
-            ((epoch, is_called_off),) = self._caller.read(
-                "find",
-                lambda client: rows.hmget_all(client, [key], ("epoch", "called_off")),
-                patience_seconds,
-            )
-            if is_called_off:
-                return Gone()
-            answer = self.cancel(
-                task_id,
-                epoch=(epoch or b"").decode(),
-                is_revoked=is_noted,
-                by=by,
-                is_kept=is_kept,
-                patience_seconds=patience_seconds,
-            )
-            if not isinstance(answer, Stale):
-                return answer
-
-    def let_go(self, task_id: str) -> CancelAnswer:
-        """Remove the record of a task that was called off, and of which nothing runs any more.
-
-        If the id was published again meanwhile, nothing is changed.
-        """
-        return self.cancel(task_id, epoch=_CALLED_OFF)

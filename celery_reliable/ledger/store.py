@@ -6,6 +6,7 @@ from celery_reliable.ledger.attempts import Attempts
 from celery_reliable.ledger.audits import Audits
 from celery_reliable.ledger.burials import Burials
 from celery_reliable.ledger.caller import Caller
+from celery_reliable.ledger.cancellations import Cancellations
 from celery_reliable.ledger.connector import Connector
 from celery_reliable.ledger.due_records import DueRecords
 from celery_reliable.ledger.formats import CheckingCaller
@@ -29,7 +30,9 @@ from celery_reliable.ledger.workers import Workers
 __all__ = ["Ledger"]
 
 
-class Ledger(Publications, Attempts, Outcomes, Burials, DueRecords, Reads, LetterReads, Looks):
+class Ledger(
+    Publications, Cancellations, Attempts, Outcomes, Burials, DueRecords, Reads, LetterReads, Looks
+):
     """What is known of every task and worker of one namespace; knows no Celery.
 
     Each method is one atomic step on the server, and may be repeated.  All raise LedgerUnavailable
