@@ -14,14 +14,12 @@ from celery_reliable.broker import sending_with
 from celery_reliable.compat.amqp import ask_before_sending
 from celery_reliable.compat.app import may_yet_get
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.message import (
-    as_published,
-    prepared,
-)
+from celery_reliable.message import as_published, prepared
 from celery_reliable.model import State
 from celery_reliable.publishing.errors import retry_seconds, unknown
 from celery_reliable.publishing.producers import PLACE
 from celery_reliable.publishing.publication import Publication
+from celery_reliable.publishing.withdrawal import is_anothers, is_send_given_up
 
 __all__ = ["RecordingProducer"]
 
@@ -87,7 +85,7 @@ class RecordingProducer:
         envelope = as_published(wire, options)
         if (
             not publication.record(envelope.to_text, state, look_seconds)
-            or publication.is_anothers()
+            or is_anothers(publication)
             or publication.is_standing
             or state is State.PARKED
         ):
@@ -99,7 +97,7 @@ class RecordingProducer:
         try:
             return self._producer.publish(wire.body, **options)
         except Exception as exc:
-            if publication.is_send_given_up(exc):
+            if is_send_given_up(publication, exc):
                 raise
             return None
 

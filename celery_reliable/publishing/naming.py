@@ -1,0 +1,80 @@
+"""Which workers a publication names, and its way to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from celery_reliable.app import Reliable
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.message import NAMED, NamedWorkers
+from celery_reliable.model import TaskRef
+from celery_reliable.options import in_force, patterns_of
+from celery_reliable.publishing.errors import not_recorded
+from celery_reliable.publishing.placement import placed, placed_member
+
+__all__ = ["place", "rename"]
+
+
+def place(
+    reliable: Reliable,
+    task: Any,
+    ref: TaskRef,
+    headers: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    patience_seconds: float,
+) -> bool:
+    """Let a task that only some workers may run, or that some should, go to one of those.
+
+    Says so in its *headers*, and where it goes in *options*.  False when none is alive, and it has
+    to wait.  Raises NotPublished and LedgerRefused when the ledger does not say which of them live.
+    """
+    named = _named_workers(task, headers)
+    if named is None:
+        return True
+    if not any(named.home):
+        exchange = options.get("exchange") or ""
+        home = (str(getattr(exchange, "name", exchange)), options.get("routing_key") or "")
+        named = replace(named, home=home)
+    try:
+        living = reliable.living.now(patience_seconds=patience_seconds)
+        if named.run:
+            found = placed_member(
+                reliable.ledger.runs, ref.id, named, living, patience_seconds=patience_seconds
+            )
+        else:
+            found = placed(named, living)
+    except LedgerUnavailable as exc:
+        raise not_recorded(ref, exc) from exc
+    if found is None:
+        headers[NAMED] = named.as_header()
+        return False
+    found.put(options)
+    return True
+
+
+def rename(headers: dict[str, Any], moved: str) -> None:
+    """Let a message name the workers that an operator has named meanwhile, as text."""
+    before = NamedWorkers.of(headers)
+    headers.pop(NAMED, None)
+    named = NamedWorkers.from_text(moved)
+    if named.is_any_named:
+        home = before.home if before is not None else ("", "")
+        headers[NAMED] = replace(named, home=home).as_header()
+
+
+def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None:
+    """Return which workers may run a call of *task*; None: any.
+
+    A retry has the header of the message before it, in which an operator may have named others.
+    """
+    found = NamedWorkers.of(headers)
+    if found is not None:
+        return found
+    only = patterns_of(in_force(task, "only_workers", headers))
+    prefer = patterns_of(in_force(task, "prefer_workers", headers))
+    if not only and not prefer:
+        return None
+    return NamedWorkers(only, prefer, in_force(task, "else_queue", headers) or "")

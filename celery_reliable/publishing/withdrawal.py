@@ -1,0 +1,75 @@
+"""Publications that were recorded and are not sent: another task has the object, or the sending has
+failed.
+"""
+
+from __future__ import annotations
+
+from celery_reliable import events
+from celery_reliable.context import running
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.model import Claim
+from celery_reliable.publishing.errors import unknown
+from celery_reliable.publishing.publication import Publication
+
+__all__ = ["is_anothers", "is_send_given_up"]
+
+#: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
+_PATIENCE_SECONDS = 2.0
+
+
+def is_anothers(publication: Publication) -> bool:
+    """Take the object of a unique task; True when nothing is to be sent, as another has it.
+
+    Raises what `Publication.record` raises.
+    """
+    call, object_key = publication.unique, publication.object_key
+    if call is None or object_key is None:
+        return False
+    try:
+        holder = publication.reliable.locks.take(
+            object_key,
+            # What holds the object before any attempt was made.
+            Claim(publication.ref.id, 0, "", publication.epoch),
+            patience_seconds=FOREVER if running.get() is not None else None,
+        )
+    except (LedgerUnavailable, LedgerRefused) as exc:
+        if _is_withdrawn(publication, exc):
+            raise
+        return True
+    if holder is None:
+        return False
+    if _is_withdrawn(publication, f"{holder} has its object"):
+        call.holder = holder
+    return True
+
+
+def is_send_given_up(publication: Publication, exc: Exception) -> bool:
+    """Decide what a send that raised means; True when the caller has to see the error.
+
+    Raises PublishUnknown.
+    """
+    if publication.reliable.config.outbox:
+        ref = publication.ref
+        events.send_left_to_sweeper(name=ref.name, task_id=ref.id, error=exc)
+        return False
+    return _is_withdrawn(publication, exc)
+
+
+def _is_withdrawn(publication: Publication, why: object) -> bool:
+    """Take the publication back; False when somebody runs it already, or another call was answered
+    with it: then the sweeper sends it.
+    """
+    name, task_id = publication.ref.name, publication.ref.id
+    try:
+        answer = publication.reliable.ledger.withdraw(
+            task_id, publication.epoch, patience_seconds=_PATIENCE_SECONDS
+        )
+    except LedgerUnavailable as unavailable:
+        raise unknown(
+            f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
+            f"withdrawn ({unavailable}): it may run or not.",
+            task_id=task_id,
+        ) from (why if isinstance(why, Exception) else unavailable)
+    # Otherwise the message has arrived and is claimed, or another call relies on it.
+    return isinstance(answer, answers.Withdrawn)
