@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.leases import WorkerLease
-from celery_reliable.ledger import AS_IT_IS, Ledger, answers
-from celery_reliable.message import Envelope, is_named, seconds_until
+from celery_reliable.ledger import Ledger, answers
+from celery_reliable.message import Envelope, seconds_until
 from celery_reliable.model import Cause, Due, Record, State, SweepReport
-from celery_reliable.options import in_force
-from celery_reliable.publishing import send_all_stored, send_stored, step_up
+from celery_reliable.publishing import step_up
 from celery_reliable.recovery.announcements import announce
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES, Asked, LostMessages
 from celery_reliable.recovery.message_presence import RAREST_LOOK, Presence
 from celery_reliable.recovery.named_tasks import NamedTasks
+from celery_reliable.recovery.sending import Sending
 from celery_reliable.recovery.stored_results import (
     has_ended_elsewhere,
     store_revoked,
     stored_elsewhere,
 )
+from celery_reliable.recovery.time_left import ClockStep, left_ms
 
 __all__ = ["Overdue"]
 
@@ -36,33 +33,27 @@ _LONGEST_WAITING_MS = 24 * 60 * 60 * 1000
 _UNCLAIMED = (State.QUEUED, State.PARKED)
 
 
-@dataclass(frozen=True)
-class Step:
-    """The last step forward of the server's clock, in ms: when it was seen, and how far it went."""
-
-    seen_ms: int
-    by_ms: int
-
-    @classmethod
-    def of(cls, begun: answers.Begun) -> Step | None:
-        """Return the step that the beginning of a pass was told of; None if there was none."""
-        if begun.stepped_ms is None or begun.stepped_by_ms is None:
-            return None
-        return cls(begun.stepped_ms, begun.stepped_by_ms)
-
-
 class Overdue:
     """Looks at the records that are due."""
 
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView, losses: Losses) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        ledger: Ledger,
+        broker: BrokerView,
+        losses: Losses,
+        named: NamedTasks,
+        sending: Sending,
+    ) -> None:
         self.app = app
         self.config = reliable_of(app).config
         self.ledger = ledger
         self.broker = broker
         self.losses = losses
         #: The last step of the server's clock, if one is known.
-        self.step: Step | None = None
-        self.named = NamedTasks(app, ledger, broker)
+        self.step: ClockStep | None = None
+        self._named = named
+        self._sending = sending
         self.ahead = LostMessages(ledger, self.config, self._send_if_missing)
         #: Whether another app has workers in the namespace.
         self._is_shared = False
@@ -126,12 +117,8 @@ class Overdue:
         if self._is_shared and record.name and record.name not in self.app.tasks:
             # It is probably a task of the other app, whose workers look after it.
             self._later.append((due, self.config.sweep_ms))
-        elif record.state is State.RUNNING and (left_ms := self._left_ms(record, now_ms)) > 0:
-            self._later.append((due, left_ms))
         elif record.state is State.RUNNING:
-            self.losses.lose(
-                record.claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms
-            )
+            self._look_at_running(due, record, now_ms, report)
         elif record.state is State.DEAD:
             announce(self.app, self.ledger, due.task_id, due.due_ms)
         elif record.is_called_off:
@@ -140,6 +127,16 @@ class Overdue:
             self._look_at_canvas(due, record, now_ms)
         else:
             self._look_at_unclaimed(due, record, now_ms, presence, report)
+
+    def _look_at_running(self, due: Due, record: Record, now_ms: int, report: SweepReport) -> None:
+        """Take an attempt that is stuck from its worker."""
+        time_left_ms = left_ms(self.app.tasks.get(record.name), record, now_ms, self.step)
+        if time_left_ms > 0:
+            self._later.append((due, time_left_ms))
+        else:
+            self.losses.lose(
+                record.claim, Cause.STUCK, report, has_message=False, due_ms=due.due_ms
+            )
 
     def _look_at_unclaimed(
         self, due: Due, record: Record, now_ms: int, presence: Presence, report: SweepReport
@@ -150,7 +147,7 @@ class Overdue:
         elif record.in_line_of:
             self._look_at_line(due, record, report)
         elif record.is_unsent:
-            self.send(due, record, report)
+            self._sending.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
             # Parked too: on a server that lost records, it may have been sent and run.
             self._later.append((due, self.config.queued_ms))
@@ -159,7 +156,7 @@ class Overdue:
             if wait_ms:
                 self._later.append((due, wait_ms))
         else:
-            self.send(due, record, report)
+            self._sending.send(due, record, report)
 
     def _look_at_line(self, due: Due, record: Record, report: SweepReport) -> None:
         """Let a task that stands in line go on if it is its turn, or if it has expired: then a
@@ -171,23 +168,11 @@ class Overdue:
         elif isinstance(answer, answers.Full):
             expires = Envelope.from_text(record.message).headers.get("expires")
             if expires and not seconds_until(expires):
-                self.send(due, record, report)
+                self._sending.send(due, record, report)
             else:
                 # Who becomes the first of the line is looked at soon.
                 times = RAREST_LOOK if answer.before else 1
                 self._later.append((due, self.config.queued_ms * times))
-
-    def _left_ms(self, record: Record, now_ms: int) -> int:
-        """Return how many ms of its time to run an attempt has left.
-
-        A step of the server's clock while it ran is taken off.  0 if it began in the future.
-        """
-        seconds = _time_to_run(self.app.tasks.get(record.name), record)
-        ran_ms = now_ms - record.claimed_ms
-        step = self.step
-        if step is not None and record.claimed_ms + step.by_ms <= step.seen_ms:
-            ran_ms -= step.by_ms
-        return int(seconds * 1000) - ran_ms if ran_ms >= 0 else 0
 
     def _look_at_canvas(self, due: Due, record: Record, now_ms: int) -> None:
         """End a replaced task whose canvas ended by a plain task, or failed on the way."""
@@ -221,13 +206,13 @@ class Overdue:
         """Send a queued task again, unless its message can still be in its queue: then return after
         how many ms to look again.
         """
-        if not self.named.is_astray(record):
+        if not self._named.is_astray(record):
             wait_ms = presence.wait_in_queue_ms(record, now_ms)
             if wait_ms:
                 return wait_ms
         stored = stored_elsewhere(self.app, record)
         if not has_ended_elsewhere(record, stored):
-            self.send(due, record, report, stored)
+            self._sending.send(due, record, report, stored)
         else:
             self.ledger.cancel(
                 record.task_id,
@@ -236,66 +221,3 @@ class Overdue:
                 by="its result was stored already",
             )
         return 0
-
-    def send(self, due: Due, record: Record, report: SweepReport, stored: str = "") -> None:
-        """Send a task that is due, unless somebody else has, or it has to wait yet."""
-        message = AS_IT_IS
-        if is_named(record.message):
-            sent = self.named.message_for(record)
-            if sent is None:
-                self.named.park(due, record)
-                return
-            message = sent
-        answer = self.ledger.resend(
-            due, due_in_ms=self.config.queued_ms, stored=stored, message=message
-        )
-        if isinstance(answer, answers.Held):
-            # The worker makes it due once it has stopped the attempt, or is dead within a lease.
-            self.ledger.postpone(due, due_in_ms=self.config.lease_ms)
-        if not isinstance(answer, answers.Send):
-            return
-        if message.text:
-            self.named.sent(record, message.text)
-        report.resent += send_stored(
-            self.app,
-            self.ledger,
-            due.task_id,
-            answer,
-            again_in_ms=self.config.sweep_ms,
-            # What was lost goes first once; a task that is lost again waits behind the others.
-            is_first=record.is_limited or (record.is_unsent and record.losses == 1),
-        )
-
-    def send_limited(self, found: Sequence[tuple[Due, Record]]) -> None:
-        """Send limited tasks whose moment has come, as `send` does, in a few round trips for all.
-
-        They go in front of their queues: they have waited for longer than what stands there, and
-        behind it they would be late, and then too many at once.
-        """
-        plain = [one for one in found if one[1].is_limited and not is_named(one[1].message)]
-        told = self.ledger.resend_all([due for due, _ in plain], due_in_ms=self.config.queued_ms)
-        send_all_stored(
-            self.app,
-            self.ledger,
-            [
-                (due.task_id, answer)
-                for (due, _), answer in zip(plain, told, strict=True)
-                if isinstance(answer, answers.Send)
-            ],
-            again_in_ms=self.config.sweep_ms,
-            is_first=True,
-        )
-        held = [
-            one for one, answer in zip(plain, told, strict=True) if isinstance(answer, answers.Held)
-        ]
-        for due, record in [*held, *(one for one in found if one not in plain)]:
-            self.send(due, record, SweepReport())
-
-
-def _time_to_run(task: Any, record: Record) -> float:
-    """Return the seconds that an attempt may run without a touch; 0 for no limit."""
-    try:
-        headers = Envelope.from_text(record.message).headers
-    except ValueError:
-        headers = {}
-    return float(in_force(task, "time_to_run_seconds", headers) or 0)

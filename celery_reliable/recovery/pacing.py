@@ -10,7 +10,7 @@ from celery import Celery
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.options import is_limited, is_reliable
 from celery_reliable.recovery.lost_messages import MOST_BYTES
-from celery_reliable.recovery.overdue import Overdue
+from celery_reliable.recovery.sending import Sending
 
 __all__ = ["Pacing"]
 
@@ -28,9 +28,9 @@ class Pacing:
     gone or too slow another one does.
     """
 
-    def __init__(self, app: Celery, ledger: Ledger, overdue: Overdue) -> None:
+    def __init__(self, app: Celery, ledger: Ledger, sending: Sending) -> None:
         self._ledger = ledger
-        self._overdue = overdue
+        self._sending = sending
         self._name = secrets.token_hex(4)
         self._tasks = sorted(
             name for name, task in app.tasks.items() if is_reliable(task) and is_limited(task)
@@ -60,7 +60,7 @@ class Pacing:
         if answer.dues:
             ids = [due.task_id for due in answer.dues]
             found = self._ledger.find_in_groups(ids, most_bytes=MOST_BYTES)
-            self._overdue.send_limited(
+            self._sending.send_limited(
                 [
                     (due, one.record)
                     for due, one in zip(answer.dues, found, strict=True)

@@ -24,8 +24,12 @@ from celery_reliable.recovery.dead_workers import DeadWorkers
 from celery_reliable.recovery.depths import note_depths
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import Asked
-from celery_reliable.recovery.overdue import Overdue, Step
+from celery_reliable.recovery.named_tasks import NamedTasks
+from celery_reliable.recovery.order_ends import end_orders
+from celery_reliable.recovery.overdue import Overdue
 from celery_reliable.recovery.retention import Retention
+from celery_reliable.recovery.sending import Sending
+from celery_reliable.recovery.time_left import ClockStep
 
 __all__ = ["MOST_PASSES_IN_A_ROW", "Sweeper"]
 
@@ -34,8 +38,6 @@ MOST_PASSES_IN_A_ROW = 20
 #: After a step of the clock: how many records a script sets back, and how often a pass calls it.
 _SET_BACK_AT_ONCE = 500
 _MOST_SET_BACK = 200
-#: How often a pass lets go some of what an order has parked.
-_MOST_LET_GO = 50
 
 
 class _ServerClock:
@@ -73,7 +75,9 @@ class Sweeper:
         )
         self.losses = Losses(app, self.ledger)
         self.recovery = DeadWorkers(app, self.ledger, self.broker, self.losses)
-        self.overdue = Overdue(app, self.ledger, self.broker, self.losses)
+        self.named = NamedTasks(app, self.ledger, self.broker)
+        self.sending = Sending(app, self.ledger, self.named)
+        self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.named, self.sending)
         self._clock = _ServerClock()
         self.retention = Retention(self.config, self.ledger)
 
@@ -113,7 +117,7 @@ class Sweeper:
                 return report, config.sweep_seconds / 2
             server_clock.told(answer.now_ms)
             asked = Asked.of(answer)
-            self.overdue.step = Step.of(answer)
+            self.overdue.step = ClockStep.of(answer)
             report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
             self.ledger.passes.end(
                 nonce,
@@ -150,10 +154,10 @@ class Sweeper:
             self.recovery.recover_ownerless(leases, report)
             if self._has_queues_elsewhere:
                 self._recognize_broker(report)
-            self.overdue.named.begin(leases, report)
+            self.named.begin(leases, report)
             gone = {lease.worker for lease in dead}
             alive = [lease for lease in leases if lease.worker not in gone]
-            self._end_orders(report)
+            end_orders(self.app, self.ledger, report)
             has_looked = self.overdue.look(alive, dead, report, asked)
             self.retention.trim(report)
         finally:
@@ -162,28 +166,6 @@ class Sweeper:
                 self.broker.keep_fresh()
         report.duration_seconds = round(time.monotonic() - started, 3)
         return report, has_looked
-
-    def _end_orders(self, report: SweepReport) -> None:
-        """Let go what was parked by orders that are over, or that somebody has ended."""
-        orders = self.ledger.orders.read()
-        for order in orders.all:
-            if order.is_in_force(orders.now_ms):
-                continue
-            for _ in range(_MOST_LET_GO):
-                answer = self.ledger.orders.resume(order.id)
-                if isinstance(answer, answers.Resumed) and answer.is_more:
-                    continue
-                if isinstance(answer, answers.Resumed) and not order.ended_ms:
-                    events.order_ended(
-                        app=self.app,
-                        kind=order.kind.value,
-                        target=order.target,
-                        by="",
-                        order=order.id,
-                    )
-                break
-            else:
-                report.is_full = True
 
     def _depths(self, now_ms: int) -> dict[str, Any]:
         """Return what operators are told of the queues; nothing rather than an error."""

@@ -69,7 +69,7 @@ class Passes(NativeThread):
         or None if the app has no such tasks.
         """
         if self._pacing is None and self._sweeper is not None:
-            self._pacing = Pacing(self._host.app, self._sweeper.ledger, self._sweeper.overdue)
+            self._pacing = Pacing(self._host.app, self._sweeper.ledger, self._sweeper.sending)
         if self._pacing is None or not self._pacing.is_needed:
             return None
         try:

@@ -170,13 +170,13 @@ def test_a_send_that_failed_does_not_make_the_next_rarer(
     with monkeypatch.context() as patched:
         patched.setattr(resending, "resend", refuse)
         for _ in range(7):
-            sweeper.overdue.send(seen(), found(), SweepReport())
+            sweeper.sending.send(seen(), found(), SweepReport())
             left_ms = int(seen().due_ms) - ledger.workers.time_ms()
             assert left_ms <= sweeper.config.sweep_ms
     assert ledger.find(result.id).resends == 0  # type: ignore[union-attr]
 
     report = SweepReport()
-    sweeper.overdue.send(seen(), found(), report)
+    sweeper.sending.send(seen(), found(), report)
 
     assert report.resent == 1
     left_ms = int(seen().due_ms) - ledger.workers.time_ms()
