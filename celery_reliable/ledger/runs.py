@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger.answers import AssignAnswer, BeginRunAnswer, EndRunAnswer
-from celery_reliable.ledger.answers.tasks import Assigned, Waits
+from celery_reliable.ledger.answers.named import Assigned, Waits
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition

@@ -6,20 +6,22 @@ import pytest
 
 from celery_reliable.ledger import LivingWorkers, Resent
 from celery_reliable.ledger.answers.base import Answer
-from celery_reliable.ledger.answers.tasks import (
-    Changed,
-    Fenced,
-    Held,
+from celery_reliable.ledger.answers.named import (
     Moved,
     NamesOthers,
-    Recorded,
-    Send,
-    Settled,
-    Stale,
     StillWaiting,
     Unlisted,
     Unplaced,
     Woken,
+)
+from celery_reliable.ledger.answers.tasks import (
+    Changed,
+    Fenced,
+    Held,
+    Recorded,
+    Send,
+    Settled,
+    Stale,
 )
 from celery_reliable.model import Due, State, TaskRef
 from celery_reliable.orders import OrderKind

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import (
-    Another,
-    Claimed,
-    Free,
-    Parked,
-    ParkedUntil,
-    Ripe,
-    Send,
-)
+from celery_reliable.ledger.answers.paces import Another, Free, ParkedUntil, Ripe
+from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
 from celery_reliable.model import Due, Rate, State
 from tests.ledger.scene import LOOK_MS, Published, Scene
 from tests.support.waiting import wait_for

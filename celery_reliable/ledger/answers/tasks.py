@@ -12,10 +12,7 @@ __all__ = [
     "Absent",
     "Alone",
     "Announced",
-    "Another",
-    "Assigned",
     "Batch",
-    "BegunRun",
     "Bequeathed",
     "Buried",
     "Cancelled",
@@ -24,17 +21,13 @@ __all__ = [
     "Concluding",
     "Dead",
     "Discarded",
-    "Diverted",
     "Elsewhere",
     "Ended",
     "Exists",
     "Fenced",
-    "Free",
     "Gone",
     "Held",
     "InUse",
-    "Moved",
-    "NamesOthers",
     "NoLease",
     "NotCurrent",
     "NotDead",
@@ -44,31 +37,24 @@ __all__ = [
     "OtherGeneration",
     "Outlived",
     "Parked",
-    "ParkedUntil",
     "Postponed",
     "Queued",
     "Recorded",
     "Released",
     "Replayed",
-    "Ripe",
     "Running",
     "Sealed",
     "Send",
     "Settled",
     "Spent",
     "Stale",
-    "StillWaiting",
     "Struck",
     "Touched",
     "Troubled",
     "Unknown",
-    "Unlisted",
-    "Unplaced",
     "Unrecorded",
     "Waiting",
-    "Waits",
     "Withdrawn",
-    "Woken",
 ]
 
 
@@ -113,71 +99,6 @@ class Concluding(Answer):
 @final
 class Discarded(Answer):
     """The dead letter is removed."""
-
-
-@final
-class Diverted(Answer):
-    """The task is due, to be sent to somebody who may run it."""
-
-
-@final
-class StillWaiting(Answer):
-    """The task waits for a worker."""
-
-    word = "waiting"
-
-
-@final
-class Unlisted(Answer):
-    """The queue is forgotten."""
-
-
-@final
-@dataclass(frozen=True)
-class Unplaced(Answer):
-    """The task waits for a worker that may run it."""
-
-    word = "parked"
-    #: It did not before.
-    is_new: bool
-
-
-@final
-class Moved(Answer):
-    """Other workers may run the task from now on."""
-
-
-@final
-@dataclass(frozen=True)
-class NamesOthers(Answer):
-    """An operator has named other workers while the attempt ran."""
-
-    word = "moved"
-    #: Which, as text; empty: none since the attempt was told.
-    named: str
-
-
-@final
-@dataclass(frozen=True)
-class Assigned(Answer):
-    """A member of a run has this worker, and no other has."""
-
-    worker: str
-
-
-@final
-class BegunRun(Answer):
-    """The run is noted."""
-
-
-@final
-class Waits(Answer):
-    """Each worker that a member of a run could have has another member."""
-
-
-@final
-class Woken(Answer):
-    """The task is due, as a worker is there that may run it."""
 
 
 @final
@@ -431,34 +352,4 @@ class Batch(Answer):
 
     word = "due"
     now_ms: int
-    dues: tuple[Due, ...]
-
-
-@final
-class Free(Answer):
-    """A task of a limited rate may ask for its claim."""
-
-
-@final
-@dataclass(frozen=True)
-class ParkedUntil(Answer):
-    """A task of a limited rate is parked until its moment, in ms of the server's clock."""
-
-    due_ms: int
-
-
-@final
-@dataclass(frozen=True)
-class Another(Answer):
-    """Another worker looks after the lines of limited tasks."""
-
-    wait_ms: int
-
-
-@final
-@dataclass(frozen=True)
-class Ripe(Answer):
-    """The limited tasks whose moment has come, and the ms until the next one."""
-
-    wait_ms: int
     dues: tuple[Due, ...]
