@@ -11,8 +11,9 @@ from celery_reliable.settings.checks import (
     check_neighbours,
     check_server,
 )
-from celery_reliable.settings.config import MAX_SECONDS, ReliableConfig
+from celery_reliable.settings.config import ReliableConfig
 from celery_reliable.settings.durability import check_durability
+from celery_reliable.settings.ranges import MAX_SECONDS
 from celery_reliable.settings.rights import acl_rule, acl_words, check_rights
 from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url, split_urls
 

@@ -8,19 +8,16 @@ what to change.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.settings.urls import REDIS_SCHEMES, sanitized_url
+from celery_reliable.settings.ranges import expected_of, shown_value
 
-__all__ = ["MAX_SECONDS", "ReliableConfig"]
+__all__ = ["ReliableConfig"]
 
 _DAY_SECONDS: Final = 24 * 60 * 60.0
-#: Longer times are mistakes (milliseconds, mostly), and sums of them must stay exact in Lua.
-MAX_SECONDS: Final = 3650 * _DAY_SECONDS
 # A script hands a batch to `unpack`, which ends with an error at about 8 000 values.
 _MAX_BATCH: Final = 5_000
 # More frequent passes would only load the server.
@@ -118,7 +115,7 @@ class ReliableConfig:
         problems = [*self._value_problems()]
         # Comparing values that are no numbers would hide the problem behind a TypeError.
         if not problems:
-            problems = [*self._combination_problems()]
+            problems = [*_combination_problems(self)]
         if problems:
             raise _configuration_error(problems)
         for item in fields(self):
@@ -200,7 +197,7 @@ class ReliableConfig:
 
     def __repr__(self) -> str:
         values = ", ".join(
-            f"{item.name}={_shown_value(item.name, getattr(self, item.name))}"
+            f"{item.name}={shown_value(item.name, getattr(self, item.name))}"
             for item in fields(self)
         )
         return f"{type(self).__name__}({values})"
@@ -208,99 +205,46 @@ class ReliableConfig:
     def _value_problems(self) -> Iterator[str]:
         for item in fields(self):
             value = getattr(self, item.name)
-            expected = _expected(value, item.metadata)
+            expected = expected_of(value, item.metadata)
             if expected is not None:
-                shown = _shown_value(item.name, value)
+                shown = shown_value(item.name, value)
                 yield f"{item.name.upper()} is {shown}: expected {expected}."
 
-    def _combination_problems(self) -> Iterator[str]:
-        lease, sweep, queued = self.lease_seconds, self.sweep_seconds, self.queued_seconds
-        if self.redis_url is not None and self.cache is not None:
-            yield (
-                f"REDIS_URL is {_shown_value('redis_url', self.redis_url)} and CACHE is "
-                f"{self.cache!r}: both say where the ledger is. Remove one of them."
-            )
-        if sweep * _PASSES_IN_A_LEASE > lease:
-            yield (
-                f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare could "
-                f"not tell an outage of Redis from a dead worker. Set SWEEP_SECONDS to at most "
-                f"{lease / _PASSES_IN_A_LEASE:g}, or LEASE_SECONDS to at least "
-                f"{sweep * _PASSES_IN_A_LEASE:g}."
-            )
-        if self.witness_seconds >= lease:
-            yield (
-                f"WITNESS_SECONDS is {self.witness_seconds:g} and LEASE_SECONDS is {lease:g}: the "
-                f"lease would lapse before the witness speaks. Set WITNESS_SECONDS below "
-                f"{lease:g}, or to 0 to do without it."
-            )
-        least_queued = lease + _PASSES_TO_RECOVER * sweep
-        if queued < least_queued:
-            yield (
-                f"QUEUED_SECONDS is {queued:g}, LEASE_SECONDS is {lease:g} and SWEEP_SECONDS is "
-                f"{sweep:g}: a queued task would be sent again while a dead worker's copy of it is "
-                f"about to be returned. Set QUEUED_SECONDS to at least {least_queued:g} (the lease "
-                f"and {_PASSES_TO_RECOVER} passes)."
-            )
-        if self.eta_horizon_seconds < sweep:
-            yield (
-                f"ETA_HORIZON_SECONDS is {self.eta_horizon_seconds:g} and SWEEP_SECONDS is "
-                f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
-                f"to at least {sweep:g}."
-            )
 
-
-def _expected(value: object, rule: Mapping[str, Any]) -> str | None:
-    """Return what was expected in place of `value`, or `None` when it will do."""
-    kind = rule["kind"]
-    if kind == "seconds":
-        return _expected_seconds(value, rule["min"], above=rule["above"])
-    if kind == "some_seconds":
-        fits = value is None or _expected_seconds(value, 0.0, above=True) is None
-        return None if fits else f"{_expected_seconds(None, 0.0, above=True)}, or None"
-    if kind == "count":
-        return _expected_count(value, rule["min"], rule["max"])
-    if kind == "flag":
-        return None if isinstance(value, bool) else "True or False"
-    if kind == "namespace":
-        fits = isinstance(value, str) and re.fullmatch(r"[^\s{}]+", value) is not None
-        # Braces decide which part of a key chooses its hash slot; that part is the ledger's.
-        return None if fits else "a text that is not empty, without whitespace and braces"
-    if kind == "alias":
-        fits = value is None or (isinstance(value, str) and value.strip() != "")
-        return None if fits else "the name of an entry of Django's CACHES, or None"
-    if kind == "folder":
-        # Probes are run in a folder of their own.
-        fits = value is None or (isinstance(value, str) and value.startswith("/"))
-        return None if fits else "an absolute path, or None"
-    return _expected_url(value)
-
-
-def _expected_seconds(value: object, minimum: float, *, above: bool) -> str | None:
-    # Comparisons also refuse NaN, infinity, and whole numbers that are too large for a float.
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        high_enough = value > minimum if above else value >= minimum
-        if high_enough and value <= MAX_SECONDS:
-            return None
-    limit = f"more than {minimum:g}" if above else f"at least {minimum:g}"
-    return f"a number of seconds, {limit} and at most {MAX_SECONDS:.0f}"
-
-
-def _expected_count(value: object, minimum: int, maximum: int | None) -> str | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    if is_count and value >= minimum and (maximum is None or value <= maximum):  # type: ignore[operator]
-        return None
-    upper = "" if maximum is None else f" and at most {maximum}"
-    return f"a whole number, at least {minimum}{upper}"
-
-
-def _expected_url(value: object) -> str | None:
-    if value is None:
-        return None
-    scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else ""
-    if scheme in REDIS_SCHEMES:
-        return None
-    known = ", ".join(f"{name}://" for name in REDIS_SCHEMES)
-    return f"the URL of a Redis (beginning with one of {known}), or None for the broker's"
+def _combination_problems(config: ReliableConfig) -> Iterator[str]:
+    lease, sweep, queued = config.lease_seconds, config.sweep_seconds, config.queued_seconds
+    if config.redis_url is not None and config.cache is not None:
+        yield (
+            f"REDIS_URL is {shown_value('redis_url', config.redis_url)} and CACHE is "
+            f"{config.cache!r}: both say where the ledger is. Remove one of them."
+        )
+    if sweep * _PASSES_IN_A_LEASE > lease:
+        yield (
+            f"SWEEP_SECONDS is {sweep:g} and LEASE_SECONDS is {lease:g}: passes so rare could "
+            f"not tell an outage of Redis from a dead worker. Set SWEEP_SECONDS to at most "
+            f"{lease / _PASSES_IN_A_LEASE:g}, or LEASE_SECONDS to at least "
+            f"{sweep * _PASSES_IN_A_LEASE:g}."
+        )
+    if config.witness_seconds >= lease:
+        yield (
+            f"WITNESS_SECONDS is {config.witness_seconds:g} and LEASE_SECONDS is {lease:g}: the "
+            f"lease would lapse before the witness speaks. Set WITNESS_SECONDS below "
+            f"{lease:g}, or to 0 to do without it."
+        )
+    least_queued = lease + _PASSES_TO_RECOVER * sweep
+    if queued < least_queued:
+        yield (
+            f"QUEUED_SECONDS is {queued:g}, LEASE_SECONDS is {lease:g} and SWEEP_SECONDS is "
+            f"{sweep:g}: a queued task would be sent again while a dead worker's copy of it is "
+            f"about to be returned. Set QUEUED_SECONDS to at least {least_queued:g} (the lease "
+            f"and {_PASSES_TO_RECOVER} passes)."
+        )
+    if config.eta_horizon_seconds < sweep:
+        yield (
+            f"ETA_HORIZON_SECONDS is {config.eta_horizon_seconds:g} and SWEEP_SECONDS is "
+            f"{sweep:g}: a parked task would be sent after its ETA. Set ETA_HORIZON_SECONDS "
+            f"to at least {sweep:g}."
+        )
 
 
 def _flat_name(name: str) -> str:
@@ -315,13 +259,6 @@ def _unknown_name(name: object, names: Mapping[str, str]) -> str:
     if near:
         return f"there is no setting {name!r}. Did you mean {near[0]!r}?"
     return f"there is no setting {name!r}. The settings are {', '.join(names)}."
-
-
-def _shown_value(name: str, value: object) -> str:
-    """Return `value` as an error or a repr shows it: no password."""
-    if name != "redis_url" or value is None:
-        return repr(value)
-    return repr(sanitized_url(value)) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def _configuration_error(problems: list[str]) -> ConfigurationError:

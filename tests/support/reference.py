@@ -14,7 +14,7 @@ from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
 from celery_reliable.options.definition import OPTIONS
-from celery_reliable.settings import config
+from celery_reliable.settings import ranges
 from tests.support import reference_doors as doors
 from tests.support import states
 from tests.support.rst import as_code, head, indented, one_line, prose, table
@@ -113,9 +113,9 @@ def _default(value: Any, kind: str) -> str:
 
 
 def _takes(rule: Mapping[str, Any]) -> str:
-    said = config._expected(object(), rule) or ""
+    said = ranges.expected_of(object(), rule) or ""
     # Ten years, which are there to catch milliseconds.
-    said = said.replace(f" and at most {config.MAX_SECONDS:.0f}", "")
+    said = said.replace(f" and at most {ranges.MAX_SECONDS:.0f}", "")
     said = re.sub(r"([\w+]+://)", r"``\1``", said)
     return said.removesuffix(" for the broker's")
 
