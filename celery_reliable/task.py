@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,19 @@ from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import clock, operations, options, publishing, worker
-from celery_reliable.app import reliable_of
-from celery_reliable.attempt import around, bequeathing, guarded
+from celery_reliable.attempt import around, bequeathing, guarded, is_touched
 from celery_reliable.compat.app import app_property, fixups_of, set_backend
 from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
-from celery_reliable.ledger import answers
-from celery_reliable.options import TaskObject, check_call, check_if_exists, is_reliable, is_unique
+from celery_reliable.options import (
+    TaskObject,
+    TaskOptions,
+    check_call,
+    check_if_exists,
+    is_reliable,
+    is_unique,
+)
 from celery_reliable.publishing import (
     fresh_id,
     instead_of,
@@ -94,6 +99,18 @@ def _counts_losses(request: Any) -> bool:
     return isinstance(found, type) and issubclass(found, worker.ReliableRequest)
 
 
+def _check_if_exists(task: Any, task_id: str | None, options: dict[str, Any]) -> None:
+    """Refuse `if_exists` of a call where it means nothing.  Raises ConfigurationError."""
+    how = options.get("if_exists")
+    if how is None:
+        return
+    if is_member(options):
+        # Somebody waits for the very id of a canvas's member.
+        del options["if_exists"]
+    else:
+        check_if_exists(task.name, how, has_id=task_id is not None, is_unique=is_unique(task))
+
+
 class _Shown:
     """A property that a user may assign to: after `self.attempt = ...` the instance has that value.
 
@@ -127,7 +144,7 @@ else:
     shown = _Shown
 
 
-class ReliableTask(CeleryTask):
+class ReliableTask(TaskOptions, CeleryTask):
     """A task that is never lost, never run twice at once and never runs in circles.
 
     Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
@@ -148,54 +165,6 @@ class ReliableTask(CeleryTask):
     acks_on_failure = True
     acks_on_timeout = True
     Request: Any = _REQUEST
-
-    #: The name of the argument that names the object, or a callable that gets all the arguments,
-    #: defaults too (by position or by name, as it takes them), and returns an int, a str, a UUID,
-    #: bytes, or a tuple of these. One whose first parameter is ``self`` gets the task before them.
-    #: None: no object.
-    object_id: str | Callable[..., Any] | None = None
-    #: What a task does when another task holds its object: ``"skip"`` (do nothing), ``"retry"``
-    #: (run later; max_retries does not count it), ``"fail"`` (raise ObjectBusy) or ``"wait"``
-    #: (stand in line in the ledger, in the order of publication, until there is a place).
-    on_conflict: str = "skip"
-    #: How many tasks may have the object at a time, 100 at most; without an `object_id`, how many
-    #: tasks of this name run at a time in the whole fleet. With it say `on_conflict`. None: one
-    #: task has an object, and tasks without an object are not limited. A call may say another.
-    at_most: int | None = None
-    #: With ``on_conflict="wait"``, since when a task has its place: ``"running"`` (each attempt
-    #: takes it when it begins) or ``"queued"`` (taken by the publication: what finds no place
-    #: stands in line, and is in no queue). It is free when the task has ended.
-    place: str = "running"
-    #: Since when a task holds its object: ``"running"`` (each attempt takes it when it begins) or
-    #: ``"queued"`` (taken by the publication; see `apply_async`). It is free when the task has
-    #: ended.
-    unique: str = "running"
-    #: Seconds for which the object stays held after a success; None: not at all.
-    once_for_seconds: float | None = None
-    #: Seconds that an attempt may run without a `touch` before it counts as stuck, is lost, and
-    #: the task runs again; None: no limit.
-    time_to_run_seconds: float | None = None
-    #: How many losses the task may have; with one more it is dead-lettered. None: the setting
-    #: `MAX_LOSSES`. 0: for a task that must not run again when its process dies.
-    max_losses: int | None = None
-    #: How often attempts may begin in the whole fleet, as Celery writes it: ``"100/m"`` (``/s``,
-    #: ``/m``, ``/h``). They are spread evenly; what comes too early waits in the ledger for its
-    #: moment. None: no limit. (Celery's own ``rate_limit`` is one of each worker.)
-    rate: str | None = None
-    #: Whose rate that is: ``"task"`` (all calls of the task together) or ``"object"`` (the calls of
-    #: each object that `object_id` names).
-    rate_per: str = "task"
-    #: Whether a task that failed for good is kept as a dead letter.
-    dead_letter: bool = True
-    #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
-    #: without an ``@`` is about what stands before it in a worker's name. None: any worker.
-    only_workers: str | Sequence[str] | None = None
-    #: Names of the workers that get the task first, as patterns, those before that stand first;
-    #: the others get it while none of these is alive. None: nobody is preferred.
-    prefer_workers: str | Sequence[str] | None = None
-    #: The queue that the task goes to while no worker of `only_workers` is alive, where whoever
-    #: consumes it may run it. None: it waits for one.
-    else_queue: str | None = None
 
     #: `object_id` as it was checked when the task was bound.
     _reliable_object: TaskObject | None = None
@@ -263,13 +232,7 @@ class ReliableTask(CeleryTask):
         """
         if options:
             check_call(self, options)
-        if options.get("if_exists") is not None:
-            if is_member(options):
-                # Somebody waits for the very id of a canvas's member.
-                del options["if_exists"]
-            else:
-                how, has_id = options["if_exists"], task_id is not None
-                check_if_exists(self.name, how, has_id=has_id, is_unique=is_unique(self))
+            _check_if_exists(self, task_id, options)
         is_chosen = task_id is not None and not is_member(options)
         task_id = task_id or uuid()
         alone: AbstractContextManager[None] = nullcontext()
@@ -364,17 +327,7 @@ class ReliableTask(CeleryTask):
         and LedgerRefused when it refuses.
         """
         current = running.get()
-        if current is None or not current.time_to_run_seconds:
-            return True
-        seconds = current.time_to_run_seconds
-        touched_at = clock.now()
-        answer = reliable_of(self.app).ledger.touch(
-            current.claim, time_to_run_ms=int(seconds * 1000)
-        )
-        if not isinstance(answer, answers.Touched):
-            return False
-        current.deadline = touched_at + seconds
-        return True
+        return current is None or is_touched(self.app, current)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

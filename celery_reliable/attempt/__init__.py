@@ -9,6 +9,7 @@ from celery_reliable.attempt.execution import around
 from celery_reliable.attempt.fencing import guarded
 from celery_reliable.attempt.outcomes import NotBegun
 from celery_reliable.attempt.replacement import bequeathing
+from celery_reliable.attempt.time_limits import is_touched
 
 __all__ = [
     "DELIVERY",
@@ -20,4 +21,5 @@ __all__ = [
     "bury",
     "claim_or_record",
     "guarded",
+    "is_touched",
 ]

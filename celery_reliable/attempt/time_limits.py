@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
 
-from celery_reliable import clock, events
-from celery_reliable.context import RunningAttempt, running
+from celery import Celery
 
-__all__ = ["interruptible", "tell_running_out", "time_to_run", "uninterrupted"]
+from celery_reliable import clock, events
+from celery_reliable.app import reliable_of
+from celery_reliable.context import RunningAttempt, running
+from celery_reliable.ledger import answers
+
+__all__ = ["interruptible", "is_touched", "tell_running_out", "time_to_run", "uninterrupted"]
 
 #: How billiard tells a child that its soft time limit is up.
 _SOFT_LIMIT: int = getattr(signal, "SIGUSR1", 0)
@@ -96,6 +100,22 @@ def time_to_run(task: Any, attempt: RunningAttempt, seconds: float | None) -> It
         yield
     finally:
         done.set()
+
+
+def is_touched(app: Celery, attempt: RunningAttempt) -> bool:
+    """Start the time to run of an attempt anew, if it has one; False when the attempt is not the
+    current one any more.
+
+    Raises LedgerUnavailable and LedgerRefused.
+    """
+    seconds, touched_at = attempt.time_to_run_seconds, clock.now()
+    if not seconds:
+        return True
+    answer = reliable_of(app).ledger.touch(attempt.claim, time_to_run_ms=int(seconds * 1000))
+    if not isinstance(answer, answers.Touched):
+        return False
+    attempt.deadline = touched_at + seconds
+    return True
 
 
 def tell_running_out(task: Any, attempt: RunningAttempt, left: float) -> None:

@@ -12,6 +12,7 @@ from celery_reliable.options.calls import (
     take_call,
     take_if_exists,
 )
+from celery_reliable.options.declared import TaskOptions
 from celery_reliable.options.definition import (
     TaskObject,
     doubts,
@@ -42,6 +43,7 @@ __all__ = [
     "NAMING",
     "REFUSE",
     "TaskObject",
+    "TaskOptions",
     "call_of",
     "check_call",
     "check_if_exists",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
+from celery_reliable.options import TaskOptions
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import ranges
 from tests.support import reference_doors as doors
@@ -52,7 +53,7 @@ def settings() -> str:
 
 def options() -> str:
     """The page of the options of a task, and of what a bound task has."""
-    docs = comments(ReliableTask)
+    docs = comments(TaskOptions)
     rows = [[f"``{name}``", as_code(getattr(ReliableTask, name)), docs[name]] for name in OPTIONS]
     top = head(
         "Options of a task",
