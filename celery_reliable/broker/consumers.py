@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery_reliable.broker.deliveries import Delivery
@@ -29,10 +29,28 @@ class Consumers:
         (self._unacknowledged.add if no_ack else self._unacknowledged.discard)(queue)
         self._callbacks[queue] = callback
 
-    def deliver(self, delivery: Delivery, payload: Any = None, early: Any = None) -> None:
-        """Deal with one delivery.  *payload*: the message as it was read already, if it was;
-        *early*: the claim that was made with its filing.
+    def deliver_all(self, deliveries: Iterable[Delivery], payload: Any, early: Any) -> None:
+        """Deal with what was taken.  *payload*: the first message as it was read already, if it
+        was; *early*: the claim that was made with its filing.
         """
+        unacked, kept_back = self._channel.qos.unacked, []
+        for delivery in deliveries:
+            # A task that ran here meanwhile (with a solo pool) may have taken its time.
+            if early is None and unacked.worker.is_held_back(delivery.queue):
+                kept_back.append(delivery)
+                payload = None
+                continue
+            try:
+                self._deliver(delivery, payload, early)
+            finally:
+                if early is not None:
+                    early.is_under_way = False
+            payload, early = None, None
+        # The newest first, as each goes in front of the others.
+        for delivery in reversed(kept_back):
+            unacked.give_back(self._channel, delivery.tag, is_last=False)
+
+    def _deliver(self, delivery: Delivery, payload: Any, early: Any) -> None:
         unacked = self._channel.qos.unacked
         try:
             payload = payload_of(delivery.raw) if payload is None else payload
@@ -67,7 +85,6 @@ class Consumers:
         if is_acknowledged:
             self._channel.qos.append(message, delivery.tag)
             note(message, "holder", delivery.holder)
-            note(message, "queue", delivery.queue)
         self._callbacks[delivery.queue](message)
         if not is_acknowledged:
             self._channel.qos.unacked.discard(delivery.tag)

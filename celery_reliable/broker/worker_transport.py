@@ -171,23 +171,8 @@ class Channel(ConnectedChannel):
         self._n_waiting, self._looked_at = taken.n_waiting, time.monotonic()
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
-        kept_back = []
-        for delivery in taken.deliveries:
-            # A task that ran here meanwhile (with a solo pool) may have taken its time.
-            if early is None and self.qos.unacked.worker.is_held_back(delivery.queue):
-                kept_back.append(delivery)
-                payload = None
-                continue
-            # The message that was popped is the first, and the only one with an early claim.
-            try:
-                self._consumed.deliver(delivery, payload, early)
-            finally:
-                if early is not None:
-                    early.is_under_way = False
-            payload, early = None, None
-        # The newest first, as each goes in front of the others.
-        for delivery in reversed(kept_back):
-            self.qos.unacked.give_back(self, delivery.tag, is_last=False)
+        # The message that was popped is the first, and the only one with an early claim.
+        self._consumed.deliver_all(taken.deliveries, payload, early)
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 

@@ -17,10 +17,10 @@ from celery_reliable import events
 from celery_reliable.broker.deliveries import Beside, Delivery, Taken
 from celery_reliable.broker.entries import quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
+from celery_reliable.broker.taking import Taking
 from celery_reliable.broker.unacked import Unacked, script
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
-from celery_reliable.redis_io import Line
 
 __all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
 
@@ -49,9 +49,7 @@ class WorkerUnacked(Unacked):
         #: When a message that was popped, and whose delivery was lost with a connection, may be
         #: looked for (monotonic seconds); None when no connection was lost.
         self.lost_pop_at: float | None = None
-        # A connection of the main loop's, which asks with every message.
-        self._line = Line(pool)
-        self._take = script("take")
+        self._taking = Taking(pool)
         self._put_back = script("put_back")
         self._requeue = script("requeue")
         #: Tags of messages that are acknowledged and not yet removed.
@@ -120,7 +118,7 @@ class WorkerUnacked(Unacked):
             args += [quoted(popped[1]), popped[2]]
         keys = [self.key, self._listed_in, *(self.prefix + k for k in lists)]
         try:
-            reply = self._taken(keys, args, beside)
+            reply = self._taking.ask(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
                 with self._lock:
@@ -134,26 +132,6 @@ class WorkerUnacked(Unacked):
             for n, (queue, raw) in enumerate(pairs, start=1)
         ]
         return Taken(found, int(reply[0]))
-
-    def _taken(
-        self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None
-    ) -> Any:
-        call = (len(keys), *keys, *args)
-        take = ("EVALSHA", self._take.sha, *call)
-        if beside is None:
-            (reply,) = self._line.ask(take)
-        else:
-            try:
-                reply, answer = self._line.ask(take, ("EVALSHA", *beside.call))
-                beside.hear(answer)
-            except (redis.ConnectionError, redis.TimeoutError, OSError):
-                # The other call is lost; whoever wanted it can ask again, and waits longer.
-                (reply,) = self._line.ask(take)
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            (reply,) = self._line.ask(("EVAL", self._take.text, *call))
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
     def remove(self, tag: str) -> None:
         """Remove an acknowledged message, now or when the broker is back."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from celery_reliable.broker.worker_unacked import WorkerUnacked
+from celery_reliable.broker.taking import Taking
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
@@ -121,10 +121,10 @@ def interrupt_a_take(app: Any) -> None:
     """Raise in the main loop when messages are filed and none of them is delivered yet, or quit
     while it has the lock of the log.
     """
-    take = WorkerUnacked._taken
+    ask = Taking.ask
 
-    def _taken(self: Any, keys: Any, args: Any, beside: Any) -> Any:
-        reply = take(self, keys, args, beside)
+    def taking(self: Any, keys: Any, args: Any, beside: Any) -> Any:
+        reply = ask(self, keys, args, beside)
         if taken(app, INTERRUPT) is not None:
             raise Interrupted()
         if taken(app, QUIT) is not None:
@@ -132,7 +132,7 @@ def interrupt_a_take(app: Any) -> None:
                 signal.raise_signal(signal.SIGQUIT)
         return reply
 
-    WorkerUnacked._taken = _taken  # type: ignore[method-assign]
+    Taking.ask = taking  # type: ignore[method-assign]
 
 
 # In a process of the project, not in the tests' own.
