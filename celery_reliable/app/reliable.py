@@ -12,16 +12,10 @@ from weakref import WeakSet
 from celery import Celery
 
 from celery_reliable import events
+from celery_reliable.app.location import ledger_of, place_in_ledger, scheme_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.exceptions import ConfigurationError
-from celery_reliable.ledger import (
-    Connector,
-    Ledger,
-    LivingWorkers,
-    ObjectLocks,
-    connect,
-)
+from celery_reliable.ledger import Connector, Ledger, LivingWorkers, ObjectLocks
 from celery_reliable.native_threads import socket_owner
 from celery_reliable.options import options_without_base
 from celery_reliable.settings import (
@@ -32,29 +26,22 @@ from celery_reliable.settings import (
     ReliableConfig,
     check_app,
     sanitized_url,
-    split_urls,
 )
 
 __all__ = [
     "Reliable",
     "facts_of",
     "reliable_of",
-    "set_cache_resolver",
     "set_config_source",
     "set_usher",
 ]
 
 T = TypeVar("T")
 
-#: The values of the setting broker_transport with which a redis:// URL means lists on that server.
-_PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
-
 #: The note on an app that has its `Reliable`: the two are freed together.
 _ATTRIBUTE = "own"
 _made: WeakSet[Reliable] = WeakSet()
 _lock = threading.Lock()
-#: Set by the Django part: turns a cache's alias into a connector to its Redis.
-_resolve_cache: Callable[[str], Connector] | None = None
 #: Set by the Django part: the project's CELERY_RELIABLE, for an app that reads its settings under
 #: another namespace.
 _read_settings: Callable[[], Mapping[str, object] | None] | None = None
@@ -73,12 +60,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def set_cache_resolver(resolver: Callable[[str], Connector]) -> None:
-    """Set what turns the setting CACHE into a connector.  The Django part calls this."""
-    global _resolve_cache
-    _resolve_cache = resolver
 
 
 def set_config_source(source: Callable[[], Mapping[str, object] | None]) -> None:
@@ -177,7 +158,7 @@ class Reliable:
     @property
     def is_redis_broker(self) -> bool:
         """Whether the broker is one that our transport can serve."""
-        return self.broker_url.split("://", 1)[0] in REDIS_SCHEMES
+        return scheme_of(self.broker_url) in REDIS_SCHEMES
 
     @cached_property
     def is_unprotected(self) -> bool:
@@ -185,7 +166,7 @@ class Reliable:
         process, which is for tests, and no ledger is named.  Raises ConfigurationError.
         """
         config = self.config
-        scheme = self.broker_url.split("://", 1)[0]
+        scheme = scheme_of(self.broker_url)
         return scheme in SINGLE_PROCESS_SCHEMES and config.redis_url is None and not config.cache
 
     def tell_unprotected(self) -> None:
@@ -206,50 +187,20 @@ class Reliable:
         """Where messages are sent to, if that is the ledger's own database; else empty.  There a
         message and its record are written in one step.  Raises ConfigurationError.
         """
-        return _if_in_ledger(self.app.conf, self.app.conf.broker_write_url, self.connector)
+        return place_in_ledger(self.app.conf, self.app.conf.broker_write_url, self.connector)
 
     @property
     def is_delivered_from_ledger(self) -> bool:
         """Whether workers fetch from the ledger's own database.  There a message is filed and
         claimed in one round trip.  Raises ConfigurationError.
         """
-        return bool(_if_in_ledger(self.app.conf, self.app.conf.broker_read_url, self.connector))
+        return bool(place_in_ledger(self.app.conf, self.app.conf.broker_read_url, self.connector))
 
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError if no setting says
         so.
         """
-        config = self.config
-        if config.cache is not None:
-            if _resolve_cache is None:
-                raise ConfigurationError(
-                    f"CACHE={config.cache!r} names a django-redis alias, but celery_reliable's "
-                    "Django part is not loaded. Add 'celery_reliable.contrib.django' to "
-                    "INSTALLED_APPS, or give REDIS_URL instead."
-                )
-            return _resolve_cache(config.cache)
-        conf = self.app.conf
-        if config.redis_url is not None:
-            return connect(config.redis_url, transport_options=conf.broker_transport_options)
-        if not self.is_redis_broker:
-            scheme = self.broker_url.split("://", 1)[0]
-            raise ConfigurationError(
-                f"The broker is {scheme}://, which cannot hold the ledger. Give CELERY_RELIABLE a "
-                "REDIS_URL (or the CACHE alias of a django-redis cache) that names a Redis server "
-                "which evicts nothing."
-            )
-        if len(split_urls(self.broker_url)) > 1 and not self.broker_url.startswith("sentinel://"):
-            raise ConfigurationError(
-                f"The broker is a list of servers, {sanitized_url(self.broker_url)!r}: kombu goes "
-                "on to the next when one is away, and the ledger would stay with the first. Let "
-                "Sentinel (sentinel://) say which server is the master, or give "
-                "CELERY_RELIABLE a REDIS_URL, for a ledger that stays where it is."
-            )
-        return connect(
-            self.broker_url,
-            transport_options=conf.broker_transport_options,
-            ssl=conf.broker_use_ssl,
-        )
+        return ledger_of(self.app.conf, self.config, self.broker_url)
 
     @property
     def ledger(self) -> Ledger:
@@ -348,7 +299,7 @@ def facts_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None) -> AppF
         if not getattr(type(task), "is_reliable", False)
     }
     return AppFacts(
-        broker_transport=reliable.broker_url.split("://", 1)[0],
+        broker_transport=scheme_of(reliable.broker_url),
         redis_url_given=config.redis_url is not None,
         cache=config.cache,
         visibility_timeout_seconds=options.get("visibility_timeout"),
@@ -362,21 +313,3 @@ def facts_of(reliable: Reliable, tasks: Mapping[str, Any] | None = None) -> AppF
             sorted(name for name, task in late.items() if task.reject_on_worker_lost)
         ),
     )
-
-
-def _if_in_ledger(conf: Any, url: Any, ledger_connector: Callable[[], Connector]) -> str:
-    """Return where a broker's URL points to, without a password, if that is the very database of
-    the ledger; else empty.
-    """
-    if (
-        not isinstance(url, str)
-        or ";" in url
-        or (conf.broker_transport or "redis") not in _PLAIN
-        or url.split("://", 1)[0] not in REDIS_SCHEMES
-    ):
-        return ""
-    there = connect(url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl)
-    ledger = ledger_connector()
-    if ledger.server is None or (there.server, there.db) != (ledger.server, ledger.db):
-        return ""
-    return there.shown

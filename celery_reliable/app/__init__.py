@@ -1,0 +1,21 @@
+"""What the package has for each Celery app: its settings, its ledger and its locks."""
+
+from __future__ import annotations
+
+from celery_reliable.app.location import set_cache_resolver
+from celery_reliable.app.reliable import (
+    Reliable,
+    facts_of,
+    reliable_of,
+    set_config_source,
+    set_usher,
+)
+
+__all__ = [
+    "Reliable",
+    "facts_of",
+    "reliable_of",
+    "set_cache_resolver",
+    "set_config_source",
+    "set_usher",
+]
