@@ -38,7 +38,6 @@ __all__ = ["FleetCollector", "install", "registry_of"]
 _SENT_HEADER = "reliable_sent_at"
 _WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600)
 _RECOVERY_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 900)
-_HISTORY_SECONDS = 1.0
 
 #: Under which name an app has what counts for it.
 _NOTED = "metrics"
