@@ -13,7 +13,8 @@ from celery_reliable.ledger.happenings import NotedRow
 from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
-from celery_reliable.ledger.looks import Held, Look, ObjectLook, Place, WorkerLook
+from celery_reliable.ledger.looks import Look, Place, WorkerLook
+from celery_reliable.ledger.object_looks import Held, ObjectLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.runs import Run, Runs

@@ -17,6 +17,7 @@ from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.lock_release import OnNext
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
+from celery_reliable.ledger.object_looks import ObjectLooks
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.ledger.outcomes import Outcomes
 from celery_reliable.ledger.paces import Paces
@@ -31,7 +32,16 @@ __all__ = ["Ledger"]
 
 
 class Ledger(
-    Publications, Cancellations, Attempts, Outcomes, Burials, DueRecords, Reads, LetterReads, Looks
+    Publications,
+    Cancellations,
+    Attempts,
+    Outcomes,
+    Burials,
+    DueRecords,
+    Reads,
+    LetterReads,
+    Looks,
+    ObjectLooks,
 ):
     """What is known of every task and worker of one namespace; knows no Celery.
 

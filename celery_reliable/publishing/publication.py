@@ -80,7 +80,7 @@ class Publication:
         self.headers = headers
         self.ref = task_ref(self._task, self.ref.id, headers)
         if self.room is not None:
-            self.room = room_of(self._task, self._object_key, headers)
+            self.room = room_of(self._task, self.object_key, headers)
 
     def plan(self, options: dict[str, Any]) -> tuple[State, float]:
         """Return how the task begins, and after how many seconds somebody must look at it.
