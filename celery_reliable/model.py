@@ -111,6 +111,20 @@ class Room:
 
 
 @dataclass(frozen=True)
+class NextUp:
+    """Who was the first in the line of an object when an attempt took its place there.
+
+    Whoever frees the place puts the message of that one into *queue*, the key of a list on the
+    ledger's server, if it still stands there and may be sent so.
+    """
+
+    task_id: str
+    places: int
+    queue: str
+    due_in_ms: int
+
+
+@dataclass(frozen=True)
 class Claim:
     """One attempt that began.  ``attempt`` is the fencing token."""
 
@@ -123,6 +137,7 @@ class Claim:
     object_key: str = ""
     #: Others may stand in line for that object.
     has_line: bool = False
+    next_up: NextUp | None = None
 
     @property
     def is_troubled(self) -> bool:

@@ -196,6 +196,11 @@ class Reliable:
         """
         return bool(place_in_ledger(self.app.conf, self.app.conf.broker_read_url, self.connector))
 
+    @property
+    def list_prefix(self) -> str:
+        """What stands before a queue's name in the key of its list."""
+        return str((self.app.conf.broker_transport_options or {}).get("global_keyprefix") or "")
+
     def connector(self) -> Connector:
         """Return how the ledger's Redis is reached.  Raises ConfigurationError if no setting says
         so.
@@ -229,7 +234,7 @@ class Reliable:
 
     def living_by(self, ledger: Ledger) -> LivingWorkers:
         """Return the same, read with the connections of *ledger*."""
-        prefix = str((self.app.conf.broker_transport_options or {}).get("global_keyprefix") or "")
+        prefix = self.list_prefix
         return LivingWorkers(
             ledger,
             str(self.app.main or ""),

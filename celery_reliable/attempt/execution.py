@@ -64,7 +64,7 @@ def _executed(delivery: Delivery) -> Traced:
 
 def _attempted(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     try:
-        holder = take(delivery.task, attempt, delivery.args, delivery.kwargs, delivery.request)
+        holder = take(delivery, attempt)
     except ObjectIdError as exc:
         return conclude(delivery, attempt, delivery.trace_instead(raising(exc)))
     if attempt.is_closed:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from celery_reliable.app import reliable_of
+from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
 from celery_reliable.ledger import FOREVER, answers
-from celery_reliable.model import Room
+from celery_reliable.message import NAMED
+from celery_reliable.model import NextUp, Room
 from celery_reliable.options import (
     is_placed_early,
     is_unique,
@@ -24,47 +25,64 @@ __all__ = ["NOT_OWN", "leave", "take"]
 NOT_OWN = ""
 
 
-def take(
-    task: Any, attempt: RunningAttempt, args: Any, kwargs: Any, headers: Mapping[str, Any]
-) -> str | None:
-    """Take the object of a running attempt.  Return None when it has it or needs none, the id of
+def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
+    """Take the object of a delivery's attempt.  Return None when it has it or needs none, the id of
     the task that holds it otherwise, or `NOT_OWN`.
 
-    *headers*: of the message.  Whatever ends the task frees it.  Waits for the ledger as long as it
-    takes, as `leave` does.  Raises ObjectIdError when the arguments name no object.
+    Whatever ends the task frees it.  Waits for the ledger as long as it takes, as `leave` does.
+    Raises ObjectIdError when the arguments name no object.
     """
-    key = key_of(task, args, kwargs)
+    task = delivery.task
+    key = key_of(task, delivery.args, delivery.kwargs)
     if key is None:
         return None
-    room = room_of(task, key, headers)
+    room = room_of(task, key, delivery.request)
     if room is not None:
-        return _take_place(task, attempt, room)
-    holder = reliable_of(task.app).locks.take(key, attempt.claim, patience_seconds=FOREVER)
+        return _take_place(delivery, attempt, room)
+    holder = delivery.reliable.locks.take(key, attempt.claim, patience_seconds=FOREVER)
     if holder is None:
         attempt.claim = replace(attempt.claim, object_key=key)
     return holder
 
 
-def _take_place(task: Any, attempt: RunningAttempt, room: Room) -> str | None:
+def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str | None:
     """Take a place of an object, or let the task stand in its line: then the attempt is closed."""
-    reliable = reliable_of(task.app)
+    reliable, stands = delivery.reliable, stands_in_line(delivery.task)
+    queue = _list_of(delivery) if stands else ""
     answer = reliable.ledger.take_place(
         room.object_key,
         room.places,
         attempt.claim,
         due_in_ms=reliable.config.queued_ms,
-        stands=stands_in_line(task),
+        stands=stands,
+        queue=queue,
         patience_seconds=FOREVER,
     )
     if isinstance(answer, answers.Placed):
+        next_up = None
+        if queue and answer.next_id:
+            next_up = NextUp(answer.next_id, room.places, queue, reliable.config.queued_ms)
         attempt.claim = replace(
-            attempt.claim, object_key=answer.object_key, has_line=stands_in_line(task)
+            attempt.claim, object_key=answer.object_key, has_line=stands, next_up=next_up
         )
         return None
     if isinstance(answer, answers.Standing):
         attempt.is_closed = True
         return answer.before
     return answer.task_id if isinstance(answer, answers.Full) else NOT_OWN
+
+
+def _list_of(delivery: Delivery) -> str:
+    """Return the key of the list that a message came from, where the ledger may put it again as it
+    is; empty elsewhere.  In other priorities a queue has other lists.
+    """
+    reliable, info = delivery.reliable, delivery.request.get("delivery_info") or {}
+    is_plain = not info.get("exchange") and not info.get("priority")
+    if not reliable.queues_at or not is_plain or NAMED in delivery.request:
+        return ""
+    queue = delivery.task.app.amqp.queues.get(info.get("routing_key"))
+    # The list of one that expires has to be kept from that.
+    return reliable.list_prefix + queue.name if queue is not None and not queue.expires else ""
 
 
 def leave(task: Any, attempt: RunningAttempt) -> None:

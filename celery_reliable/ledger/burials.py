@@ -129,6 +129,7 @@ class Burials(TransitionGroup):
             ],
             object_key=claim.object_key if claim else "",
             has_line=claim is not None and claim.has_line,
+            next_up=claim.next_up if claim is not None else None,
             on_next=self.on_next,
             patience_seconds=patience_seconds,
         )

@@ -11,6 +11,7 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.lock_release import OnNext, run_freeing
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
+from celery_reliable.model import NextUp
 
 __all__ = ["Ending", "call_ending_task"]
 
@@ -41,6 +42,7 @@ def call_ending_task(
     how: Ending,
     object_key: str = "",
     has_line: bool = False,
+    next_up: NextUp | None = None,
     on_next: OnNext | None = None,
     patience_seconds: float | None = None,
 ) -> A:
@@ -58,11 +60,13 @@ def call_ending_task(
         about: list[Argument] = [how.outcome, how.by, how.most] if is_kept else []
         step = Step(transition, [*keys, lock, *where], [*args, object_key, *about])
         if has_line:
-            answer = run_freeing(caller, keys_of, step, object_key, on_next, patience_seconds)
+            answer = run_freeing(
+                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
+            )
         else:
             answer = caller.run(step, patience_seconds)
         if isinstance(answer, OtherObject):
-            object_key, has_line = answer.object_key, True
+            object_key, has_line, next_up = answer.object_key, True, None
         elif isinstance(answer, Troubled):
             is_kept = True
         else:

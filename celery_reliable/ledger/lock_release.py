@@ -11,7 +11,9 @@ from celery_reliable.ledger.answers.objects import Next, OtherObject
 from celery_reliable.ledger.answers.tasks import Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.place_steps import hand_over_step
 from celery_reliable.ledger.transitions import A, Argument, Step, Together, Transition
+from celery_reliable.model import NextUp
 
 __all__ = ["OnNext", "call_freeing_lock", "line_of", "run_freeing"]
 
@@ -33,12 +35,17 @@ def run_freeing(
     object_key: str,
     on_next: OnNext | None,
     patience_seconds: float | None = None,
+    *,
+    next_up: NextUp | None = None,
 ) -> A:
-    """Run a step that may free an object; in the same step the first of its line is due.
+    """Run a step that may free an object; in the same step *next_up* is sent, or the first of its
+    line is due.
 
     Tells *on_next* of that one, who could send it at once.  Raises as `Caller.call`.
     """
     called = call_up_step(keys_of, object_key)
+    if next_up is not None:
+        step = Together(step, hand_over_step(keys_of, line_of(object_key), next_up))
     answer = caller.run(Together(step, called), patience_seconds)
     is_over = not isinstance(answer, OtherObject | Troubled)
     if is_over and on_next is not None and isinstance(called.answer, Next):
@@ -61,6 +68,7 @@ def call_freeing_lock(
     *,
     object_key: str = "",
     has_line: bool = False,
+    next_up: NextUp | None = None,
     on_next: OnNext | None = None,
     patience_seconds: float | None = None,
 ) -> A:
@@ -78,9 +86,11 @@ def call_freeing_lock(
         lock = keys_of.lock(object_key) if object_key else keys_of.none
         step = Step(transition, [*keys, lock], [*args, object_key])
         if has_line:
-            answer = run_freeing(caller, keys_of, step, object_key, on_next, patience_seconds)
+            answer = run_freeing(
+                caller, keys_of, step, object_key, on_next, patience_seconds, next_up=next_up
+            )
         else:
             answer = caller.run(step, patience_seconds)
         if not isinstance(answer, OtherObject):
             return answer
-        object_key, has_line = answer.object_key, True
+        object_key, has_line, next_up = answer.object_key, True, None

@@ -135,6 +135,7 @@ class ObjectLocks:
                 object_key,
                 self._ledger.on_next,
                 patience_seconds,
+                next_up=claim.next_up,
             )
         else:
             answer = self._caller.run(step, patience_seconds)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable.ledger.places import slots
+from celery_reliable.ledger.place_steps import slots
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 

@@ -81,6 +81,7 @@ class Outcomes(TransitionGroup):
             how=self._ending(claim.task_id, outcome, by, is_kept=claim.is_troubled),
             object_key=claim.object_key,
             has_line=claim.has_line,
+            next_up=claim.next_up,
             on_next=self.on_next,
             patience_seconds=patience_seconds,
         )

@@ -7,21 +7,12 @@ from collections.abc import Sequence
 from celery_reliable.ledger.answers import PlaceAnswer
 from celery_reliable.ledger.answers.objects import Full, Next, StillStopping
 from celery_reliable.ledger.lock_release import call_up_step
+from celery_reliable.ledger.place_steps import place_step
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.ledger.transitions import Step
 from celery_reliable.model import Claim
 
-__all__ = ["Places", "slots"]
-
-_PLACE: Transition[PlaceAnswer] = Transition("place", PlaceAnswer)
-
-
-def slots(object_key: str, places: int) -> list[str]:
-    """Return what the places of an object are called; each has a lock of its own.
-
-    The first is called as the object: it is the lock of an object that one task has at a time.
-    """
-    return [object_key, *(f"{object_key}#{n}" for n in range(2, places + 1))]
+__all__ = ["Places"]
 
 
 class Places(TransitionGroup):
@@ -38,24 +29,34 @@ class Places(TransitionGroup):
         *,
         due_in_ms: int,
         stands: bool = False,
+        queue: str = "",
         patience_seconds: float | None = None,
     ) -> PlaceAnswer:
         """Take one of the *places* of an object for an attempt that has not begun its body.
 
         Without one it is Full; or the attempt ends without a trace, and its task is Standing in the
-        line (*stands*).  Who is first there is looked at in *due_in_ms*.
+        line (*stands*).  Who is first there is looked at in *due_in_ms*.  *queue*: a list on this
+        server, into which the message may be put as it is, when its turn has come.
         """
 
         def step(is_new: bool, seen: Sequence[str]) -> Step[PlaceAnswer]:
-            token = claim.token
-            return self._place_step(
-                object_key, places, claim.task_id, token, due_in_ms, claim, is_new, seen
+            return place_step(
+                self.keys,
+                object_key,
+                places,
+                claim.task_id,
+                claim.token,
+                due_in_ms,
+                claim=claim,
+                is_new=is_new,
+                seen=seen,
+                queue=queue,
             )
 
-        answer = self._placed(step(False, ()), patience_seconds)
+        answer = self._caller.run(step(False, ()), patience_seconds)
         while isinstance(answer, Full):
             seen = answer.values.split("\n")
-            answer = self._placed(step(stands, seen), patience_seconds)
+            answer = self._caller.run(step(stands, seen), patience_seconds)
             if not isinstance(answer, StillStopping):
                 break
             if not self.is_outlived(
@@ -63,9 +64,9 @@ class Places(TransitionGroup):
             ):
                 # What still runs has the place, as the record of a living task would.
                 seen = [one if not one.endswith(f":{answer.task_id}") else "" for one in seen]
-                answer = self._placed(step(stands, seen), patience_seconds)
+                answer = self._caller.run(step(stands, seen), patience_seconds)
                 break
-            answer = self._placed(step(False, ()), patience_seconds)
+            answer = self._caller.run(step(False, ()), patience_seconds)
         return answer
 
     def step_up(
@@ -78,10 +79,8 @@ class Places(TransitionGroup):
         seen: Sequence[str] = ()
         answer: PlaceAnswer = Full("", "")
         for _ in range(2):
-            step = self._place_step(
-                object_key, places, task_id, epoch, due_in_ms, None, False, seen
-            )
-            answer = self._placed(step, None)
+            step = place_step(self.keys, object_key, places, task_id, epoch, due_in_ms, seen=seen)
+            answer = self._caller.run(step)
             if isinstance(answer, StillStopping):
                 self.is_outlived(answer.task_id, answer.worker)
                 return Full("", "")
@@ -111,50 +110,6 @@ class Places(TransitionGroup):
 
         With a place it is to be sent, or it is put into *queue*.
         """
-        return self._place_step(
-            object_key, places, task_id, epoch, due_in_ms, None, True, (), queue
-        )
-
-    def _placed(self, step: Step[PlaceAnswer], patience_seconds: float | None) -> PlaceAnswer:
-        return self._caller.run(step, patience_seconds)
-
-    def _place_step(
-        self,
-        object_key: str,
-        places: int,
-        task_id: str,
-        token: str,
-        due_in_ms: int,
-        claim: Claim | None,
-        is_new: bool,
-        seen: Sequence[str],
-        queue: str = "",
-    ) -> Step[PlaceAnswer]:
-        named = slots(object_key, places)
-        values = [*seen, *[""] * places][:places]
-        holders = [one.partition(":")[2] for one in values]
-        locks, about = [], []
-        for slot, value, holder in zip(named, values, holders, strict=True):
-            locks += [self.keys.lock(slot), self.keys.record(holder) if holder else self.keys.none]
-            about += [slot, value]
-        return Step(
-            _PLACE,
-            [
-                self.keys.record(task_id),
-                self.keys.due,
-                self.keys.waiting(object_key),
-                self.keys.claims(claim.worker) if claim else self.keys.none,
-                queue or self.keys.none,
-                *locks,
-            ],
-            [
-                task_id,
-                claim.attempt if claim else 0,
-                token,
-                object_key,
-                "1" if is_new else "",
-                due_in_ms,
-                "1" if queue else "",
-                *about,
-            ],
+        return place_step(
+            self.keys, object_key, places, task_id, epoch, due_in_ms, is_new=True, queue=queue
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,8 @@ from celery_reliable.ledger.answers.objects import (
     Unlocked,
 )
 from celery_reliable.ledger.answers.tasks import NotCurrent, Recorded, Send
-from celery_reliable.model import Claim, Room, State, TaskRef
-from tests.ledger.scene import LOOK_MS, Scene, older
+from celery_reliable.model import Claim, NextUp, Room, State, TaskRef
+from tests.ledger.scene import LOOK_MS, Published, Scene, older
 from tests.support.promises import promise
 
 LINE, QUEUE = "object", "celery"
@@ -35,9 +36,9 @@ class Line:
     def start(self, task_id: str, worker: str = "me") -> Claim:
         return self.scene.claim(self.scene.publish(task_id), worker)
 
-    def take(self, claim: Claim, *, stands: bool = True) -> Answer:
+    def take(self, claim: Claim, *, stands: bool = True, queue: str = "") -> Answer:
         return self.scene.ledger.take_place(
-            LINE, self.places, claim, due_in_ms=LOOK_MS, stands=stands
+            LINE, self.places, claim, due_in_ms=LOOK_MS, stands=stands, queue=queue
         )
 
     def enter(self, *task_ids: str) -> list[Claim]:
@@ -69,6 +70,19 @@ class Line:
         epoch = record.epoch if record is not None else "none"
         return self.scene.ledger.step_up(LINE, self.places, task_id, epoch, due_in_ms=LOOK_MS)
 
+    def hold(self, holder: Claim, first: str) -> Claim:
+        """An attempt that took its place as *first* stood in the line first."""
+        return replace(
+            holder,
+            object_key=LINE,
+            has_line=True,
+            next_up=NextUp(first, self.places, QUEUE, LOOK_MS),
+        )
+
+    def in_queue(self) -> list[bytes]:
+        found: list[bytes] = self.scene.client.lrange(QUEUE, 0, -1)
+        return found
+
     def let_through(self) -> list[str]:
         """Let those through who were told of; return their ids."""
         told, self.told = self.told, []
@@ -78,6 +92,12 @@ class Line:
 @pytest.fixture
 def line(scene: Scene) -> Line:
     return Line(scene)
+
+
+def placed(answer: Answer) -> str:
+    """The place that an attempt has."""
+    assert isinstance(answer, Placed)
+    return answer.object_key
 
 
 @promise("one-object")
@@ -90,7 +110,7 @@ def test_so_many_have_the_object_at_once_and_no_more(scene: Scene, places: int) 
 
     assert [type(one) for one in answers] == [Placed] * places + [Full] * 2
     before = scene.snapshot()
-    assert line.take(claims[0], stands=False) == Placed(LINE)
+    assert placed(line.take(claims[0], stands=False)) == LINE
     assert scene.snapshot() == before
     # A place that is freed is one place.
     scene.ledger.settle(claims[1 % places])
@@ -204,7 +224,7 @@ def test_the_line_is_in_the_order_of_publication(line: Line) -> None:
         scene.ledger.settle(holder)
         (name,) = line.let_through()
         holder = scene.claim(messages[names.index(name)])
-        assert line.take(holder) == Placed(LINE)
+        assert placed(line.take(holder)) == LINE
         order.append(name)
 
     assert order == names
@@ -236,13 +256,13 @@ def test_a_place_is_its_own_until_the_attempt_has_begun_and_ended(line: Line) ->
     # It is in its queue, and not begun.
     assert line.take(line.start("other"), stands=False).word == "held"
     first = scene.claim(message)
-    assert line.take(first) == Placed(LINE)
+    assert placed(line.take(first)) == LINE
     # A loss keeps the place.
     scene.lose(first)
     assert line.take(line.start("another"), stands=False).word == "held"
     again = scene.claim(message)
     assert again.attempt == first.attempt + 1
-    assert line.take(again) == Placed(LINE)
+    assert placed(line.take(again)) == LINE
 
 
 @pytest.mark.parametrize("end", ["revoke", "cancel", "bury"])
@@ -411,8 +431,109 @@ def test_a_late_copy_of_an_attempt_frees_nothing(line: Line) -> None:
     line.take(first)
     line.scene.lose(first)
     second = line.scene.claim(message)
-    assert line.take(second) == Placed(LINE)
+    assert placed(line.take(second)) == LINE
 
     assert line.take(older(second)) == NotCurrent()
     assert line.scene.ledger.settle(first).word == "fenced"
     assert line.told == []
+
+
+# The one who stood first as an attempt began is sent in the step that frees its place.
+
+
+def line_of_three(line: Line) -> Claim:
+    """Return the attempt that has the object; first, second and third wait, and may be put."""
+    (holder,) = line.enter("holder")
+    for name in ("first", "second", "third"):
+        assert isinstance(line.take(line.start(name), queue=QUEUE), Standing)
+    return holder
+
+
+@pytest.mark.parametrize("by", ["settle", "unlock", "bury"])
+def test_who_frees_a_place_sends_the_one_who_stood_there_in_the_same_step(
+    line: Line, by: str
+) -> None:
+    scene = line.scene
+    holder = line.hold(line_of_three(line), "first")
+
+    if by == "settle":
+        scene.ledger.settle(holder)
+    elif by == "unlock":
+        scene.locks.free(LINE, holder)
+    else:
+        scene.bury(holder)
+
+    record = scene.record_of("first")
+    assert (record.state, line.in_queue()) == (State.QUEUED, [record.message.encode()])
+    assert line.told == []
+    assert scene.index_faults() == []
+    # It has the place, and says who is next.
+    answer = line.take(scene.claim(Published(TaskRef("first", "app.work"), record.epoch, "")))
+    assert answer == Placed(LINE, "second")
+
+
+def test_with_several_places_the_one_who_stands_first_is_sent_once(scene: Scene) -> None:
+    line = Line(scene, 2)
+    one, two = line.enter("one", "two")
+    for name in ("first", "second"):
+        assert isinstance(line.take(line.start(name), queue=QUEUE), Standing)
+
+    scene.ledger.settle(line.hold(one, "first"))
+    assert len(line.in_queue()) == 1
+    assert line.told == []
+    # This one saw the same first.
+    scene.ledger.settle(replace(line.hold(two, "first"), object_key=f"{LINE}#2"))
+
+    assert len(line.in_queue()) == 1
+    assert line.told == ["second"]
+
+
+@pytest.mark.parametrize("why", ["revoked", "gone", "moved", "another queue", "places", "a death"])
+def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> None:
+    scene = line.scene
+    holder = line.hold(line_of_three(line), "first")
+    key = scene.ledger.keys.record("first")
+    first = "first"
+    if why == "revoked":
+        scene.client.hset(key, "revoked", "1")
+    elif why == "gone":
+        scene.ledger.revoke("first")
+        first = "second"
+    elif why == "moved":
+        scene.ledger.named.move(
+            scene.record_of("first"),
+            epoch="0-moved",
+            message="for others",
+            named="{}",
+            is_stopped=False,
+            due_in_ms=LOOK_MS,
+            by="me",
+        )
+    elif why == "another queue":
+        scene.client.hset(key, "list", "another")
+    elif why == "places":
+        holder = replace(holder, next_up=NextUp("first", 2, QUEUE, LOOK_MS))
+    else:
+        scene.client.hset(key, "suspect", "ran")
+
+    scene.ledger.settle(holder)
+
+    assert line.in_queue() == []
+    assert line.told == [first]
+    assert scene.state(first) == "parked"
+
+
+def test_who_was_not_the_one_that_had_the_place_sends_nobody(line: Line) -> None:
+    scene = line.scene
+    holder = line.hold(line_of_three(line), "first")
+    late = replace(holder, token="another", attempt=7)
+
+    scene.ledger.settle(late)
+    assert (line.in_queue(), scene.state("first")) == ([], "parked")
+
+    # Both are repeated, and change nothing more.
+    scene.ledger.settle(holder)
+    once = scene.snapshot()
+    scene.ledger.settle(holder)
+    assert scene.snapshot() == once
+    assert len(line.in_queue()) == 1

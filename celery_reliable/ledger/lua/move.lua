@@ -53,7 +53,7 @@ if state == 'running' and ARGV[8] == '' then
   redis.call('HSET', KEYS[1], 'moved', ARGV[5], 'next_epoch', ARGV[3])
   return {'moved'}
 end
-redis.call('HDEL', KEYS[1], 'resends', 'moved', 'next_epoch')
+redis.call('HDEL', KEYS[1], 'resends', 'moved', 'next_epoch', 'list')
 redis.call('HSET', KEYS[1], 'epoch', ARGV[3])
 if state == 'running' then
   local claim = ARGV[6] .. ' ' .. ARGV[7]

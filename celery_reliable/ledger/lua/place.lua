@@ -18,15 +18,16 @@ KEYS[6...]  for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" wi
           the id in the value that was seen of it, or "none"
 ARGV[1]   id
 ARGV[2]   attempt     that is about to begin its body; 0: the task is parked
-ARGV[3]   token       of the attempt's claim; the epoch of what is parked
+ARGV[3]   token       of the attempt's claim; the epoch of what is parked, or "": whatever is parked, if its message
+                      may be put into that very queue as it is
 ARGV[4]   object
 ARGV[5]   is_new      "1": without a place it stands in the line from now on; else ""
 ARGV[6]   due_in_ms   when somebody must look at what was sent, and at who is the first of the line
-ARGV[7]   is_sent     "1": put its message into the queue; else ""
+ARGV[7]   is_sent     "1": put its message into the queue, now or when its turn has come; else ""
 ARGV[8...]  for each place: the object as the record notes it; the value that was seen, "" for none
-Returns   {"placed", object} | {"held", values, before} | {"standing", before} | {"sent"} | {"send", message, due_ms, suspect}
+Returns   {"placed", object, next} | {"held", values, before} | {"standing", before} | {"sent"} | {"send", message, due_ms, suspect}
           | {"stopping", id, worker} | {"fenced"}
-          "placed": the attempt has that place; "held": the value of each place in a line of text, "" for a free one, and
+          "placed": the attempt has that place, and who stands in the line first by now, "" for nobody; "held": the value of each place in a line of text, "" for a free one, and
           in the same way who stands before it; "send" it, as `resend` says; "stopping": a task that was seen is over,
           but what that worker still runs of it has the place; "fenced": the attempt is not the current one, or what
           is parked does not stand in this line any more
@@ -36,11 +37,16 @@ local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, is_attempt, is_new = ARGV[1], ARGV[2] ~= '0', ARGV[5] == '1'
 local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
-  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch')
+  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places')
 local waits_for = 'object ' .. ARGV[4]
 local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[3]
 if not is_attempt then
   is_his = record[1] == 'parked' and record[4] == ARGV[3] and (is_new or record[9] == waits_for)
+  if ARGV[3] == '' and not is_new then
+    -- Who frees a place knows only who stood there first. What was in a death says so in its message.
+    is_his = record[1] == 'parked' and record[9] == waits_for and record[13] == KEYS[5] and not record[8]
+      and tonumber(record[14]) == (#ARGV - 7) / 2
+  end
   if is_new and record[1] == 'queued' and record[4] == ARGV[3] then
     -- Repeated.  What may have been sent is sent again, as two messages do no harm.
     if ARGV[7] == '1' then return {'sent'} end
@@ -101,7 +107,7 @@ if not mine then
 end
 local at = mine or (ahead < #free and free[1])
 if at and (is_attempt or not record[10]) then
-  redis.call('HDEL', KEYS[1], 'waiting_for', 'places', 'unsent', 'resends')
+  redis.call('HDEL', KEYS[1], 'waiting_for', 'places', 'list', 'unsent', 'resends')
   redis.call('HSET', KEYS[1], 'object', names[at])
   redis.call('SET', KEYS[at], ARGV[2] .. ':' .. id)
   redis.call('ZREM', KEYS[3], id)
@@ -111,7 +117,7 @@ if at and (is_attempt or not record[10]) then
     redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms + (#free > 1 and 0 or ARGV[6]), next_one)
   end
   if is_attempt then
-    return {'placed', names[at]}
+    return {'placed', names[at], next_one or ''}
   end
   redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
   redis.call('ZADD', KEYS[2], now_ms + ARGV[6], id)
@@ -136,6 +142,10 @@ if is_attempt then
   end
 end
 redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', (#ARGV - 7) / 2, 'object', ARGV[4])
+redis.call('HDEL', KEYS[1], 'list')
+if ARGV[7] == '1' and not record[12] then
+  redis.call('HSET', KEYS[1], 'list', KEYS[5])
+end
 redis.call('ZADD', KEYS[3], score, id)
 -- Whoever is not the first is looked at seldom: the one before it has it looked at.
 local wait_ms = ARGV[6] * (redis.call('ZRANGE', KEYS[3], 0, 0)[1] == id and 1 or 64)

@@ -61,3 +61,27 @@ def test_each_of_many_runs_it_once_though_half_of_them_are_killed(
     assert result.join(timeout=PATIENCE_SECONDS) == ["held"] * 10
     assert len(ended(fleet)) == 10
     assert set(ended(fleet).values()) == {1}
+
+
+def test_what_has_too_few_workers_waits_says_so_and_ends_when_others_start(
+    project: Project, scale: Scale
+) -> None:
+    wanted, there = scale.of(full=(10, 8), small=(3, 1))
+    fleet = project.with_settings(reliable={"SWEEP_SECONDS": 1, "LEASE_SECONDS": 8})
+    named.add_tasks(fleet.app)
+    fleet.effects.open_gate("open")
+    options = {"app": APP, "concurrency": 1, "pool": "solo", "options": ONE_EACH}
+    fleet.start_workers(*(f"w{n}" for n in range(there)), **options)
+    result = fleet.task("everywhere").run_on(wanted, args=("open",))
+    wait_for(lambda: len(ended(fleet)) == there, PATIENCE_SECONDS, "all that are there")
+    with Desk(fleet.app) as desk:
+        found = desk.runs.get(result.id)
+    assert found is not None
+    assert (found.missing, result.ready()) == (wanted - there, False)
+    assert f"{there} are alive, start {wanted - there} more" in found.sentence
+
+    fleet.start_workers(*(f"x{n}" for n in range(wanted - there)), **options)
+
+    assert result.join(timeout=PATIENCE_SECONDS) == ["open"] * wanted
+    assert len(ended(fleet)) == wanted
+    assert set(ended(fleet).values()) == {1}
