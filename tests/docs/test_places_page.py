@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from types import ModuleType
@@ -48,6 +49,11 @@ class Work(ModuleType):
             self._now[key] += 1
             self.most[key] = max(self.most[key], self._now[key])
         threading.Event().wait(0.05)
+        if about[0] != "small":
+            # However slow the machine: as many as may be are there once.
+            deadline = time.monotonic() + 10
+            while self.most[key] < MOST[name] and time.monotonic() < deadline:
+                threading.Event().wait(0.01)
         with self._lock:
             self._now[key] -= 1
         return about
