@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -65,6 +66,34 @@ def test_the_row_shows_its_task_to_who_may_see_it(
     assert address not in page
     stranger.delete()
     assert "desk-to-row" not in log_in("view").get(address).content.decode()
+
+
+def test_what_is_late_and_what_is_dead_is_counted_and_found(
+    book: Any, make: Any, site: None, log_in: Any
+) -> None:
+    from datetime import timedelta
+
+    from django.db.models.functions import Now
+
+    rows = type(book).objects
+    make().delay(book.pk)
+    dead = rows.create(title="dead", task_status="dead", task_id="x")
+    rows.create(title="no task")
+    counts = rows.task_counts()
+    assert {name: count for name, count in counts.items() if count} == {"dead": 1, "waiting": 1}
+    assert counts["unpublished"] == counts["running"] == 0
+    client = log_in(is_superuser=True)
+
+    def listed(query: str) -> set[int]:
+        shown = client.get(f"/admin/shelf/book/?{query}").content.decode()
+        return {int(one) for one in re.findall(r"/admin/shelf/book/(\d+)/change/", shown)}
+
+    assert listed("task_begins=late") == set()
+    rows.filter(pk=book.pk).update(task_seen_at=Now() - timedelta(seconds=61))
+    assert rows.task_counts()["unpublished"] == 1
+    assert listed("task_begins=late") == {book.pk}
+    assert listed("task_status=dead") == {dead.pk}
+    rows.exclude(pk=book.pk).delete()
 
 
 def test_a_task_without_a_row_has_no_link(site: None, log_in: Any, celery_project: Any) -> None:

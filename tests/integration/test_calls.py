@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import RECORD, record_of
 from tests.integration.project.awkward import add_tasks
+from tests.support.processes import Beat
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
@@ -28,7 +30,7 @@ def is_dead(project: Project, task_id: str, runs: int) -> Any:
     assert len(project.effects.runs(task_id)) == runs
 
 
-def test_what_a_call_says_is_kept_to(project: Project) -> None:
+def test_what_a_call_says_is_kept_to(project: Project, start_beat: Callable[..., Beat]) -> None:
     project = project.with_settings(reliable=SOON)
     add_tasks(project.app)
     project.start_worker("one", app=AWKWARD)
@@ -61,6 +63,18 @@ def test_what_a_call_says_is_kept_to(project: Project) -> None:
     project.send("fragile", task_id=frail.id)
     wait_for(lambda: len(project.effects.runs(frail.id)) == 4, 20, "it is lost twice")
     is_dead(project, frail.id, 4)
+
+    # So may an entry of the beat schedule.
+    entry = {"task": "project.fragile", "schedule": 0.5, "options": {"max_losses": 0}}
+    known = {one.task_id for one in project.effects.runs()}
+    beat = start_beat(project=project, schedule={"frail": entry})
+    ticks = wait_for(
+        lambda: {one.task_id for one in project.effects.runs()} - known,
+        20,
+        "beat has published one",
+    )
+    beat.stop()
+    is_dead(project, min(ticks), 1)
 
     # Stuck by the call's own limit, which the sweeper goes by; what is touched is not.
     client = project.redis.client()

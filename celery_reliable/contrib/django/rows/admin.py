@@ -10,10 +10,33 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
 from celery_reliable.contrib.django.permissions import Right, may
+from celery_reliable.contrib.django.rows.model import TaskStatus, not_seen_for
 
-__all__ = ["TaskRowAdmin"]
+__all__ = ["TaskRowAdmin", "UnpublishedFilter"]
+
+_LATE_SECONDS = 60.0
 
 _PAGE = "admin:celery_reliable_deadletter_task"
+
+
+class UnpublishedFilter(admin.SimpleListFilter):
+    """For ``list_filter``: rows whose task nobody has begun for a minute.  It waits in its queue
+    for so long, or was never published: then ``celery_reliable.rows`` publishes it.
+    """
+
+    title = "beginning of its task"
+    parameter_name = "task_begins"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the one choice."""
+        return [("late", "not begun for a minute")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the rows that are meant."""
+        if self.value() != "late":
+            return queryset
+        late = not_seen_for(_LATE_SECONDS)
+        return queryset.filter(late, task_status=TaskStatus.WAITING, task_attempt=0)
 
 
 class TaskRowAdmin(admin.ModelAdmin):
