@@ -214,13 +214,14 @@ class Objects:
         is_one = task is not None and not getattr(type(task), "at_most", None)
         places = 1 if is_one and key == look.object_key else MOST_PLACES
         found = self._ledger.object_look(key, places=places, most_in_line=1)
-        if [held.task_id for _, held in found.held] == [look.record.task_id]:
-            looks: list[Look | None] = [look]
-        else:
-            looks = self._holders_of(found)
-        living = [one.record.task_id for one in looks if one is not None]
-        whose = next(iter([*living, *found.line]), "")
-        return whose, self._view(key, found, looks, look)
+        ids = [*(held.task_id for _, held in found.held), *found.line]
+        looks: list[Look | None] = [look]
+        if ids != [look.record.task_id]:
+            looks = self._ledger.look_all(ids)
+        whose = next((one.record.task_id for one in looks if one is not None), "")
+        holders, waits = looks[: len(found.held)], looks[len(found.held) :]
+        about = next((one for one in waits if _is_in_line(one, key)), look)
+        return whose, self._view(key, found, holders, about)
 
     def _holders_of(self, found: ObjectLook) -> list[Look | None]:
         """Return the records of those that have the places; None for one that has ended."""

@@ -313,6 +313,8 @@ def test_an_object_with_places_is_one_with_its_line(log_in: Any, celery_project:
             own = desk.objects.get(desk.objects.key_of("shop.flood", f"own {most}"))
             assert [one.task_id for one in own.holders] == of_calls[:most]
             assert (own.waiters, own.places) == (tuple(of_calls[most:]), most)
+            own_listed = {one.object_key: one for one in desk.objects.page().items}[own.object_key]
+            assert (own_listed.places, own_listed.in_line) == (most, 5 - most)
             assert "1 before it" in desk.tasks.get(of_calls[most + 1]).why.sentence
             # Who goes on takes one of as many.
             desk.revocations.revoke(of_calls[:1], by="me")
