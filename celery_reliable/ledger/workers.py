@@ -109,6 +109,7 @@ class Workers(WorkerReads):
                 self._keys.orders,
                 self._keys.stops(worker),
                 self._keys.claims(worker),
+                self._keys.meta,
             ],
             [worker, lease_ms, client_id, next(self._numbers), doing, *pairs],
             0,

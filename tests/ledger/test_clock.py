@@ -128,6 +128,66 @@ def test_a_renewal_by_a_clock_that_is_behind_for_a_moment_shortens_no_lease(scen
     assert scene.lease("me").until_ms == until_ms
 
 
+def hears_by_a_clock_that_is_behind(scene: Scene, what: str) -> None:
+    """Have a worker heard by a clock that is an hour behind, and is set forward again before any
+    pass sees it.
+    """
+    now_ms = scene.workers.time_ms()
+    if what == "register":
+        note(scene, "passed_ms", HOUR_MS)
+        scene.start_worker("me")
+    else:
+        scene.start_worker("me")
+        scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms + HOUR_MS})
+        scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    note(scene, "passed_ms", -SWEEP_MS)
+    scene.client.zadd(scene.ledger.keys.workers, {"me": now_ms - 1})
+
+
+@promise("clock-of-redis")
+@pytest.mark.parametrize("what", ["register", "heartbeat"])
+def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
+    scene: Scene, what: str
+) -> None:
+    let_pass(scene)
+    hears_by_a_clock_that_is_behind(scene, what)
+
+    # To a pass that runs, and to the next one.
+    assert declare(scene) is Grace
+    lasts_ms = begin(scene).grace_ms - scene.workers.time_ms()
+    assert LEASE_MS - 5000 < lasts_ms <= LEASE_MS
+    assert declare(scene) is Grace
+    # Once.
+    scene.ledger.passes.end("mine", {})
+    note(scene, "passed_ms", -SWEEP_MS)
+    note(scene, "grace_ms", -1)
+    assert begin(scene).grace_ms < scene.workers.time_ms()
+    assert declare(scene) is Declared
+
+
+@promise("clock-of-redis")
+def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
+    let_pass(scene)
+    note(scene, "grace_ms", LEASE_MS // 2)
+    hears_by_a_clock_that_is_behind(scene, "register")
+
+    assert begin(scene).grace_ms > scene.workers.time_ms() + LEASE_MS - 5000
+
+
+@pytest.mark.parametrize("what", ["register", "heartbeat"])
+def test_a_clock_that_goes_on_is_no_step(scene: Scene, what: str) -> None:
+    """Nor is a little: two hosts' clocks differ in speed."""
+    let_pass(scene)
+    note(scene, "passed_ms", 50)
+    scene.start_worker("me")
+    if what == "heartbeat":
+        scene.workers.heartbeat("me", lease_ms=LEASE_MS - 50, client_id=0)
+        scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+    scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
+
+    assert declare(scene) is Declared
+
+
 def test_a_longer_lease_of_ones_own_is_believed(scene: Scene) -> None:
     """Of a worker with other settings, or during their change."""
     scene.start_worker("me", lease_ms=10 * LEASE_MS)

@@ -3,8 +3,9 @@ begin_pass: start a pass of the sweeper, unless one runs or has just finished.
 
 Passes are interrupted when the server was away, was replaced or was restarted, when nobody swept, and when its clock
 stepped. Workers may have been unable to renew their leases then, so a grace period of one lease begins in which no
-lease counts as lapsed. Its end is stored once and not extended while it lasts. A stored time that lies further in
-the future than it can was written before the clock stepped back, and is not believed.
+lease counts as lapsed. Its end is stored once and not extended while it lasts, but for the leases that were written
+by a clock which had stepped back and has stepped forward again since: only who wrote them has seen it. A stored time
+that lies further in the future than it can was written before the clock stepped back, and is not believed.
 
 KEYS[1]   pass   STRING   with a TTL: who runs the pass
 KEYS[2]   meta   HASH
@@ -24,7 +25,7 @@ Cost      O(1)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
-  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format')
+  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step')
 if (tonumber(meta[10] or '') or 1) > tonumber(ARGV[7]) then
   return {'newer', meta[10]}
 end
@@ -58,8 +59,8 @@ if is_back then
   meta[7] = string.format('%.0f', (meta[7] or 0) + passed_ms - now_ms)
   redis.call('HSET', KEYS[2], 'behind_ms', meta[7], 'behind_from_ms', now_ms)
 end
-if is_other_server or is_back or now_ms - passed_ms > tonumber(ARGV[4]) then
-  if grace_ms <= now_ms or grace_ms > now_ms + ARGV[5] then
+if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[4]) then
+  if grace_ms <= now_ms or grace_ms > now_ms + ARGV[5] or meta[11] then
     grace_ms = now_ms + ARGV[5]
   end
   redis.call('HSET', KEYS[2], 'interrupted_ms', now_ms)
@@ -68,5 +69,6 @@ if is_other_server or is_back or now_ms - passed_ms > tonumber(ARGV[4]) then
     redis.call('HSET', KEYS[2], 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
   end
 end
+redis.call('HDEL', KEYS[2], 'unseen_step')
 redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'grace_ms', grace_ms)
 return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or ''}

@@ -37,9 +37,9 @@ if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 local lease_ms = tonumber(found[7] or ARGV[6])
-local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms')
+local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
-if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
+if (ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4) or (meta[3] and ARGV[2] == 'lapsed') then
   return {'grace', now_ms + lease_ms}
 end
 if ARGV[2] == 'connection' then

@@ -9,6 +9,7 @@ KEYS[4]   hours     HASH
 KEYS[5]   orders    HASH
 KEYS[6]   stops     HASH   id -> "<attempt> <how> <token>"
 KEYS[7]   claims    HASH   of the worker
+KEYS[8]   meta      HASH
 ARGV[1]   worker      id
 ARGV[2]   lease_ms
 ARGV[3]   client_id   of the connection that renews it; 0 where there is no witness
@@ -36,7 +37,11 @@ elseif state == 'alive' then
   redis.call('HSET', KEYS[1], 'renewals', ARGV[4], 'client_id', ARGV[3], 'lease_ms', ARGV[2],
     'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'doing', ARGV[5], 'beat_ms', now_ms)
   -- A clock that steps back and forward again must not shorten the lease. What is too long is cut by declare.
-  redis.call('ZADD', KEYS[2], 'GT', now_ms + ARGV[2], ARGV[1])
+  if redis.call('ZADD', KEYS[2], 'GT', 'CH', now_ms + ARGV[2], ARGV[1]) == 0
+      and redis.call('ZSCORE', KEYS[2], ARGV[1]) - now_ms - ARGV[2] > ARGV[2] / 4 then
+    -- It is not renewed either, so the next pass has to know of the step.
+    redis.call('HSET', KEYS[8], 'unseen_step', '1')
+  end
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
   local hour = string.format('%.0f ', math.floor(now_ms / 3600000))

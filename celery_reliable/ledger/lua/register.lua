@@ -19,7 +19,8 @@ Cost      O(log N) in workers
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local format = redis.call('HGET', KEYS[3], 'format')
+local meta = redis.call('HMGET', KEYS[3], 'format', 'passed_ms')
+local format = meta[1]
 if (tonumber(format or '') or 1) > tonumber(ARGV[6]) then
   return {'newer', format}
 end
@@ -35,6 +36,10 @@ redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARG
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
   'lease_ms', ARGV[2])
 redis.call('ZADD', KEYS[2], now_ms + ARGV[2], ARGV[1])
+-- The clock has stepped back since a pass. If it steps forward again before the next one, only this tells of it.
+if tonumber(meta[2] or 0) - now_ms > ARGV[2] / 4 then
+  redis.call('HSET', KEYS[3], 'unseen_step', '1')
+end
 if ARGV[7] ~= '' then
   redis.call('ZADD', KEYS[4], now_ms, ARGV[7])
 end

@@ -77,9 +77,12 @@ class Climate:
             # Soon, while others still repeat it, or when all of that is over.
             chances={"late": choice.choice((0.08, 0.005))},
         )
-        if zlib.crc32(str(found).encode()) % 8 == 0:
-            # Without a choice: the other worlds stay what they are.
+        # Without a choice: the other worlds stay what they are.
+        number = zlib.crc32(str(found).encode())
+        if number % 8 == 0:
             found = replace(found, tasks=(*found.tasks, "paced"))
+        if number % 16 == 1:
+            found = replace(found, kinds=found.kinds | {"hiccup"})
         return found._for(mutants.chosen) if mutants.chosen is not None else found
 
     def _for(self, mutant: mutants.Mutant) -> Climate:

@@ -21,6 +21,7 @@ CHANCES = {
     "suspend": 0.02,
     "stop": 0.015,
     "clock": 0.025,
+    "hiccup": 0.02,
     "restart": 0.02,
     "rollback": 0.02,
     "flush_scripts": 0.02,
@@ -243,7 +244,17 @@ class Events:
     # The server and the way to it.
 
     def _clock(self) -> None:
-        seconds = self.world.choice.choice(_STEPS_SECONDS)
+        self._step_clock(self.world.choice.choice(_STEPS_SECONDS))
+
+    def _hiccup(self) -> None:
+        """The clock is behind for a moment, in which somebody may start."""
+        seconds = self.world.choice.choice((-3600.0, -30.0))
+        self._step_clock(seconds)
+        if len(self._up()) < 2 * self.world.climate.n_hosts:
+            self.start_host()
+        self._until(self.world.choice.choice((0.02, 0.2, 1.0)), lambda: self._step_clock(-seconds))
+
+    def _step_clock(self, seconds: float) -> None:
         self.world.note(f"the server's clock steps by {seconds} s")
         self.world.server.ahead_ms += seconds * 1000
         self.world.server.show()

@@ -315,6 +315,18 @@ MUTANTS = {
         is_alone=True,
         n_worlds=200,
     ),
+    "unseen_step": Mutant(
+        "a lease that was written by a clock which was behind for a moment lapses at once",
+        {
+            "ledger/lua/register.lua": (
+                ("if tonumber(meta[2] or 0) - now_ms > ARGV[2] / 4 then", "if false then"),
+            ),
+        },
+        "is dead, and surely holds its lease",
+        ("hiccup",),
+        {"tasks": ("work",), "n_steps": 160, "n_hosts": 2, "chances": {"hiccup": 0.01, "act": 0.0}},
+        is_alone=True,
+    ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
         {"broker/lua/take.lua": (("if ARGV[9] ~= '' then", "if false then"),)},

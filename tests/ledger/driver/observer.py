@@ -19,8 +19,8 @@ from tests.ledger.driver.wire import words_of
 
 #: What ends tasks by chance, so that an innocent may be charged for it.
 _DEADLY = frozenset(
-    {"kill_worker", "kill_child", "stop", "freeze", "suspend", "clock", "away", "restart"}
-    | {"rollback", "cut", "lost", "late", "long", "partition"}
+    {"kill_worker", "kill_child", "stop", "freeze", "suspend", "clock", "hiccup", "away"}
+    | {"restart", "rollback", "cut", "lost", "late", "long", "partition"}
 )
 #: Of these kinds it is known whose deaths they are, or that they are nobody's.
 _COUNTED = frozenset({"late", "kill_child"})
@@ -182,7 +182,7 @@ class Observer:
         """Of those that were published since some moment, the n-th begins n - 1 intervals after it
         at the earliest, however late the others were.
         """
-        if self._losses or "clock" in self.world.climate.kinds:
+        if self._losses or not self.world.climate.kinds.isdisjoint(("clock", "hiccup")):
             return
         # Not those of a canvas, which its members publish.
         since = sorted(
