@@ -50,7 +50,7 @@ class OrderKeeping:
             def process_task(request: Any) -> None:
                 if noted(request.message, "given_back"):
                     free_slot(self._worker)
-                elif self._order_against(request) is not None:
+                elif self._is_to_wait(request):
                     self._give_back(request)
                     free_slot(self._worker)
                 else:
@@ -92,6 +92,12 @@ class OrderKeeping:
         if self._queues is not None:
             self._queues.hold_back(lambda queue: self._process.order_against(queue) is not None)
 
+    def _is_to_wait(self, request: Any) -> bool:
+        """Whether a request that has not begun is to be given back."""
+        # What was claimed with the filing of its message has begun to the ledger: its message alone
+        # would not bring it back, and its claim would be a loss.
+        return noted(request.message, "early") is None and self._order_against(request) is not None
+
     def _order_against(self, request: Any) -> Order | None:
         if not self._process.orders.all:
             return None
@@ -112,9 +118,7 @@ class OrderKeeping:
             if (
                 request in state.active_requests
                 or noted(message, "given_back")
-                # It was claimed with the filing of its message, and is about to begin.
-                or noted(message, "early") is not None
-                or self._order_against(request) is None
+                or not self._is_to_wait(request)
             ):
                 continue
             if noted(message, "handed"):

@@ -81,6 +81,8 @@ class Climate:
         number = zlib.crc32(str(found).encode())
         if number % 8 == 0:
             found = replace(found, tasks=(*found.tasks, "paced"))
+        if number % 8 == 3:
+            found = replace(found, kinds=found.kinds | {"orders"})
         if number % 16 == 1:
             found = replace(found, kinds=found.kinds | {"hiccup"})
         return found._for(mutants.chosen) if mutants.chosen is not None else found

@@ -33,6 +33,7 @@ CHANCES = {
     "sweepers": 0.03,
     "partition": 0.02,
     "long": 0.01,
+    "orders": 0.04,
 }
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
 _STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
@@ -78,6 +79,8 @@ class Events:
         ends, self._ends = self._ends, []
         for _, end in ends:
             end()
+        if "orders" in world.climate.kinds:
+            world.orders.end_all()
         if not [host for host in world.hosts if host.is_up and not host.is_stopping]:
             self.start_host()
 
@@ -148,6 +151,9 @@ class Events:
 
     def _sweepers(self) -> None:
         self.world.people.beat()
+
+    def _orders(self) -> None:
+        self.world.orders.act()
 
     # Processes.
 

@@ -41,6 +41,8 @@ class Call:
     is_buried: bool = False
     #: Its task was seen to have ended.
     closed_ms: float | None = None
+    #: When an operator stopped its task, who was told that it is.
+    stopped_ms: float | None = None
     replays: int = 0
     bodies: list[Body] = field(default_factory=list)
     members: list[Call] = field(default_factory=list)

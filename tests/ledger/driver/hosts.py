@@ -83,6 +83,12 @@ class _Pool:
     def stop(self) -> None:
         """Likewise."""
 
+    def terminate_job(self, pid: int, signal: int | None = None) -> None:
+        if self._host.pool_name != "prefork":
+            raise NotImplementedError
+        self._host.world.note(f"{self._host.name} stops its process {pid}")
+        self._host.schedule.kill(self._host.world.processes[pid])
+
     def apply_async(self, trace: Any, *, args: Any, **callbacks: Any) -> Any:
         self._host.begin(trace, args, callbacks)
 
@@ -96,6 +102,9 @@ class _Job:
         self.actor: Actor | None = None
         self.result: Any = None
         self.is_accepted = False
+
+        #: When it was handed over.
+        self.began_ms = 0.0
 
     @property
     def is_lost(self) -> bool:
@@ -220,6 +229,31 @@ class _Prefetch:
         self._channel.basic_qos(0, self.value, False)
 
 
+class HostState:
+    """What Celery knows of requests, of the worker that asks: here its module is that of all."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(state, name)
+
+    def _is_here(self, request: Any) -> bool:
+        actor = self._world.schedule.current
+        channel = request.message.channel
+        return any(
+            one.main is actor.process and one.channel is channel for one in self._world.hosts
+        )
+
+    @property
+    def requests(self) -> dict[str, Any]:
+        return {one: req for one, req in state.requests.items() if self._is_here(req)}
+
+    @property
+    def active_requests(self) -> list[Any]:
+        return [one for one in list(state.active_requests) if self._is_here(one)]
+
+
 class Host:
     """One worker from its start to its end; `main` is its main process."""
 
@@ -248,6 +282,9 @@ class Host:
         self.has_ended = False
         self.connection: Any = None
         self.channel: Any = None
+        #: As Celery's worker has it.
+        self.process_task = self._process_task = self._execute
+        self.started_ms = self.schedule.now_ms
         self._actor = self.schedule.start(self.main, "main", self._run)
 
     @property
@@ -298,6 +335,8 @@ class Host:
 
     def _start(self) -> None:
         self.step = self.reliable = _Step(self)
+        self.step.orders.install()
+        self.step.orders.run_in(self.pool_name)
         self.step.heartbeat = Heartbeat(self.step)
         self.step.heartbeat.register()
         self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
@@ -341,6 +380,8 @@ class Host:
         channel = self.channel
         if self.step.is_leaving or not channel.qos.can_consume() or not self.world.n_queued():
             return
+        if channel.qos.unacked.worker.is_held_back(QUEUE):
+            return
         if channel._n_waiting and self.world.choice.random() < 0.7:
             channel._take(None)
             return
@@ -373,7 +414,7 @@ class Host:
 
     def accept(self, request: Any) -> None:
         """Give the pool what was delivered; what it has no room for waits."""
-        self.semaphore.acquire(self._execute, request)
+        self.semaphore.acquire(self._process_task, request)
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -436,6 +477,7 @@ class Host:
         is_prefork = self.pool_name == "prefork"
         process = self.world.process("child", self.main) if is_prefork else self.main
         job = _Job(process, callbacks)
+        job.began_ms = self.schedule.now_ms
         self.jobs.append(job)
 
         def run() -> None:

@@ -145,14 +145,20 @@ class Indexes:
                     continue
                 found.append(f"record of {rest}: {record.get('state')}")
                 continue
-            if kind == "lock" and self._is_free(key, has_lost):
-                continue
-            if kind == "line" and self._is_of_the_past(key):
+            if self._is_nobodys(kind, key, has_lost):
                 continue
             if self._client.pttl(key) < 0:
                 found.append(name)
         found += [f"{name} lives, and has no lease" for name in sorted(workers - self._workers())]
         return found + self._left_at_broker(hashes)
+
+    def _is_nobodys(self, kind: str, key: bytes, has_lost: bool) -> bool:
+        """Whether a key may stay when nobody has anything to do with it."""
+        if kind == "orders":
+            return bool(self._client.hkeys(key) == [b"version"])
+        if kind == "lock":
+            return self._is_free(key, has_lost)
+        return kind == "line" and self._is_of_the_past(key)
 
     def _is_free(self, lock: bytes, has_lost: bool) -> bool:
         """Whether who wants the object takes it."""

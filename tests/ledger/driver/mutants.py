@@ -55,6 +55,18 @@ _BUSY: Mapping[str, Any] = {
     "chances": {"act": 0.0, "publish": 0.1},
 }
 
+#: Operators give orders all the time.
+_ORDERED: Mapping[str, Any] = {
+    "tasks": ("work", "placed"),
+    "outcomes": ("ok",),
+    "n_hosts": 2,
+    "n_steps": 320,
+    "haste": 0.9,
+    "idleness": 0.3,
+    "longest_pause_ms": 500,
+    "chances": {"act": 0.0, "publish": 0.1, "orders": 0.06},
+}
+
 MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
@@ -425,6 +437,56 @@ MUTANTS = {
         "waits behind what",
         (),
         _BUSY,
+        is_alone=True,
+    ),
+    "not_struck": Mutant(
+        "an attempt begins though the ledger knows of a strike on its task",
+        {"ledger/lua/claim.lua": (("for i = 12, #ARGV do", "for i = 13, #ARGV do"),)},
+        "against a strike",
+        ("orders",),
+        _ORDERED,
+        is_alone=True,
+    ),
+    "not_paused": Mutant(
+        "a worker heeds no pause, and does not know that it is drained",
+        {
+            "context.py": (
+                ("return orders.of_queue(queue, self.nodename, self.server_ms)", "return None"),
+            )
+        },
+        "against a (pause|drain)",
+        ("orders",),
+        _ORDERED,
+        is_alone=True,
+    ),
+    "unheard": Mutant(
+        "a worker that starts hears of orders with its first heartbeat only",
+        {
+            "worker/heartbeat.py": (
+                (
+                    (
+                        "        self._process.obey(self.connection.ledger.orders.read())\n"
+                        "        self._process.renewed"
+                    ),
+                    "        self._process.renewed",
+                ),
+            )
+        },
+        "against a",
+        ("orders", "kill_worker"),
+        _ORDERED,
+        is_alone=True,
+    ),
+    "stopped_for_now": Mutant(
+        "what was stopped as it ran runs again when its attempt is lost",
+        {"ledger/lua/cancel.lua": (("if ARGV[4] == '1' then", "if false then"),)},
+        "it was stopped at",
+        ("orders", "kill_worker"),
+        {
+            **_ORDERED,
+            "outcomes": ("long",),
+            "chances": {"act": 0.0, "publish": 0.1, "orders": 0.2, "kill_worker": 0.05},
+        },
         is_alone=True,
     ),
 }

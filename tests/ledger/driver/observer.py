@@ -116,7 +116,7 @@ class Observer:
         for call in self.calls.values():
             if call.task_id == task_id:
                 call.replays += 1
-                call.closed_ms = None
+                call.closed_ms = call.stopped_ms = None
 
     def killed(self, task_id: str) -> None:
         """A process is killed that a task was given to."""
@@ -137,6 +137,7 @@ class Observer:
         self._sight = self.indexes.look()
         for call in self.calls.values():
             call.is_excused, call.closed_ms, call.is_second = True, None, False
+            call.stopped_ms = None
             call.is_lost = True
 
     # Bodies.
@@ -166,6 +167,8 @@ class Observer:
         except Fault as fault:
             # To Celery what a body raises is its failure.
             self.fault = self.fault or fault
+        if "orders" in self.world.climate.kinds:
+            self._check_orders(body, actor)
         call.bodies.append(body)
         self.bodies.append(body)
         if body.task == call.name == "paced":
@@ -177,6 +180,14 @@ class Observer:
             raise
         self._ended(body, "done")
         return result
+
+    def _check_orders(self, body: Body, actor: Any) -> None:
+        for host in self.world.hosts:
+            for job in host.jobs:
+                if job.actor is actor:
+                    wrong = self.world.orders.check_begin(body, host, job.began_ms)
+                    if wrong:
+                        self.fault = self.fault or Fault(wrong)
 
     def _check_pace(self, begun: Call) -> None:
         """Of those that were published since some moment, the n-th begins n - 1 intervals after it
@@ -426,6 +437,9 @@ class Observer:
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""
         self.look()
+        wrong = self.world.orders.check_results()
+        if wrong:
+            raise Fault(wrong)
         dead = {name for name, state in self._sight.states.items() if state == "dead"}
         for call in self.calls.values():
             if not call.is_accepted or call.is_excused or call.may_be_second:

@@ -15,8 +15,9 @@ from redis.connection import AbstractConnection
 from celery_reliable.broker import UNACKED_PREFIX
 from celery_reliable.ledger import caller
 from celery_reliable.native_threads import wait_readable
-from celery_reliable.worker import lease_connection, passes, worker_step
+from celery_reliable.worker import lease_connection, order_keeping, passes, worker_step
 from tests.ledger.driver import clock
+from tests.ledger.driver.hosts import HostState
 
 __all__ = ["IN_ITS_PLACE", "hush", "patches", "trace_tasks"]
 
@@ -66,6 +67,7 @@ def patches(world: Any) -> Iterator[Any]:
             yield mock.patch.object(module, "fork_gate", gate)
     # What a worker asks the server before it starts.
     yield mock.patch.object(worker_step, "check_start")
+    yield mock.patch.object(order_keeping, "state", HostState(world))
     # One app is that of all workers.
     yield mock.patch.object(worker_step, "consume_apart", _with_own_hash)
 

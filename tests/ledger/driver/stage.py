@@ -91,6 +91,8 @@ class Stage:
         )
         self.names_by_sha = {one.sha.encode(): one.name for one in found.values()}
         self.sha_of_record = found["record"].sha.encode()
+        #: What tells a heartbeat.
+        self.heartbeat = found["heartbeat"].sha.encode()
         bury = found["bury"]
         #: What tells a burial: EVALSHA's word, alone or with that of whose turn is next, or how the
         #: text of EVAL begins.

@@ -83,7 +83,7 @@ class Wire:
         schedule.stop_here()
         self.n_commands += 1
         data = command.encode() if isinstance(command, str) else b"".join(command)
-        data = self.in_its_place.get(data) or _EXPIRY.sub(_stretched, data)
+        data = self._replaced(_EXPIRY.sub(_stretched, data))
         what = self._trace(actor.name, data)
         if data.startswith(_LISTS):
             self._settle()
@@ -114,6 +114,13 @@ class Wire:
                 pass
             connection.disconnect()
             raise redis.ConnectionError("driver: the reply is lost")
+
+    def _replaced(self, data: bytes) -> bytes:
+        for asked, instead in self.in_its_place.items():
+            # Alone, or the last of several.
+            if data.endswith(asked):
+                return data.removesuffix(asked) + instead
+        return data
 
     def _settle(self) -> None:
         """Let the server see the end of what was closed here: that takes a while, which differs."""

@@ -27,6 +27,7 @@ from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
 from tests.ledger.driver.hosts import Host
 from tests.ledger.driver.observer import Fault, Observer
+from tests.ledger.driver.orders import Orders
 from tests.ledger.driver.people import People
 from tests.ledger.driver.schedule import Process, Schedule
 from tests.ledger.driver.wire import Wire, shown
@@ -71,6 +72,7 @@ class World:
         self.hosts: list[Host] = []
         self.observer = Observer(self)
         self.people = People(self)
+        self.orders = Orders(self)
         self.events = Events(self)
         self.is_resting = False
         #: Two runs of one seed have the same.
@@ -89,6 +91,8 @@ class World:
         self.digest = crc32(f"{who} {self.schedule.now_ms} ".encode() + what, self.digest)
         if any(data[:200].find(one) >= 0 for one in self.stage.burials):
             self.observer.buries(data)
+        if self.stage.heartbeat in data[:200]:
+            self.orders.beats[who.partition("/")[0]].append(self.schedule.now_ms)
         if not self.is_traced:
             return ""
         what = shown(data, self.stage.names_by_sha)
