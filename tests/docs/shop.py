@@ -5,7 +5,6 @@ blocks, its workers are started by their commands, and what its reader types is 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import Page
-from tests.support.processes import REPOSITORY, CeleryProcess
+from tests.support.django_project import SETTINGS, DjangoProject
+from tests.support.processes import CeleryProcess
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -27,20 +27,6 @@ __all__ = ["FILES_OF_PAGES", "Shop"]
 FILES_OF_PAGES = ("shop/models.py", "shop/tasks.py", "shop/admin.py", "proj/settings.py")
 
 FILES = {
-    "proj/__init__.py": "from proj.celery import app as celery_app\n__all__ = ('celery_app',)\n",
-    "proj/celery.py": """
-        import os
-        from celery import Celery
-        from celery.signals import worker_ready
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
-        app = Celery("proj")
-        app.config_from_object("django.conf:settings", namespace="CELERY")
-        app.autodiscover_tasks()
-
-        @worker_ready.connect
-        def tell(sender, **_):
-            open(f"{os.environ['FOLDER']}/{sender.hostname.partition('@')[0]}.ready", "w").close()
-    """,
     "shop/__init__.py": "",
     # Stands for the user's work. It notes who does it, and waits for as long as it is held.
     "shop/work.py": """
@@ -131,14 +117,6 @@ FILES = {
             note("told", text)
     """,
 }
-SETTINGS = """
-    SECRET_KEY = "only for tests"
-    USE_TZ = True
-    INSTALLED_APPS = ["shop"]
-    DATABASES = {{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": {name!r},
-                             "OPTIONS": {{"timeout": 20}}}}}}
-    DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-"""
 #: Behind the blocks: where the servers of this test are, and that it shall not take long.
 OWN = """
     CELERY_BROKER_URL, CELERY_RESULT_BACKEND = {broker!r}, {results!r}
@@ -175,13 +153,11 @@ TERMINAL = """
 """
 
 
-class Shop:
-    """The project in a folder; what it starts is ended by `close`."""
+class Shop(DjangoProject):
+    """The project; what it starts is ended by `close`."""
 
     def __init__(self, folder: Path, server: RedisServer, pages: Iterable[Page]) -> None:
-        self.folder = folder
         self.probes = folder / "probes"
-        self.workers: dict[str, CeleryProcess] = {}
         #: What the words in capitals of the pages stand for.
         self.known: dict[str, str] = {}
         of_pages: dict[str, str] = {}
@@ -189,26 +165,19 @@ class Shop:
             for block in page.of("python"):
                 if block.caption in FILES_OF_PAGES:
                     of_pages[block.caption] = of_pages.get(block.caption, "") + block.text + "\n"
-        self._write(
+        own = textwrap.dedent(OWN).format(
+            broker=server.url(), results=server.url(1), probes=str(self.probes)
+        )
+        settings = textwrap.dedent(SETTINGS).format(app="shop", name=str(folder / "db.sqlite3"))
+        super().__init__(
+            folder,
             {
                 **FILES,
                 "shop/models.py": of_pages["shop/models.py"],
                 "shop/tasks.py": of_pages["shop/tasks.py"],
-                "proj/settings.py": textwrap.dedent(SETTINGS).format(
-                    name=str(folder / "db.sqlite3")
-                )
-                + of_pages["proj/settings.py"]
-                + textwrap.dedent(OWN).format(
-                    broker=server.url(), results=server.url(1), probes=str(self.probes)
-                ),
-            }
+                "proj/settings.py": settings + of_pages["proj/settings.py"] + own,
+            },
         )
-        self.environ = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "proj.settings",
-            "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)]),
-            "FOLDER": str(folder),
-        }
         with (folder / "terminal.log").open("w") as log:
             self._terminal = subprocess.Popen(
                 [sys.executable, "-c", textwrap.dedent(TERMINAL)],
@@ -251,7 +220,7 @@ class Shop:
             app=app,
             environ=self.environ,
             log_path=self.folder / f"{name}.log",
-            is_ready=(self.folder / f"{name}.ready").exists,
+            is_ready=self.ready(name).exists,
         )
 
     def wait_until_ready(self) -> None:
@@ -303,8 +272,7 @@ class Shop:
 
     def close(self) -> None:
         """End what runs."""
-        for worker in self.workers.values():
-            worker.end()
+        super().close()
         assert self._terminal.stdin is not None
         assert self._terminal.stdout is not None
         self._terminal.stdin.close()
@@ -322,9 +290,3 @@ class Shop:
         failed, said = json.loads(answer)
         assert not failed, (text, said)
         return str(said)
-
-    def _write(self, contents: dict[str, str]) -> None:
-        for name, text in contents.items():
-            path = self.folder / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(textwrap.dedent(text))

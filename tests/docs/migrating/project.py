@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tests.docs.blocks import Page
-from tests.support.processes import REPOSITORY, Worker
+from tests.support.django_project import PROJECT_FILES, DjangoProject
+from tests.support.processes import Worker
 from tests.support.redis_server import RedisServer
 
 __all__ = ["Tree"]
 
 _FILES = {
-    "proj/__init__.py": "from proj.celery import app as celery_app\n__all__ = ('celery_app',)\n",
-    "proj/celery.py": """
-        import os
-        from celery import Celery
-        from celery.signals import worker_ready
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
-        ONCE_URL = os.environ["ONCE_URL"]
-        app = Celery("proj")
-        app.config_from_object("django.conf:settings", namespace="CELERY")
-
-        @worker_ready.connect
-        def tell(**_):
-            open(os.environ["READY"], "w").close()
-    """,
     "proj/settings.py": """
         import os
         SECRET_KEY = "only for tests"
@@ -63,16 +48,14 @@ _FILES = {
 }
 
 
-class Tree:
+class Tree(DjangoProject):
     """The project as it was (`before`), or as it becomes (`after`)."""
 
     def __init__(
         self, which: str, folder: Path, server: RedisServer, pages: Iterable[Page]
     ) -> None:
-        self.which, self.shared = which, folder
-        self.root = folder / which
-        self.workers: list[Worker] = []
-        files = {name: textwrap.dedent(text) for name, text in _FILES.items()}
+        files = {name: textwrap.dedent(text) for name, text in {**PROJECT_FILES, **_FILES}.items()}
+        files["proj/celery.py"] += 'ONCE_URL = os.environ["ONCE_URL"]\n'
         modules = []
         for page in pages:
             for block in page.of("python"):
@@ -86,65 +69,30 @@ class Tree:
                 files[name] = files.get(name, "") + "\n" + block.text + "\n"
                 if name.startswith("documents/"):
                     modules.append(Path(name).stem)
-        for name, text in files.items():
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        self.environ = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "proj.settings",
-            "PYTHONPATH": os.pathsep.join([str(self.root), str(REPOSITORY)]),
-            "FOLDER": str(folder),
-            "TREE": which,
-            "MODULES": " ".join(modules),
-            "BROKER_URL": server.url(0),
-            "RESULT_URL": server.url(1),
-            "CACHE_URL": server.url(2),
-            "ONCE_URL": server.url(3),
-            "RELIER_REDIS_URL": server.url(0),
-            "READY": str(folder / f"{which}.ready"),
-        }
+        super().__init__(
+            folder / which,
+            files,
+            shared=folder,
+            environ={
+                "TREE": which,
+                "MODULES": " ".join(modules),
+                "BROKER_URL": server.url(0),
+                "RESULT_URL": server.url(1),
+                "CACHE_URL": server.url(2),
+                "ONCE_URL": server.url(3),
+                "RELIER_REDIS_URL": server.url(0),
+            },
+        )
 
     def run(self, code: str) -> str:
         """Run code in the project's shell; return what it prints."""
-        setup = "import django; django.setup()\nimport proj.celery\n"
-        ran = subprocess.run(
-            [sys.executable, "-c", setup + code],
-            cwd=self.root,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-        )
-        assert not ran.returncode, ran.stderr
-        return ran.stdout
+        return super().run(f"import proj.celery\n{code}")
 
     def worker(
-        self,
-        name: str,
-        concurrency: int,
-        options: Sequence[str] = (),
-        *,
-        app: str = "proj",
-        is_ready: Callable[[], bool] | None = None,
+        self, name: str, concurrency: int = 2, options: Sequence[str] = (), **others: Any
     ) -> Worker:
-        """Start a worker that takes no more than it can run, and wait until it is up; one of
-        another app than the project's has its own way to say that.
-        """
-        ready = self.shared / f"{name}.ready"
-        one = Worker(
-            name,
-            app=app,
-            environ={**self.environ, "READY": str(ready)},
-            log_path=self.shared / f"{name}.log",
-            is_ready=is_ready or ready.exists,
-            concurrency=concurrency,
-            options=("--without-gossip", "--without-mingle", *options),
-        )
-        self.workers.append(one)
+        """Start a worker that takes no more than it can run, and wait until it is up."""
+        options = ("--without-gossip", "--without-mingle", *options)
+        one = super().worker(name, concurrency, options, **others)
         one.wait_until_ready()
         return one
-
-    def close(self) -> None:
-        """End what runs."""
-        for one in self.workers:
-            one.end()

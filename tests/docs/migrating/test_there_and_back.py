@@ -199,7 +199,7 @@ def test_work_goes_over_to_the_package_and_back(
     ran = subprocess.run(
         [sys.executable, "-m", *shlex.split(RELEASE)],
         env=after.environ,
-        cwd=after.root,
+        cwd=after.folder,
         capture_output=True,
         text=True,
     )

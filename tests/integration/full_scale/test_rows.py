@@ -6,11 +6,7 @@ On PostgreSQL too, at full scale, where one is installed.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,26 +20,12 @@ import pytest
 
 from benchmarks.arena.servers import Postgres, why_no_postgres
 from tests.conftest import Scale
-from tests.support.processes import REPOSITORY, Worker
+from tests.support.django_project import DjangoProject
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 FILES = {
-    "proj/__init__.py": "from proj.celery import app as celery_app\n__all__ = ('celery_app',)\n",
-    "proj/celery.py": """
-        import os
-        from celery import Celery
-        from celery.signals import worker_ready
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
-        app = Celery("proj")
-        app.config_from_object("django.conf:settings", namespace="CELERY")
-        app.autodiscover_tasks()
-
-        @worker_ready.connect
-        def tell(**_):
-            open(os.environ["FOLDER"] + "/ready", "w").close()
-    """,
     "proj/settings.py": """
         import os
         SECRET_KEY = "only for tests"
@@ -136,58 +118,24 @@ FILES = {
 }
 
 
-class Shop:
-    """The project in a folder, with its database and its Redis."""
+class Shop(DjangoProject):
+    """The project, with its database and its Redis."""
 
     def __init__(self, folder: Path, server: RedisServer, postgres: Postgres | None) -> None:
-        self.folder = folder
         self.postgres = postgres
-        for name, text in FILES.items():
-            path = folder / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(textwrap.dedent(text))
-        self.environ = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "proj.settings",
-            "PYTHONPATH": os.pathsep.join([str(folder), str(REPOSITORY)]),
-            "FOLDER": str(folder),
-            "REDIS": server.url(),
-            **({"POSTGRES": postgres.url} if postgres else {}),
-        }
-        self.run(
-            "from django.core.management import call_command\n"
-            "call_command('migrate', run_syncdb=True, verbosity=0)"
+        super().__init__(
+            folder,
+            FILES,
+            environ={
+                "REDIS": server.url(),
+                **({"POSTGRES": postgres.url} if postgres else {}),
+            },
         )
-
-    def run(self, code: str) -> str:
-        """Run code in the project, in a process of its own."""
-        return self._ran("-c", f"import django; django.setup()\n{code}")
+        self.migrate()
 
     def publish(self, count: int, n_killed: int) -> None:
         """Publish orders."""
-        self._ran("publish.py", str(count), str(n_killed))
-
-    def _ran(self, *arguments: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-        )
-        assert not ran.returncode, ran.stderr
-        return ran.stdout
-
-    def worker(self, concurrency: int) -> Worker:
-        """A worker of so many processes."""
-        return Worker(
-            "one",
-            concurrency=concurrency,
-            app="proj",
-            environ=self.environ,
-            log_path=self.folder / "one.log",
-            is_ready=(self.folder / "ready").exists,
-        )
+        self.ran("publish.py", str(count), str(n_killed))
 
     def statuses(self) -> Counter[str]:
         """How many rows have which status."""
@@ -245,7 +193,7 @@ def test_effects_are_as_many_as_rows_whatever_is_killed(
     count, n_killed = scale.of(full=(501, 200), small=(6, 3))
     began = time.monotonic()
     # It looks after its dead processes once a second.
-    worker = shop.worker(scale.of(full=8, small=3))
+    worker = shop.worker("one", scale.of(full=8, small=3))
     try:
         shop.publish(count, n_killed)
         worker.wait_until_ready()
