@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from celery_reliable import clock, events
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import Envelope, Stamp
 from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
@@ -124,7 +125,7 @@ class WorkerProcess:
     @property
     def nodename(self) -> str:
         """The worker's name as Celery has it."""
-        return self.base.rpartition("/")[0]
+        return nodename_of(self.base)
 
     @property
     def id(self) -> str:

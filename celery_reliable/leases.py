@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Verdict", "WorkerLease", "too_long_seconds"]
+__all__ = ["Verdict", "WorkerLease", "nodename_of", "too_long_seconds"]
+
+
+def nodename_of(worker: str) -> str:
+    """Return a worker's name as Celery has it: without what tells one start of it from another."""
+    return worker.rpartition("/")[0] or worker
 
 
 def too_long_seconds(lease_seconds: float, sweep_seconds: float) -> float:
@@ -85,7 +90,7 @@ class WorkerLease:
     @property
     def nodename(self) -> str:
         """Its name for people, as Celery has it."""
-        return str(self.facts.get("nodename") or self.worker.rpartition("/")[0] or self.worker)
+        return str(self.facts.get("nodename") or nodename_of(self.worker))
 
     @property
     def direct_queue(self) -> str:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from celery_reliable.leases import nodename_of
+
 __all__ = ["Sender", "send", "send_of_worker", "set_sender", "through"]
 
 #: Sends an event of a kind with fields, if it is wanted.
@@ -85,7 +87,7 @@ def _send_over_app(app: Any, kind: str, **fields: Any) -> None:
         with app.events.Dispatcher(
             producer.connection,
             # In the worker's own name: a monitor takes any other name for one more worker.
-            hostname=_sender.base.rpartition("/")[0] if _sender is not None else None,
+            hostname=nodename_of(_sender.base) if _sender is not None else None,
             channel=producer.channel,
             buffer_while_offline=False,
         ) as dispatcher:

@@ -19,6 +19,7 @@ from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.causes import Death, last_death
 from celery_reliable.ledger.dead_order import entries_after
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition, encoded
 from celery_reliable.model import (
     CaughtUp,
@@ -149,11 +150,11 @@ class Groups:
     def _position(self, name: str) -> tuple[int, bytes]:
         """Return the server's time in ms, and where a look ended."""
         key = self._keys.groups
-        (seconds, micros), text = self._caller.read(
+        time, text = self._caller.read(
             "position",
             lambda client: client.pipeline(transaction=False).time().hget(key, name).execute(),
         )
-        return seconds * 1000 + micros // 1000, text or b""
+        return ms_of(time), text or b""
 
     def _sizes(self) -> tuple[int, int]:
         """Return how many dead letters there are, and how many the index has."""
@@ -269,7 +270,7 @@ def _counted(groups: Sequence[Group], found: Sequence[Any]) -> list[GroupOfLette
         ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
         if len(ends) == 2 and ends[0] and ends[1]:
             first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
-            example_id = ends[1][3].decode("utf-8", "replace")
+            example_id = text_of(ends[1][3])
             told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id))
     return told
 
@@ -304,9 +305,7 @@ def _group_in(row: Sequence[bytes | None]) -> Group:
     """Return the group of a letter, by the fields of its record; one that is damaged is of one
     too.
     """
-    name, reason, exception, cause, history = (
-        (value or b"").decode("utf-8", "replace") for value in row
-    )
+    name, reason, exception, cause, history = (text_of(value or b"") for value in row)
     return _group(reason, name, exception or cause, rows.history(history))
 
 

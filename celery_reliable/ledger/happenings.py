@@ -12,6 +12,7 @@ from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger.answers import NoteAnswer
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition, encoded
 
 __all__ = ["Happenings", "NotedRow"]
@@ -114,12 +115,12 @@ class Happenings:
             told = pipe.execute()
             return told[0], told[1]
 
-        (seconds, micros), raw = self._caller.read("hours", read)
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        time, raw = self._caller.read("hours", read)
+        now_ms = ms_of(time)
         last = now_ms // _HOUR_MS
         found: list[dict[str, int]] = [{} for _ in range(count)]
         for key, value in raw.items():
-            hour, space, name = key.decode("utf-8", "replace").partition(" ")
+            hour, space, name = text_of(key).partition(" ")
             at = last - int(hour) if space and hour.isdigit() else -1
             if 0 <= at < count and value.isdigit():
                 found[count - 1 - at][name] = int(value)

@@ -10,6 +10,7 @@ import redis
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.dead_order import entries_after
+from celery_reliable.ledger.replies import text_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import DeadLetter, EndedTask
@@ -95,7 +96,7 @@ class LetterReads(TransitionGroup):
                 until_ms=until_ms,
             ),
         )
-        return [(id_.decode("utf-8", "replace"), ms) for id_, ms in found]
+        return [(text_of(id_), ms) for id_, ms in found]
 
     def dead_ids(
         self, *, start: int = 0, limit: int = 100, before_ms: int | None = None
@@ -113,7 +114,7 @@ class LetterReads(TransitionGroup):
                 found = client.zrange(key, 0, before_ms, byscore=True, offset=start, num=limit)
             return list(found)
 
-        return [item.decode("utf-8", "replace") for item in self._caller.read("dead ids", read)]
+        return [text_of(item) for item in self._caller.read("dead ids", read)]
 
     def oldest_dead(self, limit: int, *, start: int = 0) -> list[tuple[str, int]]:
         """Return ids of the *limit* dead letters that were buried first, after *start* of them, and
@@ -123,7 +124,7 @@ class LetterReads(TransitionGroup):
             "oldest dead",
             lambda client: client.zrange(self.keys.dead, start, start + limit - 1, withscores=True),
         )
-        return [(name.decode("utf-8", "replace"), int(score)) for name, score in found]
+        return [(text_of(name), int(score)) for name, score in found]
 
     def count_dead_until(self, task_id: str) -> int:
         """Return how many dead letters were buried up to and with *task_id*; 0 if it is none."""

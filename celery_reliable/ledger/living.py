@@ -15,6 +15,7 @@ from typing import Any
 
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.reads import Reads
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.orders import Orders
 
 __all__ = ["LivingWorker", "LivingWorkers"]
@@ -95,9 +96,9 @@ class LivingWorkers:
         for name, _ in names:
             pipe.hmget(keys.worker(name), _FIELDS)
             pipe.hlen(keys.claims(name))
-        (seconds, micros), told, *answers = pipe.execute()
-        now_ms = seconds * 1000 + micros // 1000
-        orders = Orders.of({_text(one): _text(text) for one, text in told.items()}, now_ms)
+        time, told, *answers = pipe.execute()
+        now_ms = ms_of(time)
+        orders = Orders.of({text_of(one): text_of(text) for one, text in told.items()}, now_ms)
         found = []
         for (name, until_ms), row, claims in zip(names, answers[::2], answers[1::2], strict=True):
             one = self._living(name, int(until_ms), now_ms, row, int(claims))
@@ -136,7 +137,3 @@ class LivingWorkers:
             pipe.llen(self._key_of(one.queue))
         for one, length in zip(found, pipe.execute(), strict=True):
             one.held += int(length)
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")

@@ -13,6 +13,7 @@ from typing import Any
 
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 from celery_reliable.model import Claim, HistoryEntry, Record
@@ -121,8 +122,8 @@ class Looks(TransitionGroup):
             row, due_ms, time = pipe.execute()
             return row, due_ms, time
 
-        row, due_ms, (seconds, micros) = self._caller.read("look", read)
-        return _look(task_id, row, due_ms), int(seconds * 1000 + micros // 1000)
+        row, due_ms, time = self._caller.read("look", read)
+        return _look(task_id, row, due_ms), ms_of(time)
 
     def look_all(self, task_ids: Sequence[str]) -> list[Look | None]:
         """Return the records of *task_ids* without their messages, in one round trip; None for
@@ -172,7 +173,7 @@ class Looks(TransitionGroup):
             return total, [one for found in pipe.execute() for one in found]
 
         total, found = self._caller.read("sample", read)
-        return total, [task_id.decode("utf-8", "replace") for task_id in dict.fromkeys(found)]
+        return total, [text_of(task_id) for task_id in dict.fromkeys(found)]
 
     def numbers(self) -> Numbers:
         """Return how many records there are."""
@@ -184,8 +185,8 @@ class Looks(TransitionGroup):
             pipe.zcard(self.keys.dead)
             return list(pipe.execute())
 
-        (seconds, micros), due, dead = self._caller.read("numbers", read)
-        return Numbers(int(seconds * 1000 + micros // 1000), int(due), int(dead))
+        time, due, dead = self._caller.read("numbers", read)
+        return Numbers(ms_of(time), int(due), int(dead))
 
     def worker_looks(self) -> list[WorkerLook]:
         """Return all registered workers with what they run, dead ones that are not yet forgotten
@@ -218,7 +219,7 @@ class Looks(TransitionGroup):
             return client.zrange(key, start, start + limit - 1, withscores=True)
 
         found = self._caller.read("page", read)
-        return [(name.decode("utf-8", "replace"), int(score)) for name, score in found]
+        return [(text_of(name), int(score)) for name, score in found]
 
 
 def _rank_after(client: Any, key: str, score: int, task_id: str) -> int:
@@ -247,7 +248,7 @@ def _look(task_id: str, row: Sequence[bytes | None], due_ms: float | None) -> Lo
     if record is None:
         return None
     got = {
-        name: value.decode("utf-8", "replace")
+        name: text_of(value)
         for name, value in zip(_MORE_FIELDS, row[n_fields:], strict=True)
         if value is not None
     }
@@ -282,7 +283,7 @@ def _worker_look(
     claims = {}
     for key, value in raw_claims.items():
         attempt, pid, token = value.decode().split(" ", 2)
-        task_id = key.decode("utf-8", "replace")
+        task_id = text_of(key)
         claims[task_id] = (Claim(task_id, int(attempt), worker, token), int(pid))
     # The note stays when the suspect has ended.
     runs_suspect = suspect is not None and raw_claims.get(suspect) == suspect_claim
@@ -291,7 +292,7 @@ def _worker_look(
         registered_ms=int(registered_ms or 0),
         declared_ms=int(declared_ms or 0),
         lease_ms=int(lease_ms or 0),
-        suspect=suspect.decode("utf-8", "replace") if suspect and runs_suspect else "",
+        suspect=text_of(suspect) if suspect and runs_suspect else "",
         doing=json.loads(doing) if doing else {},
         beat_ms=int(beat_ms or 0),
         claims=claims,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from celery_reliable.ledger.answers import (
     DivertAnswer,
@@ -14,6 +13,7 @@ from celery_reliable.ledger.answers import (
 )
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import text_of
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import Due, Record, State
 
@@ -156,7 +156,7 @@ class NamedTasks:
                 ),
             )
             cursor, some = found
-            yield [(_text(task_id), _text(named)) for task_id, named in some.items()]
+            yield [(text_of(task_id), text_of(named)) for task_id, named in some.items()]
             if not cursor:
                 return
 
@@ -166,8 +166,4 @@ class NamedTasks:
             "workers' own queues",
             lambda client: client.zrange(self._keys.direct, 0, -1, withscores=True),
         )
-        return [(_text(queue), f"{score:.0f}") for queue, score in found]
-
-
-def _text(value: Any) -> str:
-    return str(value.decode("utf-8", "replace"))
+        return [(text_of(queue), f"{score:.0f}") for queue, score in found]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable.ledger.place_steps import slots
+from celery_reliable.ledger.replies import text_of
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import encoded
 
@@ -84,7 +85,7 @@ class ObjectLooks(TransitionGroup):
         held = [(place, _held(value, ttl)) for place, value in enumerate(values, 1)]
         return ObjectLook(
             tuple((place, one) for place, one in held if one is not None),
-            tuple(task_id.decode("utf-8", "replace") for task_id in line),
+            tuple(text_of(task_id) for task_id in line),
             int(in_line),
         )
 
@@ -122,7 +123,7 @@ class ObjectLooks(TransitionGroup):
 def _held(value: bytes | None, ttl_ms: int) -> Held | None:
     if value is None:
         return None
-    attempt, _, task_id = value.decode("utf-8", "replace").partition(":")
+    attempt, _, task_id = text_of(value).partition(":")
     if attempt == "kept":
         return Held(task_id, 0, max(0, int(ttl_ms)))
     return Held(task_id, int(attempt) if attempt.isdecimal() else 0)

@@ -10,6 +10,7 @@ from celery_reliable.ledger.answers import OrderAnswer, ResumeAnswer, StopAnswer
 from celery_reliable.ledger.answers.operators import Ordered
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.orders import Order, OrderKind, Orders
 
@@ -39,12 +40,9 @@ class OrderBook:
             pipe.time()
             return list(pipe.execute())
 
-        found, (seconds, micros) = self._caller.read("orders", ask, patience_seconds)
-        texts = {
-            name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-            for name, value in found.items()
-        }
-        return Orders.of(texts, int(seconds) * 1000 + int(micros) // 1000)
+        found, time = self._caller.read("orders", ask, patience_seconds)
+        texts = {text_of(name): text_of(value) for name, value in found.items()}
+        return Orders.of(texts, ms_of(time))
 
     def parked(self, order_ids: Iterable[str]) -> dict[str, int]:
         """Return how many tasks each order has parked.  One that was called off or ended meanwhile

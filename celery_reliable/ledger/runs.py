@@ -11,6 +11,7 @@ from celery_reliable.ledger.answers import AssignAnswer, BeginRunAnswer, EndRunA
 from celery_reliable.ledger.answers.named import Assigned, Waits
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import ms_of, text_of
 from celery_reliable.ledger.transitions import Transition
 
 __all__ = ["Run", "Runs"]
@@ -99,7 +100,7 @@ class Runs:
         found: dict[bytes, bytes] = self._caller.read(
             "run", lambda client: client.hgetall(self._keys.run(run))
         )
-        told = {_text(name): _text(value) for name, value in found.items()}
+        told = {text_of(name): text_of(value) for name, value in found.items()}
         if not told:
             return None
         return Run(
@@ -119,22 +120,16 @@ class Runs:
         found: list[bytes] = self._caller.read(
             "runs", lambda client: client.zrange(self._keys.runs, 0, limit - 1)
         )
-        return [_text(name) for name in found]
+        return [text_of(name) for name in found]
 
     def due(self, limit: int) -> list[tuple[str, str]]:
         """Return the runs that are to be looked at by now, and when that was, in ms."""
 
         def read(client: Any) -> list[tuple[bytes, float]]:
-            seconds, micros = client.time()
-            now_ms = seconds * 1000 + micros // 1000
             found: list[tuple[bytes, float]] = client.zrangebyscore(
-                self._keys.runs, "-inf", now_ms, start=0, num=limit, withscores=True
+                self._keys.runs, "-inf", ms_of(client.time()), start=0, num=limit, withscores=True
             )
             return found
 
         found = self._caller.read("runs that are due", read)
-        return [(_text(name), f"{score:.0f}") for name, score in found]
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+        return [(text_of(name), f"{score:.0f}") for name, score in found]

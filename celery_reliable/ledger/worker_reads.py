@@ -10,6 +10,7 @@ from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import rows
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
+from celery_reliable.ledger.replies import ms_of
 from celery_reliable.model import Claim
 
 __all__ = ["WorkerReads"]
@@ -91,8 +92,7 @@ class WorkerReads:
 
     def time_ms(self) -> int:
         """Return the server's time in ms."""
-        seconds, micros = self._caller.read("time", lambda client: client.time())
-        return int(seconds * 1000 + micros // 1000)
+        return ms_of(self._caller.read("time", lambda client: client.time()))
 
 
 def _claim(worker: str, task_id: str, text: str) -> tuple[str, tuple[Claim, int]]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from celery_reliable.leases import too_long_seconds
+from celery_reliable.leases import nodename_of, too_long_seconds
 from celery_reliable.model import Finding
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import QueueView
@@ -213,7 +213,7 @@ def _deaths(status: Status, limits: Limits) -> Iterator[Finding]:
     ]
     if recent:
         last = recent[-1]
-        names = _listed([one.worker.rpartition("/")[0] for one in recent])
+        names = _listed([nodename_of(one.worker) for one in recent])
         yield Finding(
             f"{_PREFIX}worker_died",
             "warning",

@@ -26,6 +26,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.desk import Desk
@@ -243,7 +244,7 @@ class _Counts:
 
     def _given_back(self, sender: str = "", count: int = 0, **_: Any) -> None:
         # Without what tells one start of a worker from another, of which there is no end.
-        self.given_back.labels(encodable(sender.rpartition("/")[0])).inc(count)
+        self.given_back.labels(encodable(nodename_of(sender))).inc(count)
 
     def _replayed(self, sender: str = "", **_: Any) -> None:
         self.replayed.labels(encodable(sender)).inc()

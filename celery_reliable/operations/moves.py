@@ -11,6 +11,7 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import NAMED, Envelope, NamedWorkers, Stamp, new_epoch
 from celery_reliable.model import Record, State
@@ -138,7 +139,7 @@ class Moves:
         if record is None or record.is_called_off:
             return _Fate.GONE
         if record.state is State.RUNNING:
-            return _Fate.STAYS if meant.means(_nodename(record.owner)) else _Fate.STOPPED
+            return _Fate.STAYS if meant.means(nodename_of(record.owner)) else _Fate.STOPPED
         if record.state in (State.QUEUED, State.PARKED) and envelope_of(record) is not None:
             return _Fate.SENT
         return _Fate.REFUSED
@@ -183,10 +184,6 @@ class Moves:
             run = before.run if before is not None else ""
             headers[NAMED] = replace(meant, home=home, run=run).as_header()
         return replace(again, headers=headers, exchange=home[0], routing_key=home[1]), epoch
-
-
-def _nodename(worker: str) -> str:
-    return worker.rpartition("/")[0]
 
 
 def _sorted(found: Moved, fates: list[tuple[str, _Fate]]) -> Moved:

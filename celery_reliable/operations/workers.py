@@ -190,7 +190,7 @@ def _view(
     pid = facts.get("pid")
     return WorkerView(
         worker=lease.worker,
-        nodename=str(facts.get("nodename") or lease.worker.rpartition("/")[0] or lease.worker),
+        nodename=lease.nodename,
         state=state,
         seconds_left=left_seconds,
         cause=lease.cause,

@@ -55,7 +55,7 @@ class Health:
             process = self._worker.process
             self._signs = Signs(
                 self._config.probe_directory,
-                nodename=process.base.rpartition("/")[0],
+                nodename=process.nodename,
                 pid=process.pid,
                 lease_seconds=self._config.lease_seconds,
                 told=self,

@@ -224,7 +224,7 @@ class WorkerStep(bootsteps.StartStopStep):
             "format": FORMAT,
             "app": name,
             "broker": broker,
-            "nodename": self.process.base.rpartition("/")[0],
+            "nodename": self.process.nodename,
             "pid": self.process.pid,
             "pool": self.pool_name,
             "room": self.unacked_name,

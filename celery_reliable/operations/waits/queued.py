@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Look
 from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.times import at
 from celery_reliable.operations.waits.answer import Wait, Why
 from celery_reliable.operations.waits.objects import for_object
 from celery_reliable.operations.waits.seen import Seen
-from celery_reliable.operations.waits.words import ago, node, queue_of, until
+from celery_reliable.operations.waits.words import ago, queue_of, until
 from celery_reliable.orders import OrderKind
 
 __all__ = ["queued"]
@@ -21,8 +22,8 @@ def queued(look: Look, seen: Seen, now_ms: int) -> Why:
     if record.stopping_on:
         return Why(
             Wait.STOPPING,
-            f"An attempt of it was taken from {node(record.stopping_on)} ({record.cause}), and "
-            "the next one begins when that worker has stopped it or is declared dead.",
+            f"An attempt of it was taken from {nodename_of(record.stopping_on)} ({record.cause}), "
+            "and the next one begins when that worker has stopped it or is declared dead.",
             since_ms=since_ms,
             until_ms=until_ms,
             worker=record.stopping_on,
@@ -66,7 +67,7 @@ def _sent(look: Look, seen: Seen, now_ms: int, since_ms: int) -> Why:
     record = look.record
     again = f" Its last attempt was lost ({record.cause})." if record.cause else ""
     if seen.fetched_by:
-        where = f"{node(seen.fetched_by)} has fetched it and not begun it"
+        where = f"{nodename_of(seen.fetched_by)} has fetched it and not begun it"
         if seen.eta_ms:
             kind, until_ms = Wait.ETA, seen.eta_ms
             said = f"{where}: it begins at {until(seen.eta_ms, now_ms)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Look
 from celery_reliable.model import EndedTask, State
 from celery_reliable.operations.times import at
@@ -9,7 +10,7 @@ from celery_reliable.operations.waits.answer import Wait, Why
 from celery_reliable.operations.waits.parked import parked
 from celery_reliable.operations.waits.queued import queued
 from celery_reliable.operations.waits.seen import Seen
-from celery_reliable.operations.waits.words import ago, node
+from celery_reliable.operations.waits.words import ago
 
 __all__ = ["absent", "ended", "why"]
 
@@ -34,7 +35,7 @@ def _running(look: Look, seen: Seen, now_ms: int) -> Why:
     is_main = seen.worker is not None and seen.worker.pid == record.pid
     where = "" if is_main else f" in process {record.pid}"
     said = (
-        f"Attempt {record.attempt} runs on {node(record.owner)}{where}, since "
+        f"Attempt {record.attempt} runs on {nodename_of(record.owner)}{where}, since "
         f"{at(record.claimed_ms)} ({ago(now_ms, record.claimed_ms)})."
     )
     if look.due_ms:
@@ -63,7 +64,7 @@ def _dead(look: Look) -> Why:
     if record.is_owed:
         said += " Celery is still to be told of it (its failure, link_error, its chord)."
     if record.stopping_on:
-        said += f" {node(record.stopping_on)} is still to stop an attempt of it."
+        said += f" {nodename_of(record.stopping_on)} is still to stop an attempt of it."
     said += " `dead-letters replay` runs it again, `dead-letters discard` forgets it."
     kind = Wait.OWED if record.is_owed else Wait.DEAD
     return Why(kind, said, since_ms=look.buried_ms, worker=record.stopping_on)
@@ -75,7 +76,7 @@ def _waiting(look: Look, now_ms: int) -> Why:
         return Why(
             Wait.CALLED_OFF,
             "It was called off (revoked, expired or discarded) and does not run again. "
-            f"{node(record.stopping_on) or 'A worker'} is still to stop what runs of it.",
+            f"{nodename_of(record.stopping_on) or 'A worker'} is still to stop what runs of it.",
             worker=record.stopping_on,
         )
     since_ms = record.waiting_ms or record.published_ms
@@ -93,7 +94,7 @@ def ended(kept: EndedTask) -> Why:
     how = f"ended as {kept.outcome}" if kept.outcome else "ended"
     by = f", by {kept.by}" if kept.outcome == "DISCARDED" and kept.by else ""
     because = f" ({kept.by})" if kept.by and not by else ""
-    where = f", by its attempt {kept.attempts} on {node(kept.owner)}" if kept.owner else ""
+    where = f", by its attempt {kept.attempts} on {nodename_of(kept.owner)}" if kept.owner else ""
     return Why(
         Wait.ENDED,
         f"It {how}{because}{by}{where} {at(kept.ended_ms)}.",

@@ -5,12 +5,7 @@ from __future__ import annotations
 from celery_reliable.operations.times import at, span
 from celery_reliable.operations.waits.seen import Seen
 
-__all__ = ["ago", "node", "queue_of", "until"]
-
-
-def node(worker: str) -> str:
-    """A worker's name without what tells one start of it from another."""
-    return worker.rpartition("/")[0] or worker
+__all__ = ["ago", "queue_of", "until"]
 
 
 def queue_of(seen: Seen) -> str:
