@@ -165,6 +165,21 @@ def test_who_is_heard_by_a_clock_that_is_behind_for_a_moment_has_a_whole_lease(
     assert declare(scene) is Declared
 
 
+def test_a_lease_that_ends_too_late_is_cut_though_each_beat_tells_of_the_step(
+    scene: Scene,
+) -> None:
+    """Or it would tell of it for as long as the step was, and nobody's lease would lapse."""
+    let_pass(scene)
+    scene.start_worker("me")
+    until_ms = scene.workers.time_ms() + HOUR_MS
+    scene.client.zadd(scene.ledger.keys.workers, {"me": until_ms})
+    scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
+
+    assert declare(scene) is Alive
+
+    assert scene.lease("me").until_ms <= scene.workers.time_ms() + LEASE_MS
+
+
 @promise("clock-of-redis")
 def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
     let_pass(scene)

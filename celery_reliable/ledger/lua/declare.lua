@@ -39,7 +39,7 @@ local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 local lease_ms = tonumber(found[7] or ARGV[6])
 local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
-if (ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4) or (meta[3] and ARGV[2] == 'lapsed') then
+if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
 end
 if ARGV[2] == 'connection' then
@@ -70,6 +70,10 @@ else
   local grace_ms = tonumber(meta[1] or 0)
   if grace_ms > now_ms then
     return {'grace', grace_ms}
+  end
+  -- Who wrote a lease has seen a step that no pass has dealt with.
+  if meta[3] then
+    return {'grace', now_ms + lease_ms}
   end
 end
 local noted = redis.call('HMGET', KEYS[1], 'opening', 'suspect', 'suspect_claim', 'opening_alone')

@@ -315,7 +315,12 @@ MUTANTS = {
     ),
     "late_lease": Mutant(
         "a lease that a clock which was ahead has renewed has lapsed when it is set back",
-        {"ledger/lua/declare.lua": (("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),)},
+        {
+            "ledger/lua/declare.lua": (
+                ("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),
+            ),
+            "ledger/lua/heartbeat.lua": (("'unseen_step', '1')", "'unseen_step_', '1')"),),
+        },
         "is dead, and surely holds its lease",
         ("clock",),
         {
