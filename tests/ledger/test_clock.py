@@ -181,6 +181,20 @@ def test_a_lease_that_ends_too_late_is_cut_though_each_beat_tells_of_the_step(
 
 
 @promise("clock-of-redis")
+def test_a_pass_by_another_clock_leaves_the_step_to_the_next_one(scene: Scene) -> None:
+    """It gave a grace that is over by this clock, to a pass that had begun before."""
+    let_pass(scene)
+    scene.start_worker("me")
+    scene.client.zadd(scene.ledger.keys.workers, {"me": scene.workers.time_ms() - 1})
+    note(scene, "passed_ms", -HOUR_MS)
+    note(scene, "grace_ms", LEASE_MS - HOUR_MS)
+
+    assert declare(scene) is Grace
+
+    assert begin(scene).grace_ms > scene.workers.time_ms()
+
+
+@promise("clock-of-redis")
 def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
     let_pass(scene)
     note(scene, "grace_ms", LEASE_MS // 2)

@@ -37,7 +37,7 @@ if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 local lease_ms = tonumber(found[7] or ARGV[6])
-local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step')
+local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
 if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then
   return {'grace', now_ms + lease_ms}
@@ -71,8 +71,9 @@ else
   if grace_ms > now_ms then
     return {'grace', grace_ms}
   end
-  -- Who wrote a lease has seen a step that no pass has dealt with.
-  if meta[3] then
+  -- Who wrote a lease has seen a step that no pass has dealt with; or a pass began by a clock that has stepped since,
+  -- beside the one that asks.
+  if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) > math.max(lease_ms, 5000) then
     return {'grace', now_ms + lease_ms}
   end
 end
