@@ -83,10 +83,10 @@ def test_nothing_that_is_stopped_begins_and_all_of_it_comes_back_in_order(
             return all(one.doing.get("orders") == version for one in looks)
 
         wait_for(all_have_heard, PATIENT_SECONDS, "all have heard of it")
-        heard_at = effects.now()
+        heard_at, n_before = effects.now(), len(load.sent["paused"])
         # One that starts meanwhile obeys from the beginning.
         late = soon.start_worker("late", concurrency=1, pool="threads", options=QUEUES)
-        wait_for(lambda: len(begun("late@")) >= 20, 60, "the new one works")
+        wait_for(lambda: len(begun("late@")) >= 5, 120, "the new one works")
         wait_for(lambda: effects.now() > given_at + 2 * OBEYED_SECONDS, 30, "some time passes")
         stopped = {kind: begun(kind, given_at) for kind in ("struck", "paused", "w0@")}
         latest = {kind: max(found, default=given_at) - given_at for kind, found in stopped.items()}
@@ -112,9 +112,13 @@ def test_nothing_that_is_stopped_begins_and_all_of_it_comes_back_in_order(
         desk.orders.resume("other", by="ann")
     wait_until_settled(soon.redis, 120)
     assert_each_ran_once(effects, [one for ids in load.sent.values() for one in ids])
-    for kind in ("struck", "paused"):
+    # What several workers had fetched goes back in the order of each.
+    for kind, published in (
+        ("struck", load.sent["struck"]),
+        ("paused", load.sent["paused"][n_before:]),
+    ):
         back = [one.task_id for one in effects.runs() if one.started_at > resumed_at]
-        back = [one for one in back if one in set(load.sent[kind])]
-        assert len(back) >= 20
-        assert back == [one for one in load.sent[kind] if one in set(back)]
+        back = [one for one in back if one in set(published)]
+        assert len(back) >= 10, kind
+        assert back == [one for one in published if one in set(back)]
     assert late.is_running
