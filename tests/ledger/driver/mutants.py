@@ -318,6 +318,13 @@ MUTANTS = {
         {
             "ledger/lua/declare.lua": (
                 ("    until_ms = now_ms + lease_ms\n", "    until_ms = 0\n"),
+                (
+                    (
+                        "if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) >"
+                        " math.max(lease_ms, 5000) then"
+                    ),
+                    "if false then",
+                ),
             ),
             "ledger/lua/heartbeat.lua": (("'unseen_step', '1')", "'unseen_step_', '1')"),),
         },
@@ -337,6 +344,15 @@ MUTANTS = {
         {
             "ledger/lua/register.lua": (
                 ("if tonumber(meta[2] or 0) - now_ms > ARGV[2] / 4 then", "if false then"),
+            ),
+            "ledger/lua/declare.lua": (
+                (
+                    (
+                        "if meta[3] or math.abs(now_ms - (meta[4] or now_ms)) >"
+                        " math.max(lease_ms, 5000) then"
+                    ),
+                    "if false then",
+                ),
             ),
         },
         "is dead, and surely holds its lease",
