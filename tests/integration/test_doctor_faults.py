@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import redis
-from celery import Celery, Task
+from celery import Celery, Task, _state
 from celery.worker.worker import WorkController
 
 from celery_reliable import ConfigurationWarning, ReliableTask
@@ -28,6 +29,8 @@ from tests.support.serving import ended
 
 #: A power cut costs nothing.
 DURABLE = {"appendonly": "yes", "appendfsync": "always", "save": ""}
+#: Where the tasks of one app become those of every app of the process.
+_SHARES_TASKS = ("celery.app", "celery.app.base")
 SWEEP = {"task": "celery_reliable.sweep", "schedule": 30.0}
 
 
@@ -53,6 +56,18 @@ def shop(
     **conf: Any,
 ) -> Iterator[Celery]:
     """An app that is well but for what is given, with these tasks: by default a reliable one."""
+    # Tasks that other tests of this process share with all apps are not the shop's.
+    own = {one for one in _state._on_app_finalizers if one.__module__ not in _SHARES_TASKS}
+    with patch.object(_state, "_on_app_finalizers", own):
+        yield from _shop(url, tasks, reliable, **conf)
+
+
+def _shop(
+    url: str,
+    tasks: dict[str, dict[str, Any]] | None,
+    reliable: dict[str, Any] | None,
+    **conf: Any,
+) -> Iterator[Celery]:
     app = Celery("shop", broker=url, set_as_current=False)
     app.conf.worker_prefetch_multiplier = 1
     app.conf.reliable = reliable or {}

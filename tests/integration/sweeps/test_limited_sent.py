@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger.answers.tasks import ParkedUntil
+from celery_reliable.ledger.answers import ParkedUntil
 from celery_reliable.model import Rate
 from celery_reliable.recovery import Pacing, Sweeper
 from tests.integration.conftest import Project
@@ -48,7 +48,7 @@ def test_they_go_first_in_the_order_of_their_moments_and_in_a_few_round_trips(
 ) -> None:
     waiting = parked(project, project.redis, 30)
     others = [project.send("work", 0).id for _ in range(10)]
-    pacing = Pacing(project.app, sweeper.ledger, sweeper.overdue)
+    pacing = Pacing(project.app, sweeper.ledger, sweeper.sending)
     client: Any = project.redis.client()
     client.config_resetstat()
 
@@ -70,7 +70,7 @@ def test_where_the_broker_is_away_the_next_pass_sends_them(
     sweeper = Sweeper(apart.app)
     apart.redis.stop()
 
-    Pacing(apart.app, sweeper.ledger, sweeper.overdue).turn()
+    Pacing(apart.app, sweeper.ledger, sweeper.sending).turn()
 
     assert {client.hget(RECORD + one, "unsent") for one in waiting} == {b"1"}
     apart.redis.start()
