@@ -195,6 +195,22 @@ def test_a_pass_by_another_clock_leaves_the_step_to_the_next_one(scene: Scene) -
 
 
 @promise("clock-of-redis")
+def test_a_pass_that_another_has_overtaken_hides_no_step(scene: Scene) -> None:
+    """The clock stepped back, another pass began, and by the end of the first one it is forward."""
+    let_pass(scene)
+    began_ms = begin(scene).now_ms
+    scene.client.delete(scene.ledger.keys.sweep)
+    note(scene, "passed_ms", -SWEEP_MS)
+    assert isinstance(begin(scene, "theirs"), Begun)
+    scene.ledger.passes.end("theirs", {})
+    note(scene, "passed_ms", -HOUR_MS)
+
+    scene.ledger.passes.end("mine", {}, ended_ms=began_ms)
+
+    assert begin(scene).grace_ms > scene.workers.time_ms()
+
+
+@promise("clock-of-redis")
 def test_a_grace_that_lasts_is_not_all_the_time_that_such_a_worker_has(scene: Scene) -> None:
     let_pass(scene)
     note(scene, "grace_ms", LEASE_MS // 2)

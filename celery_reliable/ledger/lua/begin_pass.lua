@@ -70,5 +70,5 @@ if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[
   end
 end
 redis.call('HDEL', KEYS[2], 'unseen_step')
-redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'grace_ms', grace_ms)
+redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'passed_by', ARGV[1], 'grace_ms', grace_ms)
 return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or ''}

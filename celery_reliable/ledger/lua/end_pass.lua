@@ -14,8 +14,13 @@ Cost      O(1), with the first of an hour O(counts)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
--- By the time that the sweeper reckons, the next pass notices a step of the clock during this one.
-redis.call('HSET', KEYS[2], 'passed_ms', ARGV[4] ~= '' and ARGV[4] or now_ms, 'report', ARGV[2])
+-- By the time that the sweeper reckons, the next pass notices a step of the clock during this one. One that began
+-- meanwhile, by another clock, has said when that was: the step would not be seen any more.
+local by = redis.call('HGET', KEYS[2], 'passed_by')
+if not by or by == ARGV[1] then
+  redis.call('HSET', KEYS[2], 'passed_ms', ARGV[4] ~= '' and ARGV[4] or now_ms)
+end
+redis.call('HSET', KEYS[2], 'report', ARGV[2])
 if ARGV[3] ~= '' and redis.call('HGET', KEYS[2], 'ahead_count') == ARGV[3] then
   redis.call('HDEL', KEYS[2], 'ahead_ms', 'ahead_count')
 end
