@@ -56,10 +56,14 @@ def call_off_task(
     if record.state is not State.RUNNING:
         # First, as without its record nobody would find the task again.
         try_to_store_revoked(app, record)
-    return ledger.revoke(
+    answer = ledger.revoke(
         record.task_id,
         is_noted=True,
         by=by,
         is_kept=bool(by),
         patience_seconds=patience_seconds,
     )
+    if isinstance(answer, answers.Cancelled) and record.state is State.RUNNING:
+        # Its attempt has ended meanwhile and was to be followed by another.
+        try_to_store_revoked(app, record)
+    return answer

@@ -1,0 +1,39 @@
+"""What is stored of a task that is called off while it goes from one state to another."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from celery import Celery
+
+from celery_reliable.ledger import answers
+from celery_reliable.model import Record, State
+from celery_reliable.recovery import call_off_task
+
+MESSAGE = (
+    '{"body": "[[], {}, {}]", "headers": {"id": "task", "task": "shop.work"}, "properties": {}}'
+)
+
+
+@pytest.mark.parametrize("seen", [State.QUEUED, State.PARKED, State.RUNNING])
+def test_what_nobody_runs_any_more_is_revoked_to_its_caller(seen: State) -> None:
+    """Also when it was seen to run, and its attempt has published it anew since."""
+    app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
+    ledger: Any = SimpleNamespace(revoke=lambda *_, **__: answers.Cancelled())
+
+    call_off_task(
+        app, ledger, Record(f"seen {seen.value}", seen, name="shop.work", message=MESSAGE)
+    )
+
+    assert cast(Any, app.AsyncResult(f"seen {seen.value}")).state == "REVOKED"
+
+
+def test_what_runs_is_not_revoked_to_its_caller_yet() -> None:
+    app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
+    ledger: Any = SimpleNamespace(revoke=lambda *_, **__: answers.Running("worker"))
+
+    call_off_task(app, ledger, Record("task", State.RUNNING, name="shop.work", message=MESSAGE))
+
+    assert cast(Any, app.AsyncResult("task")).state == "PENDING"
