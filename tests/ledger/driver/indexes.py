@@ -123,6 +123,11 @@ class Indexes:
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
         return float(found[0][1]) if found else 0.0
 
+    def last_due_ms(self) -> float:
+        """Return when somebody must look last; 0 for never."""
+        found = self._client.zrange(self.keys.due, -1, -1, withscores=True)
+        return float(found[0][1]) if found else 0.0
+
     def left(self, workers: set[str], hashes: set[str], has_lost: bool) -> list[str]:
         """Return what has no owner, where only *workers* live, with their *hashes*.
 
