@@ -31,6 +31,8 @@ class Mutant:
     is_alone: bool = False
     #: In so many worlds it is found, and mostly in far fewer.
     n_worlds: int = 40
+    #: The world that showed it last is tried first.
+    tried_first: int = 0
 
     def applied(self, path: str, text: str) -> str:
         """Return the text of a file of the package as it is with this fault."""
@@ -115,6 +117,7 @@ MUTANTS = {
             "chances": {"act": 0.0, "publish": 0.2},
         },
         is_alone=True,
+        tried_first=12,
     ),
     "clock_back": Mutant(
         "after a step back nobody sweeps for as long as the step",
@@ -281,6 +284,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=150,
+        tried_first=46,
     ),
     "late_heartbeat": Mutant(
         "a heartbeat that comes late stores the connection that was given up",
@@ -338,6 +342,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=200,
+        tried_first=118,
     ),
     "unseen_step": Mutant(
         "a lease that was written by a clock which was behind for a moment lapses at once",
@@ -359,6 +364,7 @@ MUTANTS = {
         ("hiccup",),
         {"tasks": ("work",), "n_steps": 160, "n_hosts": 2, "chances": {"hiccup": 0.01, "act": 0.0}},
         is_alone=True,
+        tried_first=22,
     ),
     "unlisted": Mutant(
         "what a worker files is where nobody looks, when the broker has lost the list",
@@ -368,6 +374,7 @@ MUTANTS = {
         {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
         is_alone=True,
         n_worlds=80,
+        tried_first=62,
     ),
     "restart_forgets": Mutant(
         "after a restart that lost nothing a message without a record proves nothing",
