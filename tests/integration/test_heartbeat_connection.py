@@ -193,7 +193,8 @@ def test_a_refused_beat_is_told_of_rarely(
         wait_for(lambda: calls(client) >= asked + 10, 15, "ten beats are refused")
         client.rename("aside", workers)
 
-    told = [one for one in caplog.records if one.name == "celery_reliable"]
+    # Passes of another test may still look for their server in this process.
+    told = [one for one in caplog.records if one.module == "heartbeat"]
     assert len(told) == 1
     assert told[0].exc_info is None
     wait_for(lambda: alive.process.surely_holds(alive.process.id), 5, "it is renewed")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 
+import psutil
 import pytest
 from kombu.exceptions import OperationalError
 
@@ -103,10 +104,17 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     apart = make(False)
     records = ledger_server.client()
     redis_server.freeze()
+
+    def to_the_broker() -> int:
+        found = psutil.Process().net_connections("tcp")
+        return sum(bool(one.raddr) and one.raddr.port == redis_server.port for one in found)
+
+    before = to_the_broker()
     with ThreadPoolExecutor(1) as publisher:
         sent = publisher.submit(apart.send, "work", 0.01, task_id="unknown")
         wait_for(lambda: records.exists(RECORD + "unknown"), 10, "it is recorded")
-        # The broker does not answer yet.
+        # Who sends has heard that it is; the broker does not answer yet.
+        wait_for(lambda: to_the_broker() > before, 10, "it is being sent")
         records.close()
         ledger_server.kill()
         with pytest.raises(PublishUnknown, match="may run or not") as caught:
