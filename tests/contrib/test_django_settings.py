@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.test.utils import override_settings
 
 from celery_reliable.app import reliable_of
+from celery_reliable.contrib.django import project
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.model import Reason
 
@@ -178,6 +179,8 @@ def test_checks_warn_that_a_cache_can_be_cleared(
 def test_checks_of_a_project_without_an_app_look_at_the_settings_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Whatever was current when another test set Django up.
+    monkeypatch.setattr(project, "_remembered", [])
     fallback = Celery("default", set_as_current=False)
     before = current_app._get_current_object()
     fallback.set_current()

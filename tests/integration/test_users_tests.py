@@ -15,9 +15,12 @@ from tests.support.redis_server import RedisServer
 TESTS = """
     import logging
     import pytest
+    import redis
     from celery import chord
+    from celery.contrib.testing.worker import start_worker
     from celery_reliable import ConfigurationError, ReliableTask, signals
     from celery_reliable.app import reliable_of
+    from celery_reliable.context import current_worker
 
     pytest_plugins = ("celery.contrib.pytest",)
     IS_PROTECTED = {is_protected}
@@ -62,6 +65,14 @@ TESTS = """
     def test_another_one_in_the_same_process(add, celery_worker):
         celery_worker.reload()
         assert add.delay(1, 1).get(timeout=20) == [2, 1]
+
+    def test_a_worker_that_has_ended_leaves_nothing_in_the_process(celery_app, add):
+        with start_worker(celery_app, perform_ping_check=False):
+            assert add.delay(1, 1).get(timeout=20) == [2, 1]
+            assert (current_worker() is not None) is IS_PROTECTED
+        assert current_worker() is None
+        if IS_PROTECTED:
+            assert not redis.Redis.from_url("{broker}").keys("{{reliable:0}}:worker:*")
 
     def test_one_warning(celery_app, add, caplog):
         with caplog.at_level(logging.WARNING):

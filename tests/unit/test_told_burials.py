@@ -30,7 +30,7 @@ def test_who_buries_tells_of_what_he_buried(
 ) -> None:
     ledger = SimpleNamespace(bury=lambda *args, **kwargs: answer)
     monkeypatch.setattr(conclusion, "reliable_of", lambda app: SimpleNamespace(ledger=ledger))
-    task: Any = SimpleNamespace(app=Celery(broker="memory://"), name="work")
+    task: Any = SimpleNamespace(app=Celery(broker="memory://", set_as_current=False), name="work")
     told: list[dict[str, Any]] = []
 
     def hear(**kwargs: Any) -> None:
