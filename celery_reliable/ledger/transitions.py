@@ -20,6 +20,9 @@ __all__ = ["Step", "Together", "Transition", "encoded"]
 A = TypeVar("A", bound=Answer)
 Argument = str | int | float | bytes
 
+#: What becomes of what UTF-8 cannot encode.
+_UNENCODABLE = "backslashreplace"
+
 
 class Transition(Generic[A]):
     """One script, and the union of its *answers*.
@@ -70,7 +73,11 @@ class Step(Generic[A]):
     ) -> None:
         self.transition = transition
         self.code = script(transition.name)
-        values = (encoded(value) if isinstance(value, str) else value for value in (*keys, *args))
+        # As `encoded` does; each task passes here some fifty times.
+        values = [
+            value.encode("utf-8", _UNENCODABLE) if isinstance(value, str) else value
+            for value in (*keys, *args)
+        ]
         #: The arguments of EVALSHA.
         self.call: tuple[Any, ...] = (self.code.sha, len(keys), *values)
         #: None until the reply has come, and if that was an error.
@@ -124,7 +131,7 @@ def encoded(text: str) -> bytes:
     `os.fsdecode` and JSON can make texts with lone surrogates, which UTF-8 cannot encode.  They are
     escaped, so that such a task is not lost.
     """
-    return text.encode("utf-8", "backslashreplace")
+    return text.encode("utf-8", _UNENCODABLE)
 
 
 def _text(value: Any) -> str:
