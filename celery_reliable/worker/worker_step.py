@@ -18,7 +18,7 @@ from celery_reliable.broker import WorkerUnacked, opened_unacked
 from celery_reliable.compat.controller import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
-from celery_reliable.context import WorkerProcess, current_worker, set_current_worker
+from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
@@ -26,7 +26,7 @@ from celery_reliable.version import __version__
 from celery_reliable.worker import plain_tasks
 from celery_reliable.worker.direct_queue import consume_own_queue
 from celery_reliable.worker.doing import Doing
-from celery_reliable.worker.embedded import when_embedded_ends
+from celery_reliable.worker.embedded import finish_when_embedded
 from celery_reliable.worker.health import Health
 from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.openings import Openings
@@ -127,7 +127,7 @@ class WorkerStep(bootsteps.StartStopStep):
         worker_shutdown.connect(self.finish, sender=w, weak=False)
         atexit.register(self.finish)
         before_soft_shutdown(w, self._leave)
-        when_embedded_ends(w, self._end_embedded)
+        finish_when_embedded(w, self.process, self.finish)
 
     def close(self, w: Any) -> None:
         """Leave; this is the first that is called at a shutdown."""
@@ -177,12 +177,6 @@ class WorkerStep(bootsteps.StartStopStep):
         finally:
             self._stop_heartbeat()
             self.health.end()
-
-    def _end_embedded(self) -> None:
-        # Its process goes on, and belongs to no worker any more.
-        self.finish()
-        if current_worker() is self.process:
-            set_current_worker(None)
 
     def _stop_heartbeat(self) -> None:
         if self.heartbeat is not None:
