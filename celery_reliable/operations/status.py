@@ -18,9 +18,9 @@ from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
+from celery_reliable.operations.status_waiting import Waiting, look_at_waiting
 from celery_reliable.operations.stop_button import OrderView, obeyed_by
 from celery_reliable.operations.times import iso
-from celery_reliable.operations.waiting import Waiting, look_at_waiting
 from celery_reliable.operations.workers import Workers, WorkerView
 from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import BrokerView, Depths, depths_of
