@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,12 +12,12 @@ import redis
 from redis import exceptions as errors
 
 from celery_reliable import events
-from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
+from celery_reliable.ledger.refusals import Asked, said
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.native_threads import fork_gate
-from celery_reliable.redis_io import Line, is_of_cluster, is_transient, is_undone
+from celery_reliable.redis_io import Line, is_undone
 
-__all__ = ["FOREVER", "Call", "Caller", "is_forbidden"]
+__all__ = ["FOREVER", "Call", "Caller"]
 
 T = TypeVar("T")
 Call = tuple[Sequence[str], Sequence[Argument]]
@@ -26,10 +25,6 @@ Call = tuple[Sequence[str], Sequence[Argument]]
 #: The patience of callers that cannot go on without the ledger.
 FOREVER = float("inf")
 
-#: How a user's missing right reads from the middle of a script, from Redis 6.2 to Valkey 9.
-_FORBIDDEN_REPLY = re.compile(r"NOPERM|ACL failure in script|user executing the script can't")
-_NOTHING = "Nothing was sent, or what was sent was refused."
-_UNKNOWN = "Whether the step was executed is unknown."
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 1.0
 _WARN_EVERY_SECONDS = 10.0
@@ -175,77 +170,30 @@ class Caller:
         while True:
             try:
                 return run(), is_repeated
-            except errors.DataError as exc:
-                # redis-py raised it: the arguments cannot be sent.
-                raise LedgerRefused(
-                    f"{operation!r} was not sent to the ledger's Redis at {self.shown}: {exc} "
-                    "Nothing was changed.",
-                    operation=operation,
-                ) from exc
             except (errors.RedisError, OSError) as exc:
-                if is_forbidden(exc):
-                    if patience != FOREVER or time.monotonic() - started >= self.patience_seconds:
-                        raise LedgerForbidden(
-                            f"The ledger's Redis at {self.shown} does not let its user do "
-                            f"{operation!r}{_with_keys(step)}: {exc}. `celery -A ... reliable "
-                            "doctor` prints the rule that is needed.",
-                            operation=operation,
-                            reply=str(exc),
-                        ) from exc
-                elif is_of_cluster(exc):
-                    raise LedgerRefused(
-                        f"The ledger's Redis at {self.shown} is a node of a Redis Cluster, which "
-                        f"is not supported ({operation}: {exc}). Nothing was changed. Let "
-                        "REDIS_URL name a Redis that is none.",
-                        operation=operation,
-                        reply=str(exc),
-                    ) from exc
-                # FOREVER waits until an operator has helped: a task must not fail because the
-                # server is full.
-                elif not is_transient(exc) and patience != FOREVER:
-                    raise LedgerRefused(
-                        f"The ledger's Redis at {self.shown} refused {operation!r}: {exc}. Nothing "
-                        "was changed. It must be a writable master with maxmemory-policy "
-                        "noeviction, with enough memory.",
-                        operation=operation,
-                        reply=str(exc),
-                    ) from exc
-                is_nothing_done = is_nothing_done and is_undone(exc)
                 now = time.monotonic()
+                asked = Asked(operation, self.shown, tuple(step.keys) if step else ())
+                refusal = asked.refusal(
+                    exc,
+                    # FOREVER waits until an operator has helped: a task must not fail because the
+                    # server is full.
+                    waits_for_memory=patience == FOREVER,
+                    waits_for_right=patience == FOREVER and now - started < self.patience_seconds,
+                )
+                if refusal is not None:
+                    raise refusal from exc
+                is_nothing_done = is_nothing_done and is_undone(exc)
                 left = started + (min(short, patience) if is_nothing_done else patience) - now
                 if left <= 0:
-                    raise LedgerUnavailable(
-                        f"The ledger's Redis at {self.shown} did not answer ({operation}): "
-                        f"{_said(exc)}. {_NOTHING if is_nothing_done else _UNKNOWN} Check that the "
-                        "server is up, that it is the master, and that REDIS_URL names it.",
-                        operation=operation,
-                        is_undone=is_nothing_done,
-                    ) from exc
+                    raise asked.no_answer(exc, is_undone=is_nothing_done) from exc
                 if now - warned >= _WARN_EVERY_SECONDS:
                     warned = now
                     events.ledger_waiting(
                         operation=operation,
                         seconds=now - started,
                         address=self.shown,
-                        error=f"{type(exc).__name__}: {_said(exc)}",
+                        error=f"{type(exc).__name__}: {said(exc)}",
                     )
                 is_repeated = True
                 time.sleep(min(wait * random.uniform(0.5, 1.0), left))
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
-
-
-def is_forbidden(exc: BaseException) -> bool:
-    """Whether an error says that the user lacks a right, or has a wrong password."""
-    # redis-py counts a wrong password among the connection errors, but it does not pass.
-    if isinstance(exc, (errors.NoPermissionError, errors.AuthenticationError)):
-        return True
-    return isinstance(exc, errors.ResponseError) and bool(_FORBIDDEN_REPLY.search(str(exc)))
-
-
-def _with_keys(step: Step[Any] | None) -> str:
-    return f" with the keys {', '.join(step.keys)}" if step is not None and step.keys else ""
-
-
-def _said(exc: BaseException) -> str:
-    """Return an error's text without the list of Sentinels that redis-py appends."""
-    return str(exc).partition(" : ")[0].rstrip(".")

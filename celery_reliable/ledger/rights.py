@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import redis
 
-from celery_reliable.ledger.caller import is_forbidden
+from celery_reliable.ledger.refusals import is_forbidden
 from celery_reliable.ledger.scripts import names, script
 from celery_reliable.redis_io import Line
 
