@@ -11,9 +11,12 @@ from celery import Celery
 from celery.signals import worker_ready
 from celery.utils.imports import symbol_by_name
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import ASIDE, CONTENDERS
 
-_contender = CONTENDERS[os.environ["BENCH_CONTENDER"]]
+#: What naps take, one after the other.
+NAPS_SECONDS = (0.0, 1.0, 0.02, 0.5)
+
+_contender = (CONTENDERS | ASIDE)[os.environ["BENCH_CONTENDER"]]
 
 app = Celery("benchmark", broker=os.environ["BROKER_URL"], backend=os.environ["RESULT_URL"])
 app.conf.update(_contender.settings(os.environ["LOCK_URL"]))
@@ -25,6 +28,12 @@ _options = {"base": symbol_by_name(_contender.base), **_contender.options}
 def noop(number: int, body: str) -> float:
     """Do nothing, and tell when: by a clock that all processes of a host share."""
     return time.monotonic()
+
+
+@app.task(name="benchmark.nap", **_options)
+def nap(number: int, body: str) -> None:
+    """Take as long as its number says: most of four are short."""
+    time.sleep(NAPS_SECONDS[number % len(NAPS_SECONDS)])
 
 
 @app.task(name="benchmark.hold", **_options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-__all__ = ["BASELINE", "CONTENDERS", "Contender"]
+__all__ = ["ASIDE", "BASELINE", "CONTENDERS", "Contender"]
 
 #: Who the others are compared with.
 BASELINE = "stock-late"
@@ -29,6 +29,10 @@ def _once_settings(lock_url: str) -> dict[str, Any]:
 def _apart_settings(lock_url: str) -> dict[str, Any]:
     # The same server under another name is another one, as far as the package can tell.
     return {"reliable": {"REDIS_URL": lock_url.replace("127.0.0.1", "localhost")}}
+
+
+def _keeping(lock_url: str) -> dict[str, Any]:
+    return {"reliable": {"GIVE_BACK_SECONDS": 0}}
 
 
 @dataclass(frozen=True)
@@ -85,4 +89,11 @@ _ALL = (
 )
 
 #: By name, in the order in which they take turns.
-CONTENDERS: Mapping[str, Contender] = {one.name: one for one in _ALL}
+CONTENDERS: dict[str, Contender] = {one.name: one for one in _ALL}
+
+_KEEPING = Contender(
+    "reliable-keeping", "celery_reliable:ReliableTask", "celery-reliable", settings=_keeping
+)
+
+#: Those that a measurement of their own compares.
+ASIDE: dict[str, Contender] = {_KEEPING.name: _KEEPING}

@@ -25,9 +25,9 @@ class Producer:
     """Publishes the contender's tasks, no two with the same number."""
 
     def __init__(self) -> None:
-        from benchmarks.app import hold, noop
+        from benchmarks.app import hold, nap, noop
 
-        self._tasks: dict[str, Any] = {"noop": noop, "hold": hold}
+        self._tasks: dict[str, Any] = {"noop": noop, "nap": nap, "hold": hold}
         self._client = redis.Redis.from_url(os.environ["BROKER_URL"])
         self._number = 0
 

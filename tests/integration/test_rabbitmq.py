@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -81,6 +82,35 @@ def test_a_task_may_run_longer_than_the_broker_waits_and_so_may_what_is_behind_i
     for result in later:
         assert result.get(timeout=20) == "worked"
     wait_until_settled(on_rabbit.redis, 30)
+
+
+@promise("other-brokers")
+def test_what_waits_behind_a_long_task_goes_on_elsewhere_but_not_soon(on_rabbit: Project) -> None:
+    soon = on_rabbit.with_settings(
+        celery={"task_default_queue": on_rabbit.app.conf.task_default_queue},
+        reliable={**on_rabbit.settings.reliable, "GIVE_BACK_SECONDS": 0.1},
+    )
+    two = soon.start_worker("two", options=("-Q", "nothing"), wait=False, concurrency=1)
+    soon.start_worker("one", options=NO_HEARTBEAT, concurrency=1)
+    long = soon.send("gate", "end")
+    soon.effects.run_of(long.id)
+    sent_at = soon.effects.now()
+    behind = [soon.send("work", 0.01).id for _ in range(2)]
+    wait_for(lambda: waiting(soon) == 0, 10, "the first has fetched all of it")
+    two.wait_until_ready()
+    queue = soon.app.conf.task_default_queue
+    soon.app.control.add_consumer(queue, destination=[f"two@{socket.gethostname()}"])
+
+    runs = [soon.effects.run_of(one, timeout_seconds=30) for one in behind]
+
+    # GIVE_BACK_SECONDS is for brokers of the other kind.
+    assert all(run.started_at - sent_at > 1.5 for run in runs), "ACKNOWLEDGE_SECONDS"
+    assert {run.worker.partition("@")[0] for run in runs} == {"two"}
+    assert soon.effects.runs(long.id)[0].outcome is None
+    soon.effects.open_gate("end")
+    assert long.get(timeout=20) == "end"
+    wait_until_settled(soon.redis, 30)
+    assert_each_ran_once(soon.effects, [long.id, *behind])
 
 
 @promise("other-brokers")

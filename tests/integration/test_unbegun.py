@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.integration.conftest import Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
@@ -31,7 +34,7 @@ def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
     short = [project.send(name, argument) for name, argument in SHORT]
     project.start_worker("one", app=AWKWARD, concurrency=1, pool=pool)
     client = project.redis.client()
-    wait_for(lambda: client.llen("celery") == 0, 15, "the first has fetched all of it")
+    wait_for(lambda: client.script_exists(script("requeue").sha) == [True], 15, "it has had them")
     project.app.control.add_consumer("celery", destination=[f"two@{socket.gethostname()}"])
     runs = [project.effects.run_of(one.id) for one in short]
     assert {run.worker.partition("@")[0] for run in runs} == {"two"}
@@ -50,6 +53,37 @@ def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
     assert_each_ran_once(project.effects, [one.id for one in (long, *short, late)])
 
 
+@promise("nothing-behind-busy")
+def test_each_goes_back_to_the_front_of_its_own_queue_with_the_ledger_on_another_server(
+    apart: Project, ledger_server: RedisServer
+) -> None:
+    client = apart.redis.client()
+    two = apart.start_worker("two", wait=False, concurrency=1, options=("-Q", "c"))
+    apart.start_worker("one", concurrency=1, options=("-Q", "a,b"))
+    two.wait_until_ready()
+    long = apart.send("gate", "end", queue="a")
+    apart.effects.run_of(long.id)
+    # More than it fetches: what it gives back was before those that stayed there.
+    ids = {queue: [apart.send("work", 0.01, queue=queue).id for _ in range(3)] for queue in "ab"}
+
+    wait_for(lambda: client.script_exists(script("requeue").sha) == [True], 15, "some go back")
+    wait_for(lambda: {queue: _waiting(client, queue) for queue in "ab"} == ids, 15, "all wait")
+    apart.app.control.add_consumer("b", destination=[f"two@{socket.gethostname()}"])
+
+    runs = [apart.effects.run_of(one) for one in ids["b"]]
+    assert {run.worker.partition("@")[0] for run in runs} == {"two"}
+    assert [run.started_at for run in runs] == sorted(run.started_at for run in runs)
+    assert _waiting(client, "a") == ids["a"]
+    assert apart.effects.runs(long.id)[0].outcome is None
+    apart.effects.open_gate("end")
+    runs = [apart.effects.run_of(one) for one in ids["a"]]
+    assert {run.worker.partition("@")[0] for run in runs} == {"one"}
+    assert [run.started_at for run in runs] == sorted(run.started_at for run in runs)
+    for server in (apart.redis, ledger_server):
+        wait_until_settled(server, 15)
+    assert_each_ran_once(apart.effects, [long.id, *ids["a"], *ids["b"]])
+
+
 def test_workers_with_short_tasks_give_nothing_back(project: Project) -> None:
     # A busy machine may stand still for a second.
     project = project.with_settings(reliable={"GIVE_BACK_SECONDS": 5})
@@ -60,3 +94,8 @@ def test_workers_with_short_tasks_give_nothing_back(project: Project) -> None:
     assert_each_ran_once(project.effects, ids)
     # The server was never even told of it.
     assert project.redis.client().script_exists(script("requeue").sha) == [False]
+
+
+def _waiting(client: Any, queue: str) -> list[str]:
+    """The ids of what waits in a queue, in the order in which it is taken."""
+    return [json.loads(raw)["headers"]["id"] for raw in reversed(client.lrange(queue, 0, -1))]

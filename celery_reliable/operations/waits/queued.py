@@ -74,8 +74,8 @@ def _sent(look: Look, seen: Seen, now_ms: int, since_ms: int) -> Why:
         else:
             kind, until_ms = Wait.FETCHED, 0
             said = (
-                f"{where}: it waits for a free process there, or goes back to its queue within "
-                "seconds (GIVE_BACK_SECONDS)."
+                f"{where}: it waits for a free process there, unless it goes back to its queue "
+                "before (GIVE_BACK_SECONDS)."
             )
         return Why(
             kind,
