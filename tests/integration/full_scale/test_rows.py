@@ -1,11 +1,14 @@
 """The figures of rows with tasks in a Django project: effects of tasks whose processes are killed
 around the commit, and rows whose publishers are.  Small unless `--full` is given; `-s` shows them.
+And frozen processes that wake up: what they write into their rows is refused.
 
-On PostgreSQL too, at full scale, where one is installed.
+On PostgreSQL too, where one is installed, and psycopg is.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import time
 from collections import Counter
@@ -47,7 +50,8 @@ FILES = {
         DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
         CELERY_BROKER_URL = CELERY_RESULT_BACKEND = os.environ["REDIS"]
         CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-        CELERY_RELIABLE = {"SWEEP_SECONDS": 1, "MAX_LOSSES": 9}
+        CELERY_RELIABLE = {"SWEEP_SECONDS": 1, "MAX_LOSSES": 9,
+                           "LEASE_SECONDS": float(os.environ.get("LEASE", 10))}
         CELERY_BEAT_SCHEDULE = {"rows": {"task": "celery_reliable.rows", "schedule": 60.0}}
     """,
     "shop/__init__.py": "",
@@ -58,15 +62,19 @@ FILES = {
         class Order(TaskRow):
             # Where the process that bills it kills itself, by the attempt.
             kills = models.JSONField(default=dict)
+            # The process that delivers it, written by an update and by `save`.
+            updated_by = models.IntegerField(default=0)
+            saved_by = models.IntegerField(default=0)
 
         class Booking(models.Model):
             # What the test counts: the effect.  Nothing else knows this table.
             order_number = models.IntegerField()
+            process = models.IntegerField(default=0)
     """,
     "shop/tasks.py": """
-        import os, signal
+        import os, signal, time
         from celery import shared_task
-        from celery_reliable.contrib.django.rows import RowTask
+        from celery_reliable.contrib.django.rows import RowTaken, RowTask
         from shop.models import Booking
 
         def die(where):
@@ -84,6 +92,49 @@ FILES = {
             if where == "after":
                 die(where)
             return order_id
+
+        def note(task, what):
+            host = task.request.hostname.partition("@")[0]
+            with open(os.environ["FOLDER"] + "/notes", "a") as file:
+                file.write(f"{task.row.pk} {host} {os.getpid()} {what}\\n")
+
+        def wait_at_gate(task):
+            note(task, "begun")
+            host = task.request.hostname.partition("@")[0]
+            while not os.path.exists(f"{os.environ['FOLDER']}/gate-{task.row.pk}-{host}"):
+                time.sleep(0.02)
+
+        def update(task):
+            task.write_row(updated_by=os.getpid())
+
+        def save(task):
+            task.row.saved_by = os.getpid()
+            task.row.save()
+
+        def effect(task):
+            with task.effect():
+                Booking.objects.create(order_number=task.row.pk, process=os.getpid())
+
+        @shared_task(bind=True, base=RowTask, row_model="shop.Order")
+        def deliver(self, order_id):
+            wait_at_gate(self)
+            refused = None
+            for write in (update, save, effect):
+                try:
+                    write(self)
+                except RowTaken as exc:
+                    refused = exc
+                    note(self, f"{write.__name__} refused")
+                else:
+                    note(self, f"{write.__name__} written")
+            if refused:
+                raise refused
+
+        @shared_task(bind=True, base=RowTask, row_model="shop.Order")
+        def deliver_inside(self, order_id):
+            with self.effect():
+                wait_at_gate(self)
+                Booking.objects.create(order_number=order_id, process=os.getpid())
     """,
     # Publishes orders, each in a process of its own, of which some kill themselves between the
     # commit and the publication.
@@ -145,7 +196,46 @@ class Shop(DjangoProject):
         """How many times each order was booked."""
         return Counter(self._column("select order_number from shop_booking"))
 
+    def order(self, number: int) -> tuple[Any, ...]:
+        """The status of an order, and which processes have written it."""
+        columns = "task_status, updated_by, saved_by"
+        (found,) = self.ask(f"select {columns} from shop_order where id = {number}")
+        return found
+
+    def deliver(self, task: str, count: int) -> None:
+        """Publish orders, numbered from one."""
+        self.run(
+            "from shop import models, tasks\n"
+            f"for number in range(1, {count} + 1):\n"
+            f"    tasks.{task}.delay(models.Order.objects.create(pk=number).pk)"
+        )
+
+    def notes(self) -> list[tuple[int, str, int, str]]:
+        """What tasks have noted: the order, their worker, their process, and what."""
+        path = self.folder / "notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        split = (line.split(maxsplit=3) for line in lines)
+        return [(int(number), worker, int(pid), what) for number, worker, pid, what in split]
+
+    def noted(self, process: int) -> list[str]:
+        """What the tasks of a process have noted."""
+        return [what for *_, pid, what in self.notes() if pid == process]
+
+    def begun(self, number: int, worker: str) -> int | None:
+        """The process of the attempt that has begun there last."""
+        found = [
+            pid for *key, pid, what in self.notes() if (*key, what) == (number, worker, "begun")
+        ]
+        return found[-1] if found else None
+
+    def open_gate(self, number: int, worker: str) -> None:
+        """Let the attempts of an order go on that run on this worker."""
+        (self.folder / f"gate-{number}-{worker}").touch()
+
     def _column(self, query: str) -> list[Any]:
+        return [value for (value,) in self.ask(query)]
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
         """What the database says, asked without the project."""
         if self.postgres is None:
             database = sqlite3.connect(self.folder / "db.sqlite3", timeout=60)
@@ -154,7 +244,7 @@ class Shop(DjangoProject):
 
             database = psycopg.connect(self.postgres.url)
         with closing(database):
-            return [value for (value,) in database.execute(query).fetchall()]
+            return [tuple(row) for row in database.execute(query).fetchall()]
 
     def kills(self) -> Counter[str]:
         """Where tasks killed their processes."""
@@ -162,12 +252,16 @@ class Shop(DjangoProject):
         return Counter(path.read_text().split() if path.exists() else ())
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "database" in metafunc.fixturenames:
-        databases = ["sqlite"]
-        if metafunc.config.getoption("full") and not why_no_postgres() and find_spec("psycopg"):
-            databases.append("postgres")
-        metafunc.parametrize("database", databases)
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    """Which database the rows are in."""
+    if request.param == "postgres":
+        missing = why_no_postgres()
+        if missing is None and find_spec("psycopg") is None:
+            missing = "no psycopg is installed (pip install 'psycopg[binary]')"
+        if missing:
+            pytest.skip(missing)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -181,7 +275,9 @@ def shop(tmp_path: Path, redis_server: RedisServer, database: str) -> Iterator[S
             postgres = Postgres(folder)
             postgres.start()
             stack.callback(postgres.stop)
-        yield Shop(tmp_path, redis_server, postgres)
+        made = Shop(tmp_path, redis_server, postgres)
+        stack.callback(made.close)
+        yield made
 
 
 @promise("commit-and-publish")
@@ -227,3 +323,59 @@ def test_effects_are_as_many_as_rows_whatever_is_killed(
         f"{count + n_killed} rows, {time.monotonic() - began:.0f} s "
         f"({n_published:.0f} s of them publishing)"
     )
+
+
+@promise("late-changes-nothing")
+def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) -> None:
+    shop.environ["LEASE"] = "4"
+    frozen = shop.worker("one")
+    shop.deliver("deliver", 2)
+    late = [wait_for(lambda n=n: shop.begun(n, "one"), 30, "an attempt") for n in (1, 2)]
+    frozen.freeze()
+    shop.worker("two")
+    # One order has been delivered by another when they wake up, one is being delivered.
+    shop.open_gate(1, "two")
+    wait_for(lambda: shop.order(1)[0] == "succeeded", 40, "the first order")
+    wait_for(lambda: shop.begun(2, "two"), 20, "the second attempt of the second order")
+    delivered = shop.order(1)
+    assert not set(late) & set(delivered)
+
+    # The processes of the tasks alone, or their worker might end them before they write.
+    for number, pid in enumerate(late, 1):
+        shop.open_gate(number, "one")
+        os.kill(pid, signal.SIGCONT)
+    tried = {"begun", "update refused", "save refused", "effect refused"}
+    for pid in late:
+        wait_for(lambda pid=pid: len(shop.noted(pid)) == len(tried), 20, "what it tried")
+        assert set(shop.noted(pid)) == tried
+    assert shop.order(1) == delivered
+    assert shop.order(2) == ("running", 0, 0)
+    assert shop.bookings() == {1: 1}
+
+    frozen.thaw()
+    shop.open_gate(2, "two")
+    wait_for(lambda: shop.order(2)[0] == "succeeded", 20, "the second order")
+    assert not set(late) & set(shop.order(2))
+    assert shop.bookings() == {1: 1, 2: 1}
+    assert not set(late) & {pid for (pid,) in shop.ask("select process from shop_booking")}
+
+
+@promise("late-changes-nothing")
+@pytest.mark.parametrize("database", ["postgres"], indirect=True)
+def test_an_effect_that_freezes_before_its_commit_is_the_only_one(shop: Shop) -> None:
+    # On SQLite it would keep all others from writing anything.
+    shop.environ["LEASE"] = "4"
+    frozen = shop.worker("one")
+    shop.deliver("deliver_inside", 1)
+    late = wait_for(lambda: shop.begun(1, "one"), 30, "an attempt")
+    frozen.freeze()
+    shop.worker("two")
+    shop.open_gate(1, "two")
+    waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    wait_for(lambda: shop.ask(waits) != [(0,)], 40, "the next attempt, at the row")
+    shop.open_gate(1, "one")
+    os.kill(late, signal.SIGCONT)
+    wait_for(lambda: shop.order(1)[0] == "succeeded", 20, "the order")
+    frozen.thaw()
+    wait_for(lambda: shop.ask(waits) == [(0,)], 20, "the next attempt, which has seen it")
+    assert shop.ask("select order_number, process from shop_booking") == [(1, late)]
