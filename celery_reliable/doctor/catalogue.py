@@ -219,6 +219,12 @@ CATALOGUE: Final = (
         "These workers run such tasks when they get them: beyond their rate, beside others that "
         "have the places, on workers that are not named.",
     ),
+    Entry(
+        "W033",
+        "rows_unseen",
+        "What was committed and never published waits for ever, and rows say that they wait or "
+        "run whatever became of their tasks.",
+    ),
 )  # fmt: skip
 
 _BY_ID: Final = {_PREFIX + entry.name: entry for entry in CATALOGUE}

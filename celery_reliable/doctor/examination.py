@@ -16,6 +16,7 @@ from celery_reliable.doctor.installation import (
     check_installed,
     check_start_method,
 )
+from celery_reliable.doctor.rows import check_open_rows, open_rows
 from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import (
     check_broker,
@@ -121,9 +122,10 @@ def examine(
     found += check_options(known, looked.workers)
     schedule = app.conf.beat_schedule or {}
     found += check_schedule(schedule, workers)
-    found += check_rows(
-        schedule, [one.name for one in known if one.has_row], str(app.conf.beat_scheduler)
-    )
+    with_rows = [one.name for one in known if one.has_row]
+    found += check_rows(schedule, with_rows, str(app.conf.beat_scheduler))
+    if servers and not reliable.is_unprotected:
+        found += _asked(lambda: [*check_open_rows(open_rows() or (), with_rows)], "rows with tasks")
     found += _plain(known)
     return _examination([*found, *looked.findings], is_ledger_away=looked.is_away)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from celery_reliable.doctor import OpenRows
 from celery_reliable.operations.status import Status
 from celery_reliable.orders import OrderKind
 
-__all__ = ["encodable", "gauge", "gauges_of", "labelled"]
+__all__ = ["encodable", "gauge", "gauges_of", "gauges_of_rows", "labelled"]
 
 
 def gauges_of(status: Status) -> Iterator[Any]:
@@ -141,6 +142,26 @@ def _of_queues(status: Status) -> Iterator[Any]:
         "For how long the oldest of those waits that are popped next.",
         ("queue",),
         {(one.name,): one.oldest_seconds or 0.0 for one in status.queues},
+    )
+
+
+def gauges_of_rows(rows: Sequence[OpenRows]) -> Iterator[Any]:
+    """Yield the metrics of rows with tasks."""
+    yield labelled(
+        "reliable_rows",
+        "Rows whose task waits or runs, by model and status; 10 000 of a model: so many, or more.",
+        ("model", "status"),
+        {
+            (one.model, status): float(count)
+            for one in rows
+            for status, count in (("waiting", one.waiting), ("running", one.running))
+        },
+    )
+    yield labelled(
+        "reliable_rows_unseen",
+        "Those at which nobody has looked for ten minutes.",
+        ("model",),
+        {(one.model,): float(one.unseen) for one in rows},
     )
 
 

@@ -25,15 +25,22 @@ from celery_reliable import signals as our_signals
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.app import real_app
 from celery_reliable.compat.notes import note, noted
+from celery_reliable.doctor import open_rows
 from celery_reliable.exceptions import ConfigurationError, ReliableError
 from celery_reliable.leases import nodename_of
 from celery_reliable.message import HEADER
 from celery_reliable.operations.checks import Limits, check
 from celery_reliable.operations.desk import Desk
-from celery_reliable.operations.gauges import encodable, gauge, gauges_of, labelled
+from celery_reliable.operations.gauges import (
+    encodable,
+    gauge,
+    gauges_of,
+    gauges_of_rows,
+    labelled,
+)
 from celery_reliable.options import is_reliable
 
-__all__ = ["FleetCollector", "install", "registry_of"]
+__all__ = ["FleetCollector", "RowsCollector", "install", "registry_of"]
 
 #: The header in which a publisher that counts says when it sent a task: its own clock, in seconds.
 _SENT_HEADER = "reliable_sent_at"
@@ -70,15 +77,19 @@ def install(app: Celery, registry: Any = None) -> None:
         counts.connect()
 
 
-def registry_of(app: Celery, *, limits: Limits | None = None) -> Any:
+def registry_of(app: Celery, *, limits: Limits | None = None, rows: bool = False) -> Any:
     """Return a registry with the state of the fleet, asked when it is scraped, and with what all
     processes have counted that share ``PROMETHEUS_MULTIPROC_DIR``, if that is set.
 
-    Raises ConfigurationError without prometheus_client.
+    With *rows* each scrape asks the databases of a Django project besides, for rows whose task is
+    open: a query for each model, over an index and at most 10 000 rows.  Raises ConfigurationError
+    without prometheus_client.
     """
     client = _client()
     registry = client.CollectorRegistry()
     registry.register(FleetCollector(app, limits=limits))
+    if rows:
+        registry.register(RowsCollector())
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -120,6 +131,31 @@ class FleetCollector:
             ("id", "severity"),
             {(one.id, one.level): 1.0 for one in findings},
         )
+
+
+class RowsCollector:
+    """Asks the databases of a Django project for rows whose task is open, with each scrape.
+
+    Where that fails, or there is no Django, ``reliable_rows_up`` is 0, and nothing else is told.
+    """
+
+    def describe(self) -> list[Any]:
+        """Nothing is asked for when the collector is registered."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of rows."""
+        try:
+            rows = open_rows()
+        except Exception:
+            # A database's driver raises what it likes, and the fleet's metrics are not to miss.
+            rows = None
+        yield gauge(
+            "reliable_rows_up",
+            "Whether the databases of rows with tasks could be asked.",
+            rows is not None,
+        )
+        yield from gauges_of_rows(rows or ())
 
 
 class _Counts:

@@ -32,10 +32,14 @@ def forget(book: Any, seconds: float = 120) -> None:
     type(book).objects.filter(pk=book.pk).update(task_seen_at=at)
 
 
-def looked_after(task: Any, **options: Any) -> dict[str, int]:
+def look_after(task: Any, **options: Any) -> dict[str, int]:
     from celery_reliable.contrib.django.rows import look_after_rows
 
-    found = look_after_rows(task.app, **options).as_dict()
+    return look_after_rows(task.app, **options).as_dict()
+
+
+def looked_after(task: Any, **options: Any) -> dict[str, int]:
+    found = look_after(task, **options)
     return {name: count for name, count in found.items() if count and name != "looked_at"}
 
 
@@ -75,6 +79,24 @@ def test_what_was_committed_and_never_published_is_published(book: Any, task: An
     assert ran(task, book.pk, task_id) is None
     assert status(book) == ("succeeded", 1, 1)
     assert looked_after(task, older_than_seconds=0) == {}
+
+
+def test_what_follows_an_effect_leaves_nothing_to_look_after(book: Any, make: Any) -> None:
+    def body(task: Any) -> None:
+        with task.effect():
+            task.write_row(pages=1)
+        # All of these lock the row.
+        task.row.save()
+        with task.effect("sent") as effect:
+            assert effect.is_first
+
+    task = make(body)
+    ran(task, book.pk, task.delay(book.pk).id)
+    assert status(book) == ("succeeded", 1, 1)
+    assert book.task_seen_at is None
+    # And what an earlier release has left is not in the way of others.
+    forget(book)
+    assert look_after(task, older_than_seconds=0)["looked_at"] == 0
 
 
 def test_a_time_in_the_future_is_not_trusted(book: Any, task: Any) -> None:

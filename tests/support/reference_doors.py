@@ -104,7 +104,9 @@ def metrics() -> str:
             """,
         )
         + section(
-            "Of the fleet", "Told by ``reliable metrics``.\n\n" + table(columns, fleet, widths)
+            "Of the fleet",
+            "Told by ``reliable metrics``; what begins with ``reliable_rows`` with ``--rows``.\n\n"
+            + table(columns, fleet, widths),
         )
         + "\n"
         + section(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.db import connections
 
-from celery_reliable import app, results
+from celery_reliable import app, doctor, results
 from celery_reliable.contrib.django import caches
 from celery_reliable.contrib.django.checks import (
     SERVER_TAG,
@@ -39,6 +39,7 @@ class CeleryReliableConfig(AppConfig):
         app.set_cache_resolver(caches.connector_of)
         hearing.listen()
         results.before_retry(_drop_lost_connections)
+        doctor.set_rows_source(_open_rows)
         checks.register(check_settings)
         checks.register(check_api)
         checks.register(check_cache, checks.Tags.caches)
@@ -50,6 +51,13 @@ def _drop_lost_connections() -> None:
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
+
+
+def _open_rows() -> Sequence[doctor.OpenRows]:
+    # Imported when somebody asks: most processes never do.
+    from celery_reliable.contrib.django.rows.counting import open_rows
+
+    return open_rows()
 
 
 def _settings() -> Mapping[str, object] | None:

@@ -373,6 +373,14 @@ def test_an_effect_that_freezes_before_its_commit_is_the_only_one(shop: Shop) ->
     shop.open_gate(1, "two")
     waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
     wait_for(lambda: shop.ask(waits) != [(0,)], 40, "the next attempt, at the row")
+    # Who looks after rows does not wait for it, too.
+    shop.environ["PGOPTIONS"] = "-c lock_timeout=5s"
+    look = (
+        "from proj.celery import app\n"
+        "from celery_reliable.contrib.django.rows import look_after_rows\n"
+        "print(look_after_rows(app, older_than_seconds=0).looked_at)"
+    )
+    assert shop.run(look) == "0\n"
     shop.open_gate(1, "one")
     os.kill(late, signal.SIGCONT)
     wait_for(lambda: shop.order(1)[0] == "succeeded", 20, "the order")

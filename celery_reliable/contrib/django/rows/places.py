@@ -157,8 +157,8 @@ class RowPlace:
     def hold(self, writer: int) -> None:
         """Lock the row until the transaction ends.  Raises RowTaken when *writer* may not write."""
         # An update and no SELECT FOR UPDATE: SQLite has none, and refuses at once a transaction
-        # that began by reading.
-        if not self.rows().filter(task_writer=writer).update(task_seen_at=Now()):
+        # that began by reading.  It changes nothing: the task may have ended by now.
+        if not self.rows().filter(task_writer=writer).update(task_writer=writer):
             raise self._taken()
 
     def write(self, writer: int, **values: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from celery import Celery, states
 from django.apps import apps
+from django.db import connections, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
@@ -26,7 +27,7 @@ from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import Look
 from celery_reliable.model import Reason, State
 
-__all__ = ["RowsReport", "look_after_rows", "row_models"]
+__all__ = ["RowsReport", "look_after_rows", "row_models", "row_places"]
 
 #: Rows that are looked at together: one round trip to the ledger, and one query.
 _AT_ONCE = 500
@@ -60,6 +61,14 @@ def row_models() -> list[Any]:
     return [one for one in apps.get_models() if issubclass(one, TaskRow) and not one._meta.proxy]
 
 
+def row_places() -> list[RowPlace]:
+    """Return a place for each table of rows with tasks.  Of models that are derived from each
+    other it is the parent's.
+    """
+    places = [RowPlace(one, None) for one in row_models()]
+    return [place for place in places if place.owner is place.model]
+
+
 def look_after_rows(
     app: Celery,
     *,
@@ -82,16 +91,14 @@ def look_after_rows(
     if reliable_of(app).is_unprotected:
         # Nobody knows what becomes of a task.
         return report
-    for model in row_models():
-        place = RowPlace(model, None)
-        if place.owner is not model:
-            # The parent has its rows too.
-            continue
-        is_meant = not_seen_for(older_than_seconds) if task_ids is None else Q(task_id__in=task_ids)
+    for place in row_places():
+        is_meant = Q(task_status__in=OPEN) & not_seen_for(older_than_seconds)
+        if task_ids is not None:
+            is_meant = Q(task_id__in=task_ids)
         rows = place.all_rows().filter(is_meant)
         found = iter(list(rows.order_by("task_seen_at").values(*_COLUMNS)[:most]))
-        while chunk := [_Row(model, one) for one in islice(found, _AT_ONCE)]:
-            _look_at(app, chunk, report)
+        while chunk := [_Row(place.model, one) for one in islice(found, _AT_ONCE)]:
+            _look_at(app, _at_hand(place, chunk), report)
     return report
 
 
@@ -136,6 +143,22 @@ class _Row:
                 task_writer=F("task_writer") + 1,
             )
         )
+
+
+def _at_hand(place: RowPlace, rows: list[_Row]) -> list[_Row]:
+    """Return the rows that can be written now.  A process may have frozen in its effect, which
+    locks the row: whoever waited for that would be missing for all others, each time.
+    """
+    has = connections[place.using].features
+    if not has.has_select_for_update_skip_locked:
+        return rows
+    with transaction.atomic(using=place.using):
+        free = place.all_rows().filter(pk__in=[row.place.pk for row in rows])
+        # A row that is merely referred to by what somebody inserts can be written.
+        free = free.select_for_update(skip_locked=True, no_key=has.has_select_for_no_key_update)
+        keys = set(free.values_list("pk", flat=True))
+    # What has ended is no effect's any more, and is looked at once.
+    return [row for row in rows if row.place.pk in keys or row.status not in OPEN]
 
 
 def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
