@@ -49,7 +49,7 @@ def set_rows_source(source: Callable[[], Sequence[OpenRows]]) -> None:
 
 def open_rows() -> Sequence[OpenRows] | None:
     """Ask the databases for rows with open tasks: for each model one query, whose cost is bounded,
-    and another where nobody has looked at some.
+    and another one where nobody has looked at some.
 
     Returns None where the Django part is not loaded.  Raises what the databases raise.
     """

@@ -349,7 +349,7 @@ def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) 
         wait_for(lambda pid=pid: len(shop.noted(pid)) == len(tried), 20, "what it tried")
         assert set(shop.noted(pid)) == tried
     assert shop.order(1) == delivered
-    assert shop.order(2) == ("running", 0, 0)
+    assert shop.order(2)[1:] == (0, 0)
     assert shop.bookings() == {1: 1}
 
     frozen.thaw()

@@ -26,6 +26,8 @@ REVIEWED = {
     ("contrib.django.checks", "one._meta"): "as Django's manual says",
     ("contrib.django.desk.rows", "place.model._meta"): "the same",
     ("contrib.django.rows.model", "TaskRow._meta"): "the same",
+    ("contrib.django.rows.counting", "place.model._meta"): "the same",
+    ("contrib.django.rows.counting", "place.owner._meta"): "the same",
     ("contrib.django.rows.places", "self.model._meta"): "the same",
     ("contrib.django.rows.places", "(model or self.owner)._base_manager"): "the same",
     ("contrib.django.rows.reconciling", "one._meta"): "the same",

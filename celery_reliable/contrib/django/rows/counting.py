@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from django.db import DatabaseError, connections, transaction
-from django.db.models import Count, Q
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q
 
 from celery_reliable.contrib.django.rows.model import OPEN, TaskStatus, not_seen_for
 from celery_reliable.contrib.django.rows.places import RowPlace
@@ -50,7 +50,10 @@ def _counted(place: RowPlace) -> OpenRows:
     )
     names: set[str] = set()
     if counts["unseen"]:
-        names.update(_open(place).filter(unseen).values_list("task_name", flat=True)[:MOST_ROWS])
+        # The same rows: by a filter the database would read all that are unseen.
+        marked = _open(place).annotate(is_unseen=ExpressionWrapper(unseen, BooleanField()))
+        found = marked.values_list("task_name", "is_unseen")[:MOST_ROWS]
+        names = {name for name, is_unseen in found if is_unseen}
     return OpenRows(
         model=place.model._meta.label,
         unseen_tasks=sorted(names),
