@@ -91,12 +91,12 @@ class LivingWorkers:
         if not names:
             return []
         pipe = client.pipeline(transaction=False)
-        pipe.time()
         pipe.hgetall(keys.orders)
         for name, _ in names:
             pipe.hmget(keys.worker(name), _FIELDS)
             pipe.hlen(keys.claims(name))
-        time, told, *answers = pipe.execute()
+        pipe.time()
+        told, *answers, time = pipe.execute()
         now_ms = ms_of(time)
         orders = Orders.of({text_of(one): text_of(text) for one, text in told.items()}, now_ms)
         found = []

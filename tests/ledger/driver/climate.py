@@ -85,6 +85,10 @@ class Climate:
             found = replace(found, kinds=found.kinds | {"orders"})
         if number % 16 == 1:
             found = replace(found, kinds=found.kinds | {"hiccup"})
+        if number % 16 == 9:
+            # Each has to find its worker, and a run one for each member.
+            n_hosts = max(2, found.n_hosts)
+            found = replace(found, kinds=found.kinds | {"named"}, n_hosts=n_hosts)
         return found._for(mutants.chosen) if mutants.chosen is not None else found
 
     def _for(self, mutant: mutants.Mutant) -> Climate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.ledger.driver.facts import Body
@@ -34,6 +35,7 @@ CHANCES = {
     "partition": 0.02,
     "long": 0.01,
     "orders": 0.04,
+    "named": 0.03,
 }
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
 _STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
@@ -91,11 +93,11 @@ class Events:
                 self.world.note(f"arrives late: {late.what}")
                 self.world.wire.deliver_late(late)
 
-    def start_host(self) -> None:
+    def start_host(self, name: str = "") -> None:
         world = self.world
         self._n_hosts += 1
         pool_name = world.choice.choice(world.climate.pool_names)
-        name = f"w{self._n_hosts}"
+        name = name or f"w{self._n_hosts}"
         world.note(f"{name} starts")
         host = Host(world, name, pool_name=pool_name, n_slots=world.climate.n_slots)
         if "codeless" in world.climate.kinds and world.choice.random() < 0.4:
@@ -107,7 +109,11 @@ class Events:
         """Another process takes the place of one that has exited."""
         self.world.end(host.main)
         host.cut()
-        self._until(1.0, self.start_host)
+        self._until(1.0, self._successor(host))
+
+    def _successor(self, host: Host) -> Callable[[], None]:
+        """Who takes the place of a worker: where names matter, one of the same name."""
+        return partial(self.start_host, host.name if self.world.naming.is_there else "")
 
     def catch_up(self) -> None:
         """End what has lasted long enough."""
@@ -155,6 +161,9 @@ class Events:
     def _orders(self) -> None:
         self.world.orders.act()
 
+    def _named(self) -> None:
+        self.world.naming.act()
+
     # Processes.
 
     def _up(self) -> list[Host]:
@@ -178,7 +187,7 @@ class Events:
             process.is_frozen = False
             world.schedule.kill(process)
         host.cut()
-        self._until(world.choice.choice((0.0, 1.0, 20.0)), self.start_host)
+        self._until(world.choice.choice((0.0, 1.0, 20.0)), self._successor(host))
 
     def _kill_worker(self) -> None:
         up = self._up()
@@ -245,7 +254,7 @@ class Events:
             host = self.world.choice.choice(up)
             host.is_stopping = self.world.choice.choice(("warm", "cold"))
             self.world.note(f"{host.name} is stopped: {host.is_stopping}")
-            self._until(1.0, self.start_host)
+            self._until(1.0, self._successor(host))
 
     # The server and the way to it.
 
@@ -345,7 +354,7 @@ class Events:
         """A message that was in a queue comes again."""
         world = self.world
         broker = world.stage.brokers[world.climate.is_apart]
-        found = broker.lrange(QUEUE, 0, -1)
+        found = [one for key in world.naming.queues() for one in broker.lrange(key, 0, -1)]
         self._messages += [one for one in found if one not in self._messages]
         ours = [one for one in self._messages if b'"reliable"' in one]
         if ours:

@@ -297,6 +297,12 @@ class Host:
         return self.semaphore._waiting
 
     @property
+    def queues(self) -> list[str]:
+        """What it consumes."""
+        own = self.step._direct_queue
+        return [QUEUE, own] if own else [QUEUE]
+
+    @property
     def is_up(self) -> bool:
         return self.main.is_alive and not self.has_ended
 
@@ -357,7 +363,8 @@ class Host:
                 self.channel.basic_qos(0, self.prefetch.value, False)
                 handler = self.consumer.create_task_handler()
                 self.consumer.timer.call_repeatedly(_RESTORE_SECONDS, self._restore)
-                self.channel.basic_consume(QUEUE, False, handler, consumer_tag=self.name)
+                for queue in self.queues:
+                    self.channel.basic_consume(queue, False, handler, consumer_tag=queue)
                 return
             except self.world.connection_errors:
                 self.schedule.sleep(1.0)
@@ -378,18 +385,21 @@ class Host:
 
     def _fetch(self) -> None:
         channel = self.channel
-        if self.step.is_leaving or not channel.qos.can_consume() or not self.world.n_queued():
+        if self.step.is_leaving or not channel.qos.can_consume():
             return
-        if channel.qos.unacked.worker.is_held_back(QUEUE):
+        is_held_back = channel.qos.unacked.worker.is_held_back
+        found = [one for one in self.queues if self.world.n_queued(one) and not is_held_back(one)]
+        if not found:
             return
         if channel._n_waiting and self.world.choice.random() < 0.7:
             channel._take(None)
             return
         # A BRPOP that is answered takes a message before it can be filed.
-        for key in [channel._q_for_pri(QUEUE, step) for step in channel.priority_steps[:1]]:
+        queue = found[0] if len(found) == 1 else self.world.choice.choice(found)
+        for key in [channel._q_for_pri(queue, step) for step in channel.priority_steps[:1]]:
             raw = channel.client.execute_command("RPOP", key)
             if raw is not None:
-                channel._take((key, QUEUE, raw))
+                channel._take((key, queue, raw))
 
     def _restore(self) -> None:
         """Do what kombu's transport does with what lies in the hash that all share."""

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from celery_reliable.ledger.keys import Keys
-from tests.ledger.driver.tasks import NAMESPACE
+from tests.ledger.driver.tasks import NAMESPACE, OWN, QUEUE
 
 #: Returns what is wrong, as lines; the states of tasks, and of workers; the tasks' losses.
 LOOK = r"""
@@ -123,6 +123,11 @@ class Indexes:
         found = self._client.zrange(self.keys.due, 0, 0, withscores=True)
         return float(found[0][1]) if found else 0.0
 
+    def next_run_ms(self) -> float:
+        """Return when somebody looks whether a run is over; 0 for never."""
+        found = self._client.zrange(self.keys.runs, 0, 0, withscores=True)
+        return float(found[0][1]) if found else 0.0
+
     def last_due_ms(self) -> float:
         """Return when somebody must look last; 0 for never."""
         found = self._client.zrange(self.keys.due, -1, -1, withscores=True)
@@ -140,7 +145,7 @@ class Indexes:
                 continue
             kind, _, rest = name.removeprefix(self.prefix).partition(":")
             kept = ("dead", "grouped", "groups", "ended", "ended_at", "audit", "happened", "hours")
-            if kind in ("meta", "pass", "sent", "workers", *kept):
+            if kind in ("meta", "pass", "sent", "workers", "direct", *kept):
                 continue
             if kind == "worker" and rest in workers:
                 continue
@@ -192,7 +197,7 @@ class Indexes:
                 found += [
                     f"{one} is on the list of unacked hashes" for one in sorted(names - hashes)
                 ]
-            elif name.startswith("unacked:") or name == "celery":
+            elif name.startswith("unacked:") or name == QUEUE or name.endswith(OWN):
                 kind = self._broker.type(key)
                 size = self._broker.llen(key) if kind == b"list" else self._broker.hlen(key)
                 found.append(f"{size} messages in {name}")

@@ -69,6 +69,15 @@ _ORDERED: Mapping[str, Any] = {
     "chances": {"act": 0.0, "publish": 0.1, "orders": 0.06},
 }
 
+#: Somebody names workers all the time, or wants a task to be run on several.
+_NAMED: Mapping[str, Any] = {
+    "tasks": ("work",),
+    "outcomes": ("ok", "long"),
+    "n_hosts": 2,
+    "n_steps": 240,
+    "chances": {"act": 0.0, "publish": 0.1, "named": 0.1},
+}
+
 MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
@@ -465,6 +474,30 @@ MUTANTS = {
         "waits behind what",
         (),
         _BUSY,
+        is_alone=True,
+    ),
+    "anybodys": Mutant(
+        "a worker begins what its message says is for others",
+        {
+            "worker/early_claims.py": (
+                ("return named is None or named.may_run(self._process.nodename)", "return True"),
+            ),
+            "attempt/claiming.py": (
+                ("return worker is None or named.may_run(worker.nodename)", "return True"),
+            ),
+        },
+        "it is for",
+        ("named", "copies"),
+        {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
+        is_alone=True,
+        tried_first=3,
+    ),
+    "given_twice": Mutant(
+        "a member of a run gets a worker that another member has",
+        {"ledger/lua/assign.lua": (("if not taken[ARGV[i]] then", "if true then"),)},
+        "not on as many workers",
+        ("named", "kill_worker"),
+        _NAMED,
         is_alone=True,
     ),
     "not_struck": Mutant(

@@ -144,9 +144,10 @@ class Observer:
 
     def body(self, task: Any, nonce: str) -> Any:
         """The body of every task."""
-        call, actor = self.calls[nonce], self.world.schedule.current
+        actor = self.world.schedule.current
         if task.request.id.startswith("h"):
             return None
+        call = self.world.naming.call_of(nonce, task.request.id)
         attempt = running.get()
         body = Body(
             call,
@@ -169,6 +170,8 @@ class Observer:
             self.fault = self.fault or fault
         if "orders" in self.world.climate.kinds:
             self._check_orders(body, actor)
+        if wrong := self.world.naming.check_begin(body):
+            self.fault = self.fault or Fault(wrong)
         call.bodies.append(body)
         self.bodies.append(body)
         if body.task == call.name == "paced":
@@ -437,7 +440,7 @@ class Observer:
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""
         self.look()
-        wrong = self.world.orders.check_results()
+        wrong = self.world.orders.check_results() or self.world.naming.check_runs()
         if wrong:
             raise Fault(wrong)
         dead = {name for name, state in self._sight.states.items() if state == "dead"}

@@ -25,11 +25,13 @@ class People:
         world, task = self.world, self.world.app.tasks[name]
         self._n_calls += 1
         call = world.observer.planned(f"n{self._n_calls}", task_id, name, place)
+        named = world.naming.options_of(call)
         world.note(f"publish {name} {task_id} {call.nonce} {place} {call.plan} in {countdown}")
 
         def run() -> None:
             world.observer.began(call)
             options: dict[str, Any] = {"countdown": countdown} if countdown else {}
+            options.update(named)
             answer = ""
             try:
                 answer = str(task.apply_async((call.nonce, place), task_id=task_id, **options).id)

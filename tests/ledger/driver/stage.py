@@ -53,6 +53,8 @@ class Stage:
             app.backend.client.ping()
             # Nobody waits for results here.
             app.backend.on_task_call = lambda *_: None
+            app.backend.add_pending_result = lambda result, **_: result
+            app.backend.remove_pending_result = lambda result: result
         self.client: Any = self._server.client()
         asking, there = Asking(self.port), Asking(self.port, db=1)
         #: Asks the server something for the driver, in no time.
@@ -108,9 +110,9 @@ class Stage:
             self._texts.append(text)
             self.names_by_sha[hashlib.sha1(text.encode()).hexdigest().encode()] = f"room:{name}"
 
-    def n_queued(self, is_apart: bool) -> int:
-        """How many messages wait at a broker."""
-        return int(self.ask_in[is_apart]("LLEN", tasks.QUEUE))
+    def n_queued(self, queue: str, is_apart: bool) -> int:
+        """How many messages wait in a queue at a broker."""
+        return int(self.ask_in[is_apart]("LLEN", queue))
 
     def longest_kept_ms(self) -> float:
         """For how long the object that is kept longest is still kept."""
@@ -136,6 +138,8 @@ class Stage:
         reliable_of(app).close()
         app.backend.client.connection_pool.disconnect()
         pools.reset()
+        for name in [one for one in app.amqp.queues if one.endswith(tasks.OWN)]:
+            del app.amqp.queues[name]
         app._pool = None
         app.amqp._producer_pool = None
         # What channels would do at the end of a process: each is kept for that.

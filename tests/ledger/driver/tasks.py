@@ -20,6 +20,8 @@ TIME_TO_RUN_SECONDS = 5.0
 #: Between two beginnings of the task whose rate is limited.
 PACE_SECONDS = 5.0
 QUEUE = "celery"
+#: What the queue's name ends with that one worker alone consumes.
+OWN = ".dq2"
 
 #: The tasks that work on an object.
 PLACED = ("placed", "placed_brief", "unique", "once")

@@ -26,6 +26,7 @@ from tests.ledger.driver import clock, quiet, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
 from tests.ledger.driver.hosts import Host
+from tests.ledger.driver.naming import Naming
 from tests.ledger.driver.observer import Fault, Observer
 from tests.ledger.driver.orders import Orders
 from tests.ledger.driver.people import People
@@ -73,6 +74,7 @@ class World:
         self.observer = Observer(self)
         self.people = People(self)
         self.orders = Orders(self)
+        self.naming = Naming(self)
         self.events = Events(self)
         self.is_resting = False
         #: Two runs of one seed have the same.
@@ -167,9 +169,9 @@ class World:
             more_ms = 1000 if self.is_resting else more_ms
             self.pass_time(max(wake_ms - schedule.now_ms, 0) + self.choice.random() * more_ms)
 
-    def n_queued(self) -> int:
-        """How many messages wait."""
-        return int(self.stage.n_queued(self.climate.is_apart))
+    def n_queued(self, queue: str) -> int:
+        """How many messages wait in a queue."""
+        return int(self.stage.n_queued(queue, self.climate.is_apart))
 
     def pass_time(self, ms: float) -> None:
         """Let time pass for all."""
@@ -204,6 +206,8 @@ class World:
         """Go on to when somebody must look, where that is far away."""
         due_ms = self.observer.indexes.next_due_ms()
         ahead_ms = due_ms - self.server.now_ms if due_ms else 0
+        # Nobody looks sooner at a run that is over, when the clock was set back.
+        ahead_ms = max(ahead_ms, self.observer.indexes.next_run_ms() - self.server.now_ms)
         # What is kept for a time is kept longer by a clock that was set back.
         ahead_ms = max(ahead_ms, self.stage.longest_kept_ms())
         # What was sent before its ETA waits for that in its worker.
@@ -229,6 +233,8 @@ class World:
             self.app.body = self.observer.body
             self.app.time = lambda: clock.app_now(self.host_time)
             self.app.set_current()
+            # Before any worker starts: then each has a queue of its own.
+            self.app.conf.worker_direct = self.naming.is_there
             tasks.known_by(self._lacks)
             self.wire.in_its_place = quiet.IN_ITS_PLACE
             yield
