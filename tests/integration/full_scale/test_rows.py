@@ -330,13 +330,13 @@ def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) 
     shop.environ["LEASE"] = "4"
     frozen = shop.worker("one")
     shop.deliver("deliver", 2)
-    late = [wait_for(lambda n=n: shop.begun(n, "one"), 30, "an attempt") for n in (1, 2)]
+    late = [wait_for(lambda n=n: shop.begun(n, "one"), 90, "an attempt") for n in (1, 2)]
     frozen.freeze()
     shop.worker("two")
     # One order has been delivered by another when they wake up, one is being delivered.
     shop.open_gate(1, "two")
-    wait_for(lambda: shop.order(1)[0] == "succeeded", 40, "the first order")
-    wait_for(lambda: shop.begun(2, "two"), 20, "the second attempt of the second order")
+    wait_for(lambda: shop.order(1)[0] == "succeeded", 90, "the first order")
+    wait_for(lambda: shop.begun(2, "two"), 90, "the second attempt of the second order")
     delivered = shop.order(1)
     assert not set(late) & set(delivered)
 
@@ -346,7 +346,7 @@ def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) 
         os.kill(pid, signal.SIGCONT)
     tried = {"begun", "update refused", "save refused", "effect refused"}
     for pid in late:
-        wait_for(lambda pid=pid: len(shop.noted(pid)) == len(tried), 20, "what it tried")
+        wait_for(lambda pid=pid: len(shop.noted(pid)) == len(tried), 90, "what it tried")
         assert set(shop.noted(pid)) == tried
     assert shop.order(1) == delivered
     assert shop.order(2)[1:] == (0, 0)
@@ -354,7 +354,7 @@ def test_a_frozen_process_that_wakes_up_writes_nothing_into_its_row(shop: Shop) 
 
     frozen.thaw()
     shop.open_gate(2, "two")
-    wait_for(lambda: shop.order(2)[0] == "succeeded", 20, "the second order")
+    wait_for(lambda: shop.order(2)[0] == "succeeded", 90, "the second order")
     assert not set(late) & set(shop.order(2))
     assert shop.bookings() == {1: 1, 2: 1}
     assert not set(late) & {pid for (pid,) in shop.ask("select process from shop_booking")}
@@ -367,12 +367,12 @@ def test_an_effect_that_freezes_before_its_commit_is_the_only_one(shop: Shop) ->
     shop.environ["LEASE"] = "4"
     frozen = shop.worker("one")
     shop.deliver("deliver_inside", 1)
-    late = wait_for(lambda: shop.begun(1, "one"), 30, "an attempt")
+    late = wait_for(lambda: shop.begun(1, "one"), 90, "an attempt")
     frozen.freeze()
     shop.worker("two")
     shop.open_gate(1, "two")
     waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-    wait_for(lambda: shop.ask(waits) != [(0,)], 40, "the next attempt, at the row")
+    wait_for(lambda: shop.ask(waits) != [(0,)], 90, "the next attempt, at the row")
     # Who looks after rows does not wait for it, too.
     shop.environ["PGOPTIONS"] = "-c lock_timeout=5s"
     look = (
@@ -383,7 +383,7 @@ def test_an_effect_that_freezes_before_its_commit_is_the_only_one(shop: Shop) ->
     assert shop.run(look) == "0\n"
     shop.open_gate(1, "one")
     os.kill(late, signal.SIGCONT)
-    wait_for(lambda: shop.order(1)[0] == "succeeded", 20, "the order")
+    wait_for(lambda: shop.order(1)[0] == "succeeded", 90, "the order")
     frozen.thaw()
-    wait_for(lambda: shop.ask(waits) == [(0,)], 20, "the next attempt, which has seen it")
+    wait_for(lambda: shop.ask(waits) == [(0,)], 90, "the next attempt, which has seen it")
     assert shop.ask("select order_number, process from shop_booking") == [(1, late)]
