@@ -35,6 +35,11 @@ KINDS = (
 )
 
 
+def tasks_in_line(number: int) -> tuple[str, ...]:
+    """Return some of the tasks that wait for a place."""
+    return (("single",), ("lined",), ("shared",), ("lined", "shared"))[number // 8 % 4]
+
+
 @dataclass
 class Climate:
     """The chances of one world."""
@@ -83,6 +88,8 @@ class Climate:
             found = replace(found, tasks=(*found.tasks, "paced"))
         if number % 8 == 3:
             found = replace(found, kinds=found.kinds | {"orders"})
+        if number % 8 == 5:
+            found = replace(found, tasks=(*found.tasks, *tasks_in_line(number)))
         if number % 16 == 1:
             found = replace(found, kinds=found.kinds | {"hiccup"})
         if number % 16 == 9:

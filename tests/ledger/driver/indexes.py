@@ -19,12 +19,13 @@ for _, id in ipairs(redis.call('ZRANGE', prefix .. 'due', 0, -1)) do due[id] = t
 for _, key in ipairs(redis.call('KEYS', prefix .. 'task:*')) do
   local id = string.sub(key, #prefix + 6)
   local row = redis.call('HMGET', key, 'state', 'attempt', 'pid', 'token', 'owner', 'owed',
-    'buried_ms', 'stopped', 'losses', 'called_off')
+    'buried_ms', 'stopped', 'losses', 'called_off', 'waiting_for')
   local state = row[1]
   records[id] = state or 'none'
   states[#states + 1] = id
   -- What is called off has ended, though something of it still runs.
-  states[#states + 1] = row[10] and 'over' or records[id]
+  local object = state == 'parked' and string.match(row[11] or '', '^object (.*)$')
+  states[#states + 1] = row[10] and 'over' or (object and 'in line of ' .. object) or records[id]
   if (row[9] or '0') ~= '0' then
     losses[#losses + 1] = id
     losses[#losses + 1] = row[9]
@@ -109,6 +110,10 @@ class Indexes:
         raw = self._client.hgetall(self.keys.record(task_id))
         return {name.decode(): value.decode() for name, value in raw.items()}
 
+    def line(self, object_key: str) -> list[bytes]:
+        """Return who stands in the line of an object, in order; some may have ended."""
+        return list(self._client.zrange(self.keys.waiting(object_key), 0, -1))
+
     def is_declared_dead(self, worker: str) -> bool:
         """Whether a worker is dead to the ledger, or forgotten."""
         return bool(self._client.hget(self.keys.worker(worker), "state") != b"alive")
@@ -168,7 +173,7 @@ class Indexes:
             return bool(self._client.hkeys(key) == [b"version"])
         if kind == "lock":
             return self._is_free(key, has_lost)
-        return kind == "line" and self._is_of_the_past(key)
+        return kind in ("line", "waiting") and self._is_of_the_past(key)
 
     def _is_free(self, lock: bytes, has_lost: bool) -> bool:
         """Whether who wants the object takes it."""
@@ -179,7 +184,7 @@ class Indexes:
 
     def _is_of_the_past(self, line: bytes) -> bool:
         """Whether a line names nobody but who has ended: was called off, or went on when a clock
-        was set back.  It is taken out when the moment comes that it was given.
+        was set back.  It is taken out when the moment comes that it was given, or its turn.
         """
         return not any(
             self.record(task_id.decode()) for task_id in self._client.zrange(line, 0, -1)

@@ -57,6 +57,19 @@ _BUSY: Mapping[str, Any] = {
     "chances": {"act": 0.0, "publish": 0.1},
 }
 
+#: Many want the same few places.
+_IN_LINE: Mapping[str, Any] = {
+    "ids": tuple("abcdefgijklm"),
+    "tasks": ("lined", "shared"),
+    "outcomes": ("ok",),
+    "n_hosts": 2,
+    "n_slots": 3,
+    "n_steps": 240,
+    "haste": 0.6,
+    "idleness": 0.1,
+    "chances": {"act": 0.0, "publish": 0.3},
+}
+
 #: Operators give orders all the time.
 _ORDERED: Mapping[str, Any] = {
     "tasks": ("work", "placed"),
@@ -498,6 +511,57 @@ MUTANTS = {
         "not on as many workers",
         ("named", "kill_worker"),
         _NAMED,
+        is_alone=True,
+    ),
+    "out_of_line": Mutant(
+        "whoever comes takes a free place, whoever stands in the line",
+        {
+            "ledger/lua/place.lua": (
+                ("local at = mine or (ahead < #free and free[1])", "local at = mine or free[1]"),
+            )
+        },
+        "which waits",
+        (),
+        _IN_LINE,
+        is_alone=True,
+    ),
+    "nobody_next": Mutant(
+        "who frees a place lets nobody through, and tells nobody",
+        {
+            "ledger/lock_release.py": (("if next_up is not None:", "if False:"),),
+            "ledger/lua/call_up.lua": (
+                (
+                    "'LT', now_ms, first)\nreturn {'next', first}",
+                    "'GT', now_ms, first)\nreturn {'nobody'}",
+                ),
+            ),
+        },
+        "waits for a place of .* is free",
+        (),
+        {**_IN_LINE, "tasks": ("single",)},
+        is_alone=True,
+    ),
+    "place_given_twice": Mutant(
+        "who frees a place gives away the first, whoever has that",
+        {
+            "ledger/lua/place.lua": (
+                (
+                    "  if not value or is_over then\n",
+                    "  if not value or is_over or (ARGV[3] == '' and not is_new) then\n",
+                ),
+            )
+        },
+        "has no place of|, which waits",
+        (),
+        {**_IN_LINE, "tasks": ("lined",)},
+        is_alone=True,
+    ),
+    "given_and_unsent": Mutant(
+        "whoever is given a place that was freed is put into no queue",
+        {"ledger/lua/place.lua": (("    redis.call('LPUSH', KEYS[5], record[7])\n", ""),)},
+        "was given a place, and waits in no queue",
+        (),
+        {**_IN_LINE, "tasks": ("single", "lined")},
         is_alone=True,
     ),
     "not_struck": Mutant(

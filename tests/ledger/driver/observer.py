@@ -15,6 +15,7 @@ from tests.ledger.driver import tasks
 from tests.ledger.driver.bodies import run_body
 from tests.ledger.driver.facts import Body, Call
 from tests.ledger.driver.indexes import Indexes, Sight
+from tests.ledger.driver.places import Places
 from tests.ledger.driver.wire import words_of
 
 #: What ends tasks by chance, so that an innocent may be charged for it.
@@ -52,6 +53,7 @@ class Observer:
         self.released_ms = -1.0
         #: What a body has found, for the world to raise.
         self.fault: Fault | None = None
+        self.places = Places(world, self)
         #: How many processes were killed that ran it, by the ids of tasks.
         self._kills: dict[str, int] = defaultdict(int)
         #: The epochs of the messages by which tasks were to be buried since the last look.
@@ -170,7 +172,10 @@ class Observer:
             self.fault = self.fault or fault
         if "orders" in self.world.climate.kinds:
             self._check_orders(body, actor)
-        if wrong := self.world.naming.check_begin(body):
+        wrong = self.world.naming.check_begin(body) or self.places.check_begin(
+            body, has_lost=self._losses > 0, released_ms=self.released_ms
+        )
+        if wrong:
             self.fault = self.fault or Fault(wrong)
         call.bodies.append(body)
         self.bodies.append(body)
@@ -276,6 +281,9 @@ class Observer:
             self._look()
         finally:
             self._buried_by.clear()
+        wrong = self.places.look(self._sight.states)
+        if wrong:
+            raise Fault(wrong)
 
     def _look(self) -> None:
         if not (self.world.climate.kinds or self.world.is_resting):

@@ -65,8 +65,9 @@ class Stage:
         self.pass_time = self.script(clock.PASS)
         self.look = self.script(indexes.LOOK)
         self.brokers: dict[bool, Any] = {False: self.client, True: self._server.client(db=1)}
-        #: What the server knows of scripts is not what it knew at first.
-        self.has_forgotten = True
+        #: What the server knows of scripts is not what it knew at first: it has forgotten some, or
+        #: heard of one as it was first run, as each pair of them is.
+        self.is_taught = True
         clients = (str(one.client_id()) for one in self.brokers.values())
         self._own_ids = {asking.id, there.id, *clients}
 
@@ -128,10 +129,13 @@ class Stage:
     def empty(self) -> None:
         """Begin as a server that knows nothing but the scripts."""
         self.client.flushall()
-        if self.has_forgotten:
-            self.has_forgotten = False
-            for text in self._texts:
-                self.client.script_load(text)
+        if self.is_taught:
+            self.is_taught = False
+            pipe = self.client.pipeline(transaction=False)
+            pipe.script_flush()
+            for text in (*self._own_texts, *self._texts):
+                pipe.script_load(text)
+            pipe.execute()
 
     def forget(self, app: Any) -> None:
         """Let nothing of one world be there in the next."""
@@ -148,7 +152,7 @@ class Stage:
     def flush_scripts(self) -> None:
         """Let the server forget the scripts."""
         self.client.script_flush()
-        self.has_forgotten = True
+        self.is_taught = True
         for text in self._own_texts:
             self.ask("SCRIPT", "LOAD", text)
 

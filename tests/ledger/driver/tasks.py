@@ -26,6 +26,9 @@ OWN = ".dq2"
 #: The tasks that work on an object.
 PLACED = ("placed", "placed_brief", "unique", "once")
 
+#: Tasks that wait in line for one of so many places of their object.
+LINED = {"single": 1, "lined": 2, "shared": 2}
+
 #: What a body does: the world sets it; it is given the task and its nonce.
 Body = Callable[[Any, str], Any]
 
@@ -108,6 +111,15 @@ def make_app(port: int, *, is_apart: bool) -> World:
     define("once", object_id="place", once_for_seconds=5, on_conflict="retry")
     define("light", dead_letter=False)
     define("paced", rate=f"{60 / PACE_SECONDS:g}/m")
+    define("single", object_id="place", on_conflict="wait")
+    define("lined", object_id="place", at_most=LINED["lined"], on_conflict="wait")
+    define(
+        "shared",
+        object_id="place",
+        at_most=LINED["shared"],
+        on_conflict="wait",
+        place="queued",
+    )
     define("plain", base=Task, acks_late=True)
     app.finalize()
     app._tasks = _Known(app._tasks)

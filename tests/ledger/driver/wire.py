@@ -25,6 +25,8 @@ _READS = re.compile(
 _EXPIRY = re.compile(rb"(?<=\r\n\$2\r\nPX\r\n)\$\d+\r\n(\d+)\r\n")
 _LISTS = b"*4\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n"
 _WRITES = re.compile(rb"\r\n(?:EVAL|EVALSHA|HDEL|SADD|LPUSH|RPUSH)\r\n")
+#: What lets the server know another script.
+_TEACHES = b"\r\nEVAL\r\n"
 _END = b"driver-end"
 _HOST = b"127.0.0.1"
 _TIMEOUT_SECONDS = 2.0
@@ -89,6 +91,7 @@ class Wire:
             self._settle()
         elif not _READS.match(data):
             self.has_written = True
+            self._note_teaching(data)
         if self.is_away:
             connection.disconnect()
             raise redis.ConnectionError("driver: the server is away")
@@ -114,6 +117,10 @@ class Wire:
                 pass
             connection.disconnect()
             raise redis.ConnectionError("driver: the reply is lost")
+
+    def _note_teaching(self, data: bytes) -> None:
+        if _TEACHES in data:
+            self._stage.is_taught = True
 
     def _replaced(self, data: bytes) -> bytes:
         for asked, instead in self.in_its_place.items():
@@ -142,6 +149,7 @@ class Wire:
     def deliver_late(self, late: Late) -> None:
         """Let a command arrive that nobody waits for any more."""
         self.has_written = True
+        self._note_teaching(late.data)
         self._trace("late", late.data)
         late.times -= 1
         if late.times <= 0:
