@@ -164,11 +164,12 @@ class NativeThread:
         self.name = name
         self._is_started = False
         self._is_apart = is_patched() and not self.shares_locks
-        # Both are held until the thread is asked to stop, or has ended.  A native lock is the one
-        # thing that a native thread and greenlets can both wait for.
+        self._is_to_stop = False
+        # Both are held until the thread is woken, or has ended.  A native lock is the one thing
+        # that a native thread and greenlets can both wait for.
         new_lock = native_lock if self._is_apart else threading.Lock
-        self._stop = new_lock()
-        self._stop.acquire()
+        self._wake = new_lock()
+        self._wake.acquire()
         self._end = new_lock()
         self._end.acquire()
 
@@ -187,20 +188,24 @@ class NativeThread:
 
     def ask_to_stop(self) -> None:
         """Let every `stop_asked` be true from now on."""
+        self._is_to_stop = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the `stop_asked` that waits, or the next one, not wait."""
         try:
-            self._stop.release()
+            self._wake.release()
         except RuntimeError:
-            # It was asked before.
+            # Somebody else has.
             return
 
     def stop_asked(self, wait_seconds: float = 0.0) -> bool:
-        """Wait so long to be asked to stop; return whether that was asked.  Only for the thread
-        itself.
+        """Wait so long to be asked to stop, or to be woken; return whether it was asked to stop.
+        Only for the thread itself.
         """
-        if not self._stop.acquire(True, wait_seconds):
-            return False
-        self._stop.release()
-        return True
+        if not self._is_to_stop:
+            self._wake.acquire(True, wait_seconds)
+        return self._is_to_stop
 
     def join(self, timeout_seconds: float) -> bool:
         """Wait until the thread has ended; False when it has not in time."""

@@ -113,6 +113,11 @@ class Orders:
                 return order
         return None
 
+    @property
+    def has_strikes(self) -> bool:
+        """Whether a task is struck, or something waits yet that was."""
+        return any(one.kind is OrderKind.STRIKE for one in self.all)
+
     def of_task(self, name: str) -> tuple[Order, ...]:
         """Return the strikes on a task, or on some of its objects, that have not been ended.
 
@@ -127,6 +132,20 @@ class Orders:
     def in_force(self, now_ms: int) -> tuple[Order, ...]:
         """Return those that hold at a time of the server's."""
         return tuple(order for order in self.all if order.is_in_force(now_ms))
+
+    def strikes_over_since(self, before: Orders) -> int:
+        """Return when the last strike was over that held *before*, each at the time at which it was
+        read; 0 when none is.
+        """
+        held = {one.id for one in self.in_force(self.now_ms)}
+        return max(
+            (
+                one.until_ms if 0 < one.until_ms <= self.now_ms else self.version
+                for one in before.in_force(before.now_ms)
+                if one.kind is OrderKind.STRIKE and one.id not in held
+            ),
+            default=0,
+        )
 
     @classmethod
     def of(cls, found: Mapping[str, Any], now_ms: int) -> Orders:

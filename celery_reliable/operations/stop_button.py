@@ -162,8 +162,10 @@ class StopButton:
         return replace(view, notes=tuple(self._notes(view)))
 
     def resume(self, which: str, *, by: str) -> tuple[Order, ...]:
-        """End the order of this id, or all of this target, and return them.  What they have parked
-        is sent by the next pass of the sweeper, the first published first.
+        """End the order of this id, or all of this target, and return them.
+
+        What they have parked is sent by a pass of the sweeper, the first published first; a worker
+        begins one as soon as it hears of it.
         """
         found = self._ledger.orders.read().all
         meant = [one for one in found if which in (one.id, one.target) and not one.ended_ms]

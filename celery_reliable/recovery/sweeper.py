@@ -38,6 +38,8 @@ MOST_PASSES_IN_A_ROW = 20
 #: After a step of the clock: how many records a script sets back, and how often a pass calls it.
 _SET_BACK_AT_ONCE = 500
 _MOST_SET_BACK = 200
+#: After so long another pass that is wanted, while one runs, is tried again.
+_SOON_SECONDS = 0.2
 
 
 class _ServerClock:
@@ -79,6 +81,8 @@ class Sweeper:
         self.sending = Sending(app, self.ledger, self.named)
         self.overdue = Overdue(app, self.ledger, self.broker, self.losses, self.named, self.sending)
         self._clock = _ServerClock()
+        #: When something happened after which a pass is to begin at once, by the server's clock.
+        self.wanted_ms = 0
         self.retention = Retention(self.config, self.ledger)
 
     def close(self) -> None:
@@ -101,7 +105,7 @@ class Sweeper:
         for turn in range(most_passes):
             answer = self.ledger.passes.begin(
                 nonce,
-                interval_ms=config.sweep_ms if turn == 0 else 0,
+                interval_ms=self._interval_ms() if turn == 0 else 0,
                 # Short, as for so long a sweeper that was killed keeps the others from sweeping.
                 ttl_ms=config.sweep_ms,
                 interruption_ms=int(max(0.6 * config.lease_ms, 2.5 * config.sweep_ms)),
@@ -109,12 +113,16 @@ class Sweeper:
                 expected_ms=server_clock.expected_ms,
             )
             if isinstance(answer, answers.NotDue):
+                self.wanted_ms = 0
                 server_clock.told(answer.now_ms)
                 # After a step of its clock the server's answer may be far too long.
                 wait_seconds = min(answer.wait_ms / 1000, config.sweep_seconds)
                 return report, max(0.05, wait_seconds)
             if isinstance(answer, answers.Busy):
-                return report, config.sweep_seconds / 2
+                # It may have looked before that happened.
+                soon = _SOON_SECONDS if self.wanted_ms else config.sweep_seconds
+                return report, min(soon, config.sweep_seconds / 2)
+            self.wanted_ms = 0
             server_clock.told(answer.now_ms)
             asked = Asked.of(answer)
             self.overdue.step = ClockStep.of(answer)
@@ -129,6 +137,13 @@ class Sweeper:
             if not report.is_full:
                 break
         return report, config.sweep_seconds
+
+    def _interval_ms(self) -> int:
+        """How long ago a pass may have begun that is enough."""
+        now_ms = self._clock.expected_ms
+        if not self.wanted_ms or not isinstance(now_ms, int):
+            return self.config.sweep_ms
+        return min(self.config.sweep_ms, max(0, now_ms - self.wanted_ms))
 
     def _run(self, asked: Asked | None, *, is_behind: bool) -> tuple[SweepReport, bool]:
         report = SweepReport()

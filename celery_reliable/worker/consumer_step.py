@@ -38,7 +38,7 @@ _TURN_SECONDS = 1.0
 _CHILDREN_SECONDS = 0.5
 #: How often the unacked hash is compared with what the worker holds.
 _RECONCILE_SECONDS = 5.0
-#: How often it is looked what orders of operators want to be given back, or stopped.
+#: How often it is looked what orders of operators want to be given back, stopped or let go on.
 _ORDERS_SECONDS = 0.5
 
 
@@ -73,7 +73,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.pool_name == "prefork" and c.hub is not None:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.orders.begin(c)
-        c.timer.call_repeatedly(_ORDERS_SECONDS, step.orders.look, (c,))
+        c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))
         step.unprocessable.install(c)
         c.timer.call_repeatedly(_RECONCILE_SECONDS, step.unprocessable.catch_up)
         if step.pool_name in ("solo", "thread"):
@@ -116,6 +116,12 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.openings.end()
         if step.unacked is not None:
             step.unacked.catch_up()
+
+    def _heed(self, c: Any, step: WorkerStep) -> None:
+        over_ms = step.orders.look(c)
+        if over_ms and step.passes is not None:
+            # What was struck need not wait for the time of the next pass.
+            step.passes.hurry(over_ms)
 
     def _look(self, c: Any, step: WorkerStep, unacked: WorkerUnacked) -> None:
         if c.task_consumer is not None and step.unbegun is not None:

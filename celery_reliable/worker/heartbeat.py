@@ -29,9 +29,10 @@ __all__ = ["Heartbeat", "Host"]
 #: The pauses after a beat that failed, before another try to register, and after a beat that found
 #: the worker declared dead.
 _RETRY_SECONDS, _REGISTER_SECONDS, _DEAD_RETRY_SECONDS = 0.2, 1.0, 0.5
-#: The next beat comes so soon while a taken claim is being stopped: the task's next attempt may
-#: wait for that.
-_STOPPING_SECONDS = 0.5
+#: The next beat comes so soon while somebody waits for what it tells: a taken claim is being
+#: stopped, and the task's next attempt may wait for that; or a task is struck, and goes on when
+#: that is heard to be over.
+_AWAITED_SECONDS = 0.5
 _WARN_EVERY_SECONDS = 10.0
 #: So often a worker hears of orders, also where its lease is long: they are obeyed within 3 s.
 _ORDERS_SECONDS = 2.0
@@ -206,7 +207,8 @@ class Heartbeat(NativeThread):
                 return _RETRY_SECONDS
             process.renewed(sent_at + config.lease_seconds)
             self._hear_orders(beat)
-            return _STOPPING_SECONDS if is_stopping else self._every_seconds
+            is_awaited = is_stopping or process.orders.has_strikes
+            return min(_AWAITED_SECONDS, self._every_seconds) if is_awaited else self._every_seconds
         process.lost()
         if isinstance(beat, answers.Forgotten):
             # The sweeper has finished with what this worker held, which goes on as another one.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from celery.worker import state
@@ -21,7 +22,7 @@ from celery_reliable.compat.notes import note, noted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.model import Claim
 from celery_reliable.options import is_of_object, is_reliable
-from celery_reliable.orders import Order
+from celery_reliable.orders import NO_ORDERS, Order
 from celery_reliable.worker.plain_tasks import LOOKING_POOLS
 
 __all__ = ["OrderKeeping"]
@@ -40,6 +41,8 @@ class OrderKeeping:
         #: Requests that were told to end, by the token of their claim, and how.
         self._told: dict[str, tuple[Any, str]] = {}
         self._queues: QueuesHeldBack | None = None
+        #: The orders at the last look.
+        self._before = NO_ORDERS
 
     def install(self) -> None:
         """Look at each request before it is handed to the pool.  After the pool is made, and before
@@ -74,8 +77,18 @@ class OrderKeeping:
         """Note which claims of this worker were revoked and are to be ended; by any thread."""
         self._to_end = to_end
 
-    def look(self, c: Any) -> None:
-        """Do what is to be done now."""
+    def look(self, c: Any) -> int:
+        """Do what is to be done now.
+
+        Returns when the last strike was over of which that was not known before, by the server's
+        clock; 0: there is none.
+        """
+        self._obey(c)
+        orders = replace(self._process.orders, now_ms=self._process.server_ms)
+        before, self._before = self._before, orders
+        return orders.strikes_over_since(before)
+
+    def _obey(self, c: Any) -> None:
         if self._to_end or self._told:
             self._end_revoked(c)
         self._consume()

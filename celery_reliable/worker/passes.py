@@ -28,6 +28,8 @@ class Passes(NativeThread):
         self._host = host
         self._sweeper: Sweeper | None = None
         self._pacing: Pacing | None = None
+        #: When something happened for which a pass is wanted at once, by the server's clock; or 0.
+        self._wanted_ms = 0
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
 
@@ -37,7 +39,7 @@ class Passes(NativeThread):
         while not self.stop_asked(wait):
             # A pass takes locks that children need.
             with fork_gate:
-                if time.monotonic() >= sweep_at:
+                if self._wanted_ms or time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
                 paced = self._pace()
             wait = max(0.0, sweep_at - time.monotonic())
@@ -52,6 +54,8 @@ class Passes(NativeThread):
         try:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._host.app)
+            wanted_ms, self._wanted_ms = self._wanted_ms, 0
+            self._sweeper.wanted_ms = max(self._sweeper.wanted_ms, wanted_ms)
             self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
@@ -78,6 +82,13 @@ class Passes(NativeThread):
             # What it took and did not send is due, and the next pass sends it.
             events.pass_failed(error=exc)
             return self._host.reliable.config.sweep_seconds
+
+    def hurry(self, since_ms: int) -> None:
+        """Have a pass begin now, unless one has begun since then, by the server's clock; by any
+        thread.
+        """
+        self._wanted_ms = max(self._wanted_ms, since_ms)
+        self.wake()
 
     def stop(self) -> None:
         """End the thread after the pass that runs."""

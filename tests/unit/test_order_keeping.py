@@ -44,6 +44,34 @@ class Worker:
         return Request(id="task", name="app.work", message=message, task=None)
 
 
+def strike(order_id: str, **times: int) -> Order:
+    return Order(order_id, OrderKind.STRIKE, "app.work", given_ms=1, **times)
+
+
+@pytest.mark.parametrize(
+    ("then", "over_ms"),
+    [
+        (Orders(2, 900, (strike("1"), strike("2"))), 0),
+        (Orders(2, 900, (strike("1"), strike("2"), strike("3"))), 0),
+        # It was resumed at 850, and lets go what it has parked; or has done so.
+        (Orders(850, 900, (strike("1", ended_ms=850), strike("2"))), 850),
+        (Orders(850, 900, (strike("2"),)), 850),
+        # Its time is over, of which nobody has to tell.
+        (Orders(2, 900, (strike("1", until_ms=700), strike("2"))), 700),
+        (Orders(2, 900, (strike("1", until_ms=901), strike("2"))), 0),
+    ],
+)
+def test_it_is_known_when_a_strike_was_over(then: Orders, over_ms: int) -> None:
+    before = Orders(2, 600, (strike("1", until_ms=then.all[0].until_ms), strike("2")))
+
+    assert then.strikes_over_since(before) == over_ms
+    assert then.strikes_over_since(then) == 0
+
+
+def test_other_orders_park_nothing_that_would_go_on() -> None:
+    assert Orders(850, 900).strikes_over_since(Orders(1, 600, (DRAIN,))) == 0
+
+
 @pytest.mark.parametrize("is_early", [False, True])
 def test_only_what_nobody_has_claimed_goes_back(is_early: bool) -> None:
     """A claim whose message went back alone would be a loss of the task."""

@@ -22,6 +22,7 @@ from celery_reliable.native_threads import (
     wait_readable,
 )
 from tests.support.forking import Working, exit_code_of_a_child, has_no_holder
+from tests.support.waiting import wait_for
 
 WAIT_SECONDS = 10.0
 
@@ -110,6 +111,34 @@ def test_a_thread_ends_when_it_is_asked_to():
     thread.ask_to_stop()
     assert thread.join(WAIT_SECONDS)
     assert thread.join(0.0)
+
+
+class Counting(NativeThread):
+    """Counts how often it has waited."""
+
+    n_turns = 0
+
+    def run(self) -> None:
+        while not self.stop_asked(WAIT_SECONDS):
+            self.n_turns += 1
+
+
+def test_a_thread_that_is_woken_goes_on_and_waits_again():
+    thread = Counting("counting")
+    # Before it waits: then it does not wait.
+    thread.wake()
+    thread.wake()
+    thread.start()
+    wait_for(lambda: thread.n_turns == 1, WAIT_SECONDS / 2, "its first turn")
+    thread.wake()
+    wait_for(lambda: thread.n_turns == 2, WAIT_SECONDS / 2, "its second turn")
+    assert not thread.join(0.0)
+
+    thread.wake()
+    thread.ask_to_stop()
+
+    assert thread.join(WAIT_SECONDS / 2)
+    assert thread.n_turns <= 3
 
 
 def test_a_thread_that_never_started_has_ended():

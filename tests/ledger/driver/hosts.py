@@ -144,6 +144,11 @@ class _Passes(Passes):
     def ask_to_stop(self) -> None:
         self._is_asked = True
 
+    def wake(self) -> None:
+        for actor in self._driven.main.actors:
+            if actor.name.endswith("/passes"):
+                actor.wake_ms = min(actor.wake_ms, self._driven.schedule.now_ms + 5)
+
     def _pace(self) -> float | None:
         if "paced" not in self._driven.world.climate.tasks:
             return None
