@@ -34,8 +34,11 @@ def place_step(
     is_new: bool = False,
     seen: Sequence[str] = (),
     queue: str = "",
+    own: str = "",
 ) -> Step[PlaceAnswer]:
-    """Return the call by which a task asks for a place of an object."""
+    """Return the call by which a task asks for a place of an object; *own*: the one that its record
+    notes, where there are fewer by now.
+    """
     named = slots(object_key, places)
     values = [*seen, *[""] * places][:places]
     holders = [one.partition(":")[2] for one in values]
@@ -43,6 +46,8 @@ def place_step(
     for slot, value, holder in zip(named, values, holders, strict=True):
         locks += [keys.lock(slot), keys.record(holder) if holder else keys.none]
         about += [slot, value]
+    if own:
+        locks.append(keys.lock(own))
     return Step(
         _PLACE,
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from celery_reliable.ledger.answers import PlaceAnswer
-from celery_reliable.ledger.answers.objects import Full, Next, StillStopping
+from celery_reliable.ledger.answers.objects import Full, Next, OwnPlace, StillStopping
 from celery_reliable.ledger.lock_release import call_up_step
 from celery_reliable.ledger.place_steps import place_step
 from celery_reliable.ledger.transition_group import TransitionGroup
@@ -39,6 +39,8 @@ class Places(TransitionGroup):
         server, into which the message may be put as it is, when its turn has come.
         """
 
+        own = ""
+
         def step(is_new: bool, seen: Sequence[str]) -> Step[PlaceAnswer]:
             return place_step(
                 self.keys,
@@ -51,9 +53,13 @@ class Places(TransitionGroup):
                 is_new=is_new,
                 seen=seen,
                 queue=queue,
+                own=own,
             )
 
         answer = self._caller.run(step(False, ()), patience_seconds)
+        if isinstance(answer, OwnPlace):
+            own = answer.object_key
+            answer = self._caller.run(step(False, ()), patience_seconds)
         while isinstance(answer, Full):
             seen = answer.values.split("\n")
             answer = self._caller.run(step(stands, seen), patience_seconds)

@@ -265,6 +265,40 @@ def test_a_place_is_its_own_until_the_attempt_has_begun_and_ended(line: Line) ->
     assert placed(line.take(again)) == LINE
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("is_free", [False, True])
+def test_who_has_a_place_keeps_it_when_there_are_fewer(
+    scene: Scene, is_full: bool, is_free: bool
+) -> None:
+    """``at_most`` was lowered, and the task comes back from a dead worker."""
+    line = Line(scene, 4)
+    others = [line.start(f"other {n}") for n in range(3)]
+    message = scene.publish("task")
+    last = scene.claim(message)
+    for claim in (*others, last):
+        place = placed(line.take(claim))
+    assert place == f"{LINE}#4"
+    scene.lose(last)
+    for claim in others if not is_full else ():
+        scene.ledger.settle(claim)
+    if is_free:
+        # Somebody has taken it from a record that a worker of an older version forgot.
+        scene.client.delete(scene.ledger.keys.lock(place))
+    line.places = 3
+
+    answer = line.take(scene.claim(message), stands=False)
+
+    if is_free and is_full:
+        assert isinstance(answer, Full)
+        return
+    assert placed(answer) == (LINE if is_free else place)
+    scene.ledger.settle(scene.record_of("task").claim)
+    for claim in others if is_full else ():
+        scene.ledger.settle(claim)
+    # Nobody asks for that place any more: what stays there would stay for ever.
+    assert scene.client.keys("*:lock:*") == []
+
+
 @pytest.mark.parametrize("end", ["revoke", "cancel", "bury"])
 def test_who_was_let_through_and_does_not_begin_passes_its_place_on(line: Line, end: str) -> None:
     scene = line.scene

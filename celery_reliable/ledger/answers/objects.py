@@ -16,6 +16,7 @@ __all__ = [
     "Nobody",
     "NotHeld",
     "OtherObject",
+    "OwnPlace",
     "Placed",
     "Sent",
     "Standing",
@@ -97,6 +98,18 @@ class OtherObject(Answer):
     """The task has locked another object than the caller gave.  Nothing was changed.
 
     Only `call_freeing_lock` sees it, and calls again.
+    """
+
+    word = "object"
+    object_key: str
+
+
+@final
+@dataclass(frozen=True)
+class OwnPlace(Answer):
+    """The task has that place, of which the caller did not know.  Nothing was changed.
+
+    Only `Places.take_place` sees it, and calls again.
     """
 
     word = "object"

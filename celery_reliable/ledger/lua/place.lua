@@ -2,7 +2,8 @@
 place: take one of an object's places for a task, or let the task stand in the object's line until there is one.
 
 Who asks gets a place only if nobody stands in the line before it: the line is in the order of publication. What
-stands there and has ended is struck off when its turn has come.
+stands there and has ended is struck off when its turn has come. A task that comes back and has a place beyond those
+that there are by now keeps that: nobody else would ever ask for it.
 
 Moves     free -> held
           held by an older attempt of the same id -> held
@@ -15,7 +16,7 @@ KEYS[3]   line     ZSET     of the object
 KEYS[4]   claims   HASH     of the attempt's worker; "none" for what is parked
 KEYS[5]   queue    LIST     that the message is put into when its turn has come; "none" when it is sent otherwise
 KEYS[6...]  for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" with an expiry; the record, HASH, of
-          the id in the value that was seen of it, or "none"
+          the id in the value that was seen of it, or "none"; behind them the lock that was answered with "object"
 ARGV[1]   id
 ARGV[2]   attempt     that is about to begin its body; 0: the task is parked
 ARGV[3]   token       of the attempt's claim; the epoch of what is parked, or "": whatever is parked, if its message
@@ -26,26 +27,26 @@ ARGV[6]   due_in_ms   when somebody must look at what was sent, and at who is th
 ARGV[7]   is_sent     "1": put its message into the queue, now or when its turn has come; else ""
 ARGV[8...]  for each place: the object as the record notes it; the value that was seen, "" for none
 Returns   {"placed", object, next} | {"held", values, before} | {"standing", before} | {"sent"} | {"send", message, due_ms, suspect}
-          | {"stopping", id, worker} | {"fenced"}
+          | {"stopping", id, worker} | {"fenced"} | {"object", object}
           "placed": the attempt has that place, and who stands in the line first by now, "" for nobody; "held": the value of each place in a line of text, "" for a free one, and
           in the same way who stands before it; "send" it, as `resend` says; "stopping": a task that was seen is over,
           but what that worker still runs of it has the place; "fenced": the attempt is not the current one, or what
-          is parked does not stand in this line any more
+          is parked does not stand in this line any more; "object": the record notes that place, whose lock is needed
 Cost      O(places * log N) in records that are due some time; and as often for what has ended in the line
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, is_attempt, is_new = ARGV[1], ARGV[2] ~= '0', ARGV[5] == '1'
 local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
-  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places')
-local waits_for = 'object ' .. ARGV[4]
+  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object')
+local waits_for, places, own = 'object ' .. ARGV[4], (#ARGV - 7) / 2, record[15] or ''
 local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[3]
 if not is_attempt then
   is_his = record[1] == 'parked' and record[4] == ARGV[3] and (is_new or record[9] == waits_for)
   if ARGV[3] == '' and not is_new then
     -- Who frees a place knows only who stood there first. What was in a death says so in its message.
     is_his = record[1] == 'parked' and record[9] == waits_for and record[13] == KEYS[5] and not record[8]
-      and tonumber(record[14]) == (#ARGV - 7) / 2
+      and tonumber(record[14]) == places
   end
   if is_new and record[1] == 'queued' and record[4] == ARGV[3] then
     -- Repeated.  What may have been sent is sent again, as two messages do no harm.
@@ -65,7 +66,16 @@ if not is_his then
   return {'fenced'}
 end
 local free, values, before, mine, names = {}, {}, {}, nil, {}
-for place = 1, (#ARGV - 7) / 2 do
+local is_beyond = is_attempt and string.sub(own, 1, #ARGV[4] + 1) == ARGV[4] .. '#'
+  and (tonumber(string.sub(own, #ARGV[4] + 2)) or 0) > places
+local last = #KEYS
+if is_beyond and last == 5 + 2 * places then
+  return {'object', own}
+end
+if is_beyond and string.match(redis.call('GET', KEYS[last]) or '', '^%d+:(.*)$') == id then
+  mine, names[last] = last, own
+end
+for place = 1, places do
   local at = 4 + 2 * place
   local over = at + 1
   names[at] = ARGV[6 + 2 * place]
@@ -141,7 +151,7 @@ if is_attempt then
     redis.call('HDEL', KEYS[1], 'moved', 'next_epoch')
   end
 end
-redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', (#ARGV - 7) / 2, 'object', ARGV[4])
+redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', places, 'object', ARGV[4])
 redis.call('HDEL', KEYS[1], 'list')
 if ARGV[7] == '1' and not record[12] then
   redis.call('HSET', KEYS[1], 'list', KEYS[5])
