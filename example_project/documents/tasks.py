@@ -1,4 +1,4 @@
-"""The check of one document, as a task that is never lost."""
+"""The check of one document, as a task that is never lost, and its way into the archive."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from celery_reliable import ReliableTask
 from celery_reliable.contrib.django.rows import RowTaken, RowTask
+from documents import archive
 from documents.faults import is_poison, kill_this_process
-from documents.models import Run
+from documents.models import Document, Run
 from documents.readability import readability
 from documents.structure import prose, structure
 
@@ -65,6 +67,15 @@ def check_document(self: Any, document_id: int) -> dict[str, Any]:
         run.end(Run.Outcome.REFUSED)
         raise
     return {"document": document_id, "readability": score.score}
+
+
+# The archive allows so many connections, whoever of the fleet they are from. A task that finds none
+# waits in line in the ledger: no process waits with it, and nothing asks again and again.
+@shared_task(base=ReliableTask, at_most=archive.CONNECTIONS, on_conflict="wait")
+def archive_document(document_id: int) -> None:
+    """Store what the check of a document has found in the archive."""
+    document = Document.objects.get(pk=document_id)
+    archive.put(document.name, {"readability": document.readability, **document.structure})
 
 
 def _wait_like_a_model_call() -> None:
