@@ -245,6 +245,26 @@ def test_nobody_takes_a_free_place_before_who_stands_in_the_line(line: Line) -> 
     assert isinstance(line.step_up("first"), Send)
 
 
+@promise("line-in-order")
+@pytest.mark.parametrize("later", ["a", "z"])
+def test_of_two_that_were_published_in_the_same_moment_one_has_the_free_place(
+    line: Line, later: str
+) -> None:
+    """By two processes, each with its first publication; the second comes as the first is told."""
+    scene, keys = line.scene, line.scene.ledger.keys
+    holder, _ = line.enter("holder", "m")
+    claim = line.start(later)
+    first = scene.client.hgetall(keys.record("m"))
+    for field in (b"published_ms", b"epoch"):
+        scene.client.hset(keys.record(later), field, first[field])
+    scene.ledger.settle(holder)
+    assert line.told == ["m"]
+
+    answers = [line.take(claim), line.step_up("m")]
+
+    assert sorted(isinstance(one, Placed | Send) for one in answers) == [False, True]
+
+
 def test_a_place_is_its_own_until_the_attempt_has_begun_and_ended(line: Line) -> None:
     scene = line.scene
     message = scene.publish("first")

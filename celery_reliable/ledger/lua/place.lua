@@ -99,12 +99,21 @@ end
 -- By the time of publication; within one ms by the number among its sender's.
 local number = tonumber(string.match(record[4] or '', '%-(%d+)$') or 0)
 local score = tonumber(record[6] or now_ms) + number % 4096 / 4096
+local function is_behind(other, others_score)
+  if others_score ~= score then return others_score > score end
+  -- As the line orders who was published in the same moment; < goes by the server's locale.
+  for i = 1, math.min(#other, #id) do
+    local theirs, his = string.byte(other, i), string.byte(id, i)
+    if theirs ~= his then return theirs > his end
+  end
+  return #other > #id
+end
 local ahead = 0
 if not mine then
   local struck = 0
   while ahead < math.max(#free, 1) do
     local other = redis.call('ZRANGE', KEYS[3], ahead, ahead, 'WITHSCORES')
-    if not other[1] or other[1] == id or tonumber(other[2]) > score then break end
+    if not other[1] or other[1] == id or is_behind(other[1], tonumber(other[2])) then break end
     if redis.call('ZSCORE', KEYS[2], other[1]) or struck == 1000 then
       ahead = ahead + 1
       before[ahead] = other[1]
