@@ -135,6 +135,10 @@ class Places:
         """Return who was let through and is in no queue, where nobody has anything to begin."""
         sent = [one for one in self._left if states.get(one) == "queued"]
         up = [host for host in self.world.hosts if host.is_up]
-        if not sent or self.world.n_queued() or any(host.waiting or host.jobs for host in up):
+        if (
+            not sent
+            or self.world.n_queued(tasks.QUEUE)
+            or any(host.waiting or host.jobs for host in up)
+        ):
             return []
         return [f"{one} was given a place, and waits in no queue" for one in sent]
