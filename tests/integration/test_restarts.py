@@ -15,7 +15,7 @@ from tests.support.effects import Effects
 from tests.support.processes import Worker
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_for
+from tests.support.waiting import stored, wait_for
 
 ALWAYS = {"appendonly": "yes", "appendfsync": "always"}
 
@@ -80,7 +80,7 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(place: Place, effects:
     place.project.start_worker("two")
 
     place.wait_until_recovered()
-    assert blocking.get(timeout=30) == "gate"
+    assert stored(blocking, 30) == "gate"
     assert [effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
 
 
@@ -105,7 +105,7 @@ def test_what_was_settled_at_a_power_cut_does_not_run_again(place: Place, effect
     place.project.start_worker("two")
 
     place.wait_until_recovered()
-    assert place.send("work", 0.01).get(timeout=30) == "worked"
+    assert stored(place.send("work", 0.01), 30) == "worked"
     assert {len(effects.runs(task_id)) for task_id in ended} == {1}
 
 

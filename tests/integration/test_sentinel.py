@@ -17,7 +17,7 @@ from tests.integration.figures import WORKERS
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
-from tests.support.waiting import wait_for
+from tests.support.waiting import stored, wait_for
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     new = replica.client()
     wait_for(lambda: is_master(new), 30, "the replica is promoted")
     project.effects.open_gate("gate")
-    assert running.get(timeout=40) == "gate"
+    assert stored(running, 40) == "gate"
     wait_for(lambda: not new.keys("{reliable:0}:task:*"), 30, "settled at the new master")
     later = behind.send("work", 0.01)
-    assert later.get(timeout=40) == "worked"
+    assert stored(later, 40) == "worked"
     assert worker.is_running
     assert [len(project.effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
     # An outage is nobody's death.
@@ -107,7 +107,7 @@ def test_an_idle_worker_outlives_a_server_that_takes_no_writes(
     wait_for(lambda: _has_blocked_client(client), 40, "it waits for a message again")
     assert worker.is_running
     later = project.send("work", 0.01)
-    assert later.get(timeout=20) == "worked"
+    assert stored(later, 20) == "worked"
     assert len(project.effects.runs(later.id)) == 1
 
 
@@ -153,7 +153,7 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
         90,
         "all ran",
     )
-    assert running.get(timeout=60) == "gate"
+    assert stored(running, 60) == "gate"
     assert n_after == 50
     assert all(worker.is_running for worker in workers)
     assert len(project.effects.runs(running.id)) == 1

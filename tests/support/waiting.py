@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from celery.result import AsyncResult
 
 T = TypeVar("T")
 
@@ -36,3 +39,13 @@ def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def stored(result: AsyncResult[Any], timeout_seconds: float) -> Any:
+    """Return what a task returned, by asking for it.
+
+    For what ends after a restart of Redis: Celery's client asks for what is stored before it
+    subscribes anew, and so `get` may wait for a message that came in between.
+    """
+    wait_for(result.ready, timeout_seconds, f"the result of {result.id}")
+    return result.get(timeout=timeout_seconds)

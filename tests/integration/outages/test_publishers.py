@@ -20,7 +20,7 @@ from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_for
+from tests.support.waiting import stored, wait_for
 
 # A publisher that gives up soon, so that its caller learns of it soon.
 HASTY = {
@@ -64,12 +64,12 @@ def test_with_an_outbox_a_task_is_sent_when_the_broker_is_back(
     redis_server.start()
     back_at = effects.now()
     for result in results:
-        assert result.get(timeout=40) == "worked"
+        assert stored(result, 40) == "worked"
     waited = effects.now() - back_at
     wait_until_settled(ledger_server, 15)
     # Nothing comes late: no second message is anywhere.
     later = apart.send("work", 0.01)
-    assert later.get(timeout=20) == "worked"
+    assert stored(later, 20) == "worked"
     with redis_server.client() as client:
         assert client.llen("celery") == 0
     assert [len(effects.runs(result.id)) for result in results] == [1, 1]
@@ -90,7 +90,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
     redis_server.start()
     apart.start_worker("one")
     later = apart.send("work", 0.01)
-    assert later.get(timeout=20) == "worked"
+    assert stored(later, 20) == "worked"
     wait_until_settled(ledger_server, 15)
     with redis_server.client() as client:
         assert client.llen("celery") == 0
