@@ -26,12 +26,13 @@ ARGV[5]   is_new      "1": without a place it stands in the line from now on; el
 ARGV[6]   due_in_ms   when somebody must look at what was sent, and at who is the first of the line
 ARGV[7]   is_sent     "1": put its message into the queue, now or when its turn has come; else ""
 ARGV[8...]  for each place: the object as the record notes it; the value that was seen, "" for none
-Returns   {"placed", object, next} | {"held", values, before} | {"standing", before} | {"sent"} | {"send", message, due_ms, suspect}
-          | {"stopping", id, worker} | {"fenced"} | {"object", object}
-          "placed": the attempt has that place, and who stands in the line first by now, "" for nobody; "held": the value of each place in a line of text, "" for a free one, and
-          in the same way who stands before it; "send" it, as `resend` says; "stopping": a task that was seen is over,
-          but what that worker still runs of it has the place; "fenced": the attempt is not the current one, or what
-          is parked does not stand in this line any more; "object": the record notes that place, whose lock is needed
+Returns   {"placed", object, next} | {"held", values, before} | {"standing", before} | {"sent"}
+          | {"send", message, due_ms, suspect} | {"stopping", id, worker} | {"fenced"} | {"object", object}
+          "placed": the attempt has that place, and who stands in the line first by now, "" for nobody; "held": the
+          value of each place in a line of text, "" for a free one, and in the same way who stands before it; "send"
+          it, as `resend` says; "stopping": a task that was seen is over, but what that worker still runs of it has
+          the place; "fenced": the attempt is not the current one, or what is parked does not stand in this line any
+          more; "object": the record notes that place, whose lock is needed
 Cost      O(places * log N) in records that are due some time; and as often for what has ended in the line
 ]]
 local time = redis.call('TIME')
