@@ -27,7 +27,7 @@ from celery_reliable.compat.backend import (
     under_class,
 )
 from celery_reliable.compat.tracer import has_own_hook
-from celery_reliable.context import RunningAttempt, is_current, running
+from celery_reliable.context import RunningAttempt, is_current, put_off, running
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers, server_of
 from celery_reliable.model import StoredResult
@@ -184,6 +184,9 @@ class PatientBackend:
 
     def _settled_with(self, stored: StoredResult, attempt: RunningAttempt) -> bool:
         """Store and settle in one step; False when nothing was done."""
+        if put_off.takes(self._task, attempt.claim, states.SUCCESS, stored):
+            attempt.is_closed = attempt.is_settled = True
+            return True
         try:
             answer = reliable_of(self._task.app).ledger.settle(
                 attempt.claim,
@@ -198,6 +201,7 @@ class PatientBackend:
             return False
         if isinstance(answer, answers.Settled):
             attempt.is_closed = attempt.is_settled = True
+            put_off.proves(stored)
         elif isinstance(answer, answers.Fenced):
             attempt.fence(self._task, answer.state)
         return attempt.is_closed
@@ -230,6 +234,20 @@ class PatientBackend:
         if call_errbacks and is_ours and request is not None and request.errbacks:
             run_errbacks(self._backend, request, exc, traceback)
 
+    def mark_as_retry(self, task_id: str, *args: Any, **kwargs: Any) -> Any:
+        """Store that the task is retried, if that is possible now.
+
+        Its next attempt is published by then, and may have ended.  Celery takes an error of this
+        for an end of the task: it would store a failure, and tell the chord and the errbacks.
+        """
+        try:
+            return self._backend.mark_as_retry(task_id, *args, **kwargs)
+        except Exception as exc:
+            if running.get() is None or not _may_pass(self._backend, exc):
+                raise
+            events.retry_not_stored(name=self._task.name, task_id=task_id, error=exc)
+            return None
+
     def _store(self, store: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -237,7 +255,7 @@ class PatientBackend:
             try:
                 return store(*args, **kwargs)
             except Exception as exc:
-                if attempt is None or attempt.is_closed or not self._may_pass(exc):
+                if attempt is None or attempt.is_closed or not _may_pass(self._backend, exc):
                     raise
                 claim = attempt.claim
                 events.outcome_waits(
@@ -252,15 +270,17 @@ class PatientBackend:
                 attempt.fence(self._task)
                 return None
 
-    def _may_pass(self, exc: BaseException | None) -> bool:
-        if exc is None:
-            return False
-        names = {cls.__name__ for cls in type(exc).__mro__}
-        return (
-            # First: some backends mend their connection when they are asked.
-            self._backend.exception_safe_to_retry(exc)
-            or isinstance(exc, OSError)
-            or bool(names & _LOST_DATABASE)
-            # Celery's own retries end in an error of Celery's, with the driver's as its cause.
-            or self._may_pass(exc.__cause__)
-        )
+
+def _may_pass(backend: Any, exc: BaseException | None) -> bool:
+    """Whether an error of storing passes by itself."""
+    if exc is None:
+        return False
+    names = {cls.__name__ for cls in type(exc).__mro__}
+    return (
+        # First: some backends mend their connection when they are asked.
+        backend.exception_safe_to_retry(exc)
+        or isinstance(exc, OSError)
+        or bool(names & _LOST_DATABASE)
+        # Celery's own retries end in an error of Celery's, with the driver's as its cause.
+        or _may_pass(backend, exc.__cause__)
+    )

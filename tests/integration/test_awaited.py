@@ -1,0 +1,358 @@
+"""Results are subscribed to when somebody waits for them, and a call costs no subscription."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from celery import Celery, chord, group
+from celery.backends.redis import RedisBackend, ResultConsumer
+from celery.exceptions import TimeoutError as ResultTimeout
+from celery.result import AsyncResult, GroupResult
+
+from celery_reliable.compat.result_consumer import AwaitedConsumer
+from tests.integration.conftest import Project
+from tests.integration.project.factory import Settings, create_app
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.waiting import wait_for
+
+N = 20
+SECONDS = 20.0
+GREENLETS = [name for name in ("gevent", "eventlet") if find_spec(name)]
+
+Store = Callable[..., None]
+
+
+class OwnBackend(RedisBackend):
+    """A backend of a project's own, as Celery's documentation has it."""
+
+
+@pytest.fixture
+def store(project_settings: Settings) -> Iterator[Store]:
+    """Store results as a worker does: over connections of its own."""
+    app = Celery(backend=project_settings.result_url, set_as_current=False)
+
+    def one(result: AsyncResult[Any], value: Any, state: str = "SUCCESS") -> None:
+        app.backend.store_result(result.id, value, state)
+
+    yield one
+    app.close()
+    app.backend.client.close()
+
+
+def calls(server: RedisServer, *names: str) -> dict[str, int]:
+    """Count what the server has executed since it started."""
+    found: dict[str, Any] = server.client().info("commandstats")
+    return {name: found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in names}
+
+
+def channels(project: Project) -> set[str]:
+    """What somebody is subscribed to."""
+    return {one.decode() for one in project.redis.client(decode_responses=False).pubsub_channels()}
+
+
+def waiting(project: Project, *results: AsyncResult[Any]) -> bool:
+    """Whether somebody has subscribed to these."""
+    return all(f"celery-task-meta-{result.id}" in channels(project) for result in results)
+
+
+def in_thread(action: Callable[[], Any]) -> Callable[[], Any]:
+    """Do it in a thread; returns what waits for its end and returns what came of it."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(action())
+        except BaseException as exc:
+            found.append(exc)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def end() -> Any:
+        thread.join(SECONDS)
+        assert found, "it has not ended"
+        return found[0]
+
+    return end
+
+
+def test_a_call_is_one_command_and_subscribes_to_nothing(
+    project: Project, project_settings: Settings
+) -> None:
+    project.send("work", 0)
+    before = calls(project.redis, "evalsha")["evalsha"]
+    for _ in range(N):
+        project.task("work").apply_async((0,))
+    members = group(project.task("work").s(0) for _ in range(N)).apply_async()
+    assert calls(project.redis, "evalsha")["evalsha"] == before + 2 * N
+    found = calls(project.redis, "subscribe", "unsubscribe", "mget")
+    assert not any(found.values())
+    assert len(members.results) == N
+
+    # The control: Celery alone subscribes at each call, and again for each member of a group.
+    stock = create_app(replace(project_settings, stock=True))
+    results = [stock.tasks["project.work"].apply_async((0,)) for _ in range(N)]
+    members = group(stock.tasks["project.work"].s(0) for _ in range(N)).apply_async()
+    assert calls(project.redis, "subscribe")["subscribe"] == 3 * N
+    stock.backend.remove_pending_result = lambda result: None
+    assert len(results) == len(members.results) == N
+    stock.close()
+
+
+def test_a_call_needs_no_result_backend(project: Project) -> None:
+    away = project.with_settings(result_url=f"redis://127.0.0.1:{free_port()}/0")
+    project.start_worker("one")
+    result = away.send("work", 0)
+    assert project.app.AsyncResult(result.id).get(timeout=SECONDS) == "worked"
+
+
+def test_a_backend_of_a_projects_own_is_left_as_it_is(
+    project: Project, project_settings: Settings
+) -> None:
+    project.app.finalize()
+    assert type(project.app.backend.result_consumer) is AwaitedConsumer
+    own = create_app(
+        replace(
+            project_settings,
+            result_url=f"{__name__}:{OwnBackend.__name__}+{project_settings.result_url}",
+        )
+    )
+    result = own.tasks["project.work"].apply_async((0,))
+    assert type(own.backend.result_consumer) is ResultConsumer
+    assert waiting(project, result)
+    own.backend.remove_pending_result = lambda result: None
+    own.close()
+
+
+def _get(result: AsyncResult[Any]) -> Any:
+    return result.get(timeout=SECONDS)
+
+
+def _join(result: AsyncResult[Any]) -> Any:
+    return GroupResult("run", [result], app=result.app).get(timeout=SECONDS)[0]
+
+
+def _iterate(result: AsyncResult[Any]) -> Any:
+    found = GroupResult("run", [result], app=result.app).iter_native(timeout=SECONDS)
+    return next(iter(found))[1]["result"]
+
+
+def _then(result: AsyncResult[Any]) -> Any:
+    found: list[Any] = []
+    result.then(lambda one: found.append(one.result))
+    return result.get(timeout=SECONDS) if not found else found[0]
+
+
+WAYS = [_get, _join, _iterate, _then]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_is_found_that_was_stored_before_anybody_waited(
+    project: Project, store: Store, way: Callable[[AsyncResult[Any]], Any]
+) -> None:
+    result = project.send("work", 0)
+    store(result, "stored")
+    assert way(result) == "stored"
+    # What has ended is asked for, and not subscribed to.
+    assert calls(project.redis, "subscribe")["subscribe"] == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_is_heard_of_that_is_stored_while_somebody_waits(
+    project: Project, store: Store, way: Callable[[AsyncResult[Any]], Any]
+) -> None:
+    result, nobodys = project.send("work", 0), project.send("work", 0)
+
+    def store_it() -> None:
+        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
+        assert not waiting(project, nobodys)
+        store(result, "stored")
+
+    # Celery's backends are each a thread's own, so the waiting is not in the other one.
+    end = in_thread(store_it)
+    assert way(result) == "stored"
+    assert end() is None
+    wait_for(lambda: not channels(project), SECONDS, "the end of the subscription")
+
+
+def test_what_was_stored_before_its_subscription_is_asked_for_after_it(
+    project: Project, store: Store
+) -> None:
+    heard: list[Any] = []
+    early, late = project.send("work", 0), project.send("work", 0)
+    early.then(lambda result: heard.append(result.result))
+    # Nobody reads, so nobody is subscribed; and nobody will tell of it again.
+    store(early, "early")
+    assert not channels(project)
+    end = in_thread(lambda: late.get(timeout=SECONDS))
+    wait_for(lambda: heard, SECONDS, "what was stored early")
+    store(late, "late")
+    assert end() == "late"
+    assert heard == ["early"]
+
+
+def test_who_asks_while_another_waits_is_told_at_once(project: Project, store: Store) -> None:
+    heard: list[Any] = []
+    long, other, stored = (project.send("work", 0) for _ in range(3))
+    store(stored, "stored")
+    end = in_thread(lambda: long.get(timeout=SECONDS))
+    wait_for(lambda: waiting(project, long), SECONDS, "the subscription")
+    for result in (other, stored):
+        result.then(lambda result: heard.append(result.result))
+    wait_for(lambda: waiting(project, other), SECONDS, "the other subscription")
+    store(other, "other")
+    wait_for(lambda: len(heard) == 2, SECONDS, "both callbacks")
+    store(long, "long")
+    assert end() == "long"
+    assert sorted(heard) == ["other", "stored"]
+
+
+def test_a_wait_that_was_given_up_can_be_taken_up_again(project: Project, store: Store) -> None:
+    result = project.send("work", 0)
+    for timeout in (0.01, 0.02):
+        with pytest.raises(ResultTimeout):
+            result.get(timeout=timeout)
+    store(result, "stored")
+    assert result.get(timeout=0) == "stored"
+    again, forgotten = project.send("work", 0), project.send("work", 0)
+    forgotten.then(lambda result: None)
+    forgotten.forget()
+    with pytest.raises(ResultTimeout):
+        again.get(timeout=0.01)
+    assert not waiting(project, forgotten)
+    store(again, "stored")
+    assert again.get(timeout=SECONDS) == "stored"
+    # Several that wait for one task.
+    many = project.send("work", 0)
+    ends = [in_thread(lambda: project.app.AsyncResult(many.id).get(timeout=SECONDS)) for _ in "abc"]
+    wait_for(lambda: waiting(project, many), SECONDS, "the subscription")
+    store(many, "stored")
+    assert [end() for end in ends] == ["stored"] * 3
+
+
+def test_members_of_a_group_are_subscribed_to_together(project: Project, store: Store) -> None:
+    # The first call of an app: Celery 5.6 forgets who waits for a result when another object of the
+    # same id is collected late.
+    found = group(project.task("work").s(0) for _ in range(N)).apply_async()
+    for result in found.results[::2]:
+        store(result, "before")
+
+    def store_others() -> None:
+        wait_for(lambda: waiting(project, *found.results[1::2]), SECONDS, "the subscription")
+        for result in found.results[1::2]:
+            store(result, "after")
+
+    end = in_thread(store_others)
+    assert found.get(timeout=SECONDS) == ["before", "after"] * (N // 2)
+    assert end() is None
+    assert calls(project.redis, "subscribe")["subscribe"] == 1
+
+
+def test_an_error_is_raised_where_it_is_waited_for(project: Project, store: Store) -> None:
+    result = project.send("work", 0)
+    end = in_thread(lambda: result.get(timeout=SECONDS))
+    wait_for(lambda: waiting(project, result), SECONDS, "the subscription")
+    store(result, ValueError("as told"), "FAILURE")
+    assert isinstance(end(), ValueError)
+
+
+def test_a_result_is_found_that_was_stored_while_the_connection_was_away(
+    project: Project, store: Store
+) -> None:
+    client = project.redis.client()
+    for _ in range(5):
+        result = project.send("work", 0)
+        end = in_thread(lambda: result.get(timeout=SECONDS))  # noqa: B023
+        wait_for(lambda: waiting(project, result), SECONDS, "the subscription")  # noqa: B023
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        store(result, "stored")
+        assert end() == "stored"
+
+
+def test_canvases_and_their_results(project: Project) -> None:
+    project.start_worker("one")
+    work, add = project.task("work"), project.task("add")
+    assert group(work.s(0) for _ in range(5)).apply_async().get(timeout=SECONDS) == ["worked"] * 5
+    body = chord([add.s(1, 1), add.s(2, 2)])(project.task("total").s())
+    assert body.get(timeout=SECONDS) == 6
+    result = work.apply_async((0,))
+    wait_for(result.ready, SECONDS, "its end")
+    heard: list[Any] = []
+    result.then(lambda one: heard.append(one.result))
+    assert result.get(timeout=SECONDS) == "worked"
+    assert heard == ["worked"]
+    wait_for(lambda: not channels(project), SECONDS, "the end of all subscriptions")
+
+
+IN_GREENLETS = """
+import sys
+kind, broker, results = sys.argv[1:]
+if kind == "gevent":
+    from gevent import monkey, spawn, sleep
+    monkey.patch_all()
+else:
+    import warnings
+    warnings.simplefilter("ignore")
+    from eventlet import monkey_patch, spawn, sleep
+    monkey_patch()
+from celery import Celery
+from celery_reliable import ReliableTask
+from celery_reliable.compat.result_consumer import AwaitedConsumer
+
+app = Celery(broker=broker, backend=results, set_as_current=False)
+
+@app.task(base=ReliableTask, shared=False, name="work")
+def work(): pass
+
+worker = Celery(backend=results, set_as_current=False)
+app.finalize()
+assert type(app.backend.result_consumer) is AwaitedConsumer
+client = worker.backend.client
+heard, got = [], []
+
+def wait(result):
+    got.append(result.get(timeout=15))
+
+early, late = [work.delay() for _ in range(5)], [work.delay() for _ in range(5)]
+told_early, told_late = work.delay(), work.delay()
+assert not client.pubsub_channels()
+for result in [told_early, *early]:
+    worker.backend.store_result(result.id, "early", "SUCCESS")
+for result in told_early, told_late:
+    result.then(lambda result: heard.append(result.result))
+greenlets = [spawn(wait, result) for result in early + late]
+while len(client.pubsub_channels()) < 6:
+    sleep(0.01)
+for result in [told_late, *late]:
+    worker.backend.store_result(result.id, "late", "SUCCESS")
+for one in greenlets:
+    one.wait() if kind == "eventlet" else one.get()
+while len(heard) < 2:
+    sleep(0.01)
+assert sorted(heard) == ["early", "late"]
+assert sorted(got) == ["early"] * 5 + ["late"] * 5
+assert client.info("commandstats")["cmdstat_subscribe"]["calls"] <= 12
+print("done")
+"""
+
+
+@pytest.mark.parametrize("kind", GREENLETS)
+def test_greenlets_wait_for_their_results(project_settings: Settings, kind: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", IN_GREENLETS, kind]
+    ran = subprocess.run(
+        [*command, project_settings.broker_url, str(project_settings.result_url)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout.strip() == "done", ran.stderr
