@@ -18,15 +18,17 @@ from celery_reliable import clock, events
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.message import Envelope, Stamp
-from celery_reliable.model import Claim, ClaimRequest, State, TaskRef
+from celery_reliable.model import Claim, ClaimRequest, State, StoredResult, TaskRef
 from celery_reliable.orders import NO_ORDERS, Order, Orders
 
 __all__ = [
+    "PutOff",
     "RunningAttempt",
     "WorkerProcess",
     "current_worker",
     "is_current",
     "is_forgotten",
+    "put_off",
     "running",
     "set_current_worker",
 ]
@@ -90,11 +92,16 @@ class WorkerProcess:
         """The orders as the main process knows them."""
         return self._orders
 
+    @property
+    def told_version(self) -> int:
+        """The version of the orders that the main process has heard of; in any process."""
+        return int(_VERSION.unpack(self._told[: _VERSION.size])[0])
+
     def orders_now(self, read: Callable[[], Orders]) -> Orders:
         """Return the orders in any process of the worker; *read* is called when there are others
         than this process has read.
         """
-        (version,) = _VERSION.unpack(self._told[: _VERSION.size])
+        version = self.told_version
         if version != self._asked_for:
             self._orders, self._asked_for = read(), version
         return self._orders
@@ -225,6 +232,52 @@ class RunningAttempt:
             task=task, task_id=self.claim.task_id, attempt=self.claim.attempt, state=state
         )
 
+
+class PutOff:
+    """The settlement of a process that takes its own messages: it is sent with the step that takes
+    the next one.
+    """
+
+    def __init__(self) -> None:
+        #: Whether this process takes its own messages just now.
+        self.is_on = False
+        #: Whether nothing of the user's runs between the task's outcome and that step.
+        self.may_wait: Callable[[Any], bool] = lambda task: False
+        #: What is to be settled, if there is something.
+        self.claim: Claim | None = None
+        self.task: Any = None
+        self.result: StoredResult | None = None
+        self.outcome = ""
+        #: The database in which this process has stored a result and settled in one step.
+        self._proven: int | None = None
+
+    def proves(self, result: StoredResult) -> None:
+        """Note that a result was stored with its settlement."""
+        self._proven = result.db
+
+    def takes(
+        self, task: Any, claim: Claim, outcome: str, result: StoredResult | None = None
+    ) -> bool:
+        """Whether the settlement is put off; then it is as if it had been made."""
+        if (
+            not self.is_on
+            or self.claim is not None
+            or claim.object_key
+            or claim.is_troubled
+            or (result is not None and result.db != self._proven)
+            or not self.may_wait(task)
+        ):
+            return False
+        self.claim, self.task, self.result, self.outcome = claim, task, result, outcome
+        return True
+
+    def clear(self) -> None:
+        """Forget what was to be settled."""
+        self.claim = self.task = self.result = None
+
+
+#: That of this process.
+put_off = PutOff()
 
 #: The attempt that runs in this thread or greenlet.
 running: ContextVar[RunningAttempt | None] = ContextVar("celery_reliable_running", default=None)

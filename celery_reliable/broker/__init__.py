@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_reliable.broker.deliveries import Delivery
+from celery_reliable.broker.deliveries import Delivery, Queues
 from celery_reliable.broker.entries import Entry
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.producer_transport import (
@@ -17,6 +17,7 @@ from celery_reliable.broker.unacked import (
     UNACKED_LIST_PREFIX,
     UNACKED_PREFIX,
     Unacked,
+    take_next_text,
     unacked_names,
 )
 from celery_reliable.broker.worker_transport import SentinelTransport, Transport, transport_for
@@ -29,6 +30,7 @@ __all__ = [
     "UNACKED_PREFIX",
     "Delivery",
     "Entry",
+    "Queues",
     "SentinelTransport",
     "Transport",
     "Unacked",
@@ -40,6 +42,7 @@ __all__ = [
     "sending_together",
     "sending_with",
     "server_seen",
+    "take_next_text",
     "transport_for",
     "unacked_names",
     "unacked_of",

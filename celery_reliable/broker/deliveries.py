@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Delivery", "Taken"]
+__all__ = ["Beside", "Delivery", "Queues", "Taken"]
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,20 @@ class Taken:
     deliveries: list[Delivery]
     #: How many more wait there.
     n_waiting: int
+
+
+@dataclass(frozen=True)
+class Queues:
+    """Where a process of a worker takes messages by itself.  Keys are whole."""
+
+    #: The key of the worker's unacked hash.
+    unacked: str
+    #: The key of the list of unacked hashes, and the hash's name there.
+    listed: str
+    name: str
+    #: The queues' names, as the hash has them.
+    names: Sequence[str]
+    #: Their lists: all of the first priority, then all of the next.
+    lists: Sequence[str]
+    #: Names of tasks that are not claimed as their messages are taken.
+    cold: Sequence[str] = ()

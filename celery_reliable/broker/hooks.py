@@ -16,7 +16,11 @@ def _nothing(*_: Any) -> None:
     """Do nothing."""
 
 
-def _no(queue: str) -> bool:
+def _no(name: str) -> bool:
+    return False
+
+
+def _not_begun(channel: Any, delivery: Delivery, payload: Any, early: Any) -> bool:
     return False
 
 
@@ -47,6 +51,14 @@ class WorkerHooks:
     #: Returns how many messages the worker may fetch now, whether it can begin them at once or not;
     #: None: as many as its prefetch count allows.
     room: Callable[[], int | None] = _nothing
+    #: Called with the channel and with how many messages wait: processes of the worker's pool may
+    #: take them by themselves from now on.
+    work_off: Callable[[Any, int], None] = _nothing
+    #: Called with the channel, a message, its payload and its claim: True when a process of the
+    #: pool has it, and takes others after it.
+    begin_with: Callable[[Any, Delivery, Any, Any], bool] = _not_begun
+    #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
+    is_taken_by_pool: Callable[[str], bool] = _no
     #: Returns the claim that goes to the server with a message as it is filed; None for none.
     early: Callable[[Any], Any] = _nothing
     #: Called before a message is opened that came back from a dead worker.  False when it has to be
@@ -56,6 +68,8 @@ class WorkerHooks:
     opened: Callable[[], None] = _nothing
     #: Called when all that was taken is delivered; the worker may take more then.
     after_delivery: Callable[[], None] = _nothing
+    #: Called when messages were delivered before the main loop begins to wait.
+    hand_over: Callable[[], None] = _nothing
     #: Called at a shutdown, before everything is given back.
     before_leaving: Callable[[], None] = _nothing
     #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot

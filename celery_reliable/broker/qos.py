@@ -107,7 +107,9 @@ class QoS(OpenQoS):
                     unacked.worker.before_leaving()
                     unacked.catch_up()
                     # If a signal came between filing and delivery, only the unacked hash has it.
-                    tags = [*delivered, *(unacked.tags() - set(delivered))]
+                    others = unacked.tags() - set(delivered)
+                    taken = unacked.worker.is_taken_by_pool
+                    tags = [*delivered, *(tag for tag in others if not taken(tag))]
                 else:
                     kept = unacked.worker.running_tags()
                     tags = [tag for tag in delivered if tag not in kept]

@@ -19,7 +19,14 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable.broker.entries import Entry, entry_of
 from celery_reliable.compat.kombu import list_key, priority_of
 
-__all__ = ["UNACKED_LIST_PREFIX", "UNACKED_PREFIX", "Unacked", "script", "unacked_names"]
+__all__ = [
+    "UNACKED_LIST_PREFIX",
+    "UNACKED_PREFIX",
+    "Unacked",
+    "script",
+    "take_next_text",
+    "unacked_names",
+]
 
 #: What the names of unacked hashes begin with; kombu's shared hash is called "unacked".
 UNACKED_PREFIX = "unacked:"
@@ -139,6 +146,11 @@ class Script:
 def script(name: str) -> Script:
     """Return a script of ``broker/lua``."""
     return Script(_script(name))
+
+
+def take_next_text() -> str:
+    """Return the script by which a process takes its own messages; it calls ``claim``."""
+    return _script("take_next")
 
 
 @cache

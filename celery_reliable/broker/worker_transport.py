@@ -16,6 +16,7 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable import events
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.consumers import Consumers
+from celery_reliable.broker.shared_taking import SharedTaking
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.message import payload_of
@@ -40,7 +41,7 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class Channel(ConnectedChannel):
+class Channel(SharedTaking, ConnectedChannel):
     """A worker's channel: it takes messages from the queues into the worker's unacked hash.
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin
@@ -77,27 +78,38 @@ class Channel(ConnectedChannel):
         self._note_lost_pop()
         if self.reliable_unacked:
             self._leave_out()
+            if self._n_waiting:
+                self.qos.unacked.worker.work_off(self, self._n_waiting)
         if self.reliable_unacked and time.monotonic() - self._looked_at > _LOOK_SECONDS:
             # Something may wait by now; a BRPOP would pop it before it can be filed.
             self._n_waiting = max(self._n_waiting, 1)
-        n_delivered = 0
-        # Then the main loop gets a turn.  It comes back at once, as BRPOP has an answer.
-        while (
-            self._n_waiting
-            and n_delivered < _MOST_AT_ONCE
-            and self.qos.unacked.worker.idle_slots is not None
-        ):
-            least, most = self._may_take()
-            is_enough = self._n_waiting >= _PLENTY and 2 * most < self.qos.prefetch_count
-            if most <= 0 or (is_enough and not least):
-                # Celery asks again when some of what the worker holds has ended.
-                return
-            n_delivered += self._take(None)
+        if not self._take_what_is_there():
+            # Celery asks again when some of what the worker holds has ended.
+            return
         if not self.reliable_unacked or self._may_take()[1]:
             try:
                 super().begin_to_wait(timeout)
             finally:
                 self._awaits_pop = self.is_waiting
+
+    def _take_what_is_there(self) -> bool:
+        """Take what waits in the queues, as long as more may be taken; return whether more may."""
+        n_delivered, may_take = 0, True
+        # After so many the main loop gets a turn.  It comes back at once, as BRPOP has an answer.
+        while (
+            may_take
+            and self._n_waiting
+            and n_delivered < _MOST_AT_ONCE
+            and self.qos.unacked.worker.idle_slots is not None
+        ):
+            least, most = self._may_take()
+            is_enough = self._n_waiting >= _PLENTY and 2 * most < self.qos.prefetch_count
+            may_take = most > 0 and (least > 0 or not is_enough)
+            if may_take:
+                n_delivered += self._take(None)
+        if n_delivered:
+            self.qos.unacked.worker.hand_over()
+        return may_take
 
     def _leave_out(self) -> None:
         """Ask no queue that an order keeps the worker from."""
@@ -172,7 +184,7 @@ class Channel(ConnectedChannel):
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
         # The message that was popped is the first, and the only one with an early claim.
-        self._consumed.deliver_all(taken.deliveries, payload, early)
+        self.deliver_all(taken.deliveries, payload, early)
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 

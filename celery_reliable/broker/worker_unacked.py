@@ -14,7 +14,7 @@ import redis
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable import events
-from celery_reliable.broker.deliveries import Beside, Delivery, Taken
+from celery_reliable.broker.deliveries import Beside, Delivery, Queues, Taken
 from celery_reliable.broker.entries import quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.taking import Taking
@@ -133,6 +133,17 @@ class WorkerUnacked(Unacked):
         ]
         return Taken(found, int(reply[0]))
 
+    def queues(self, names: Sequence[str], lists: Sequence[str], cold: Sequence[str]) -> Queues:
+        """Return where a process of this worker takes messages by itself."""
+        return Queues(
+            self.key,
+            self._listed_in,
+            self.name,
+            [*map(quoted, names)],
+            [self.prefix + one for one in lists],
+            cold,
+        )
+
     def remove(self, tag: str) -> None:
         """Remove an acknowledged message, now or when the broker is back."""
         try:
@@ -214,7 +225,8 @@ class WorkerUnacked(Unacked):
         if self._namespace:
             # The broker may have lost the list of hashes.
             self.open(self._namespace)
-        strangers = self.tags() - set(held)
+        taken = self.worker.is_taken_by_pool
+        strangers = {tag for tag in self.tags() - set(held) if not taken(tag)}
         again, self._strangers = strangers & self._strangers, strangers
         return sum(self.give_back(channel, tag, is_last=False) for tag in again)
 

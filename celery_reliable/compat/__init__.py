@@ -24,6 +24,7 @@ from celery_reliable.compat import (
     pool,
     redis,
     request,
+    result_consumer,
     tracer,
 )
 from celery_reliable.compat.relied import Part, missing
@@ -33,7 +34,8 @@ __all__ = ["Part", "check", "require"]
 
 #: When they are imported, they register what they rely on.
 _MODULES = (
-    amqp, app, backend, consumer, controller, kombu, logging, notes, pool, redis, request, tracer,
+    amqp, app, backend, consumer, controller, kombu, logging, notes, pool, redis, request,
+    result_consumer, tracer,
 )  # fmt: skip
 
 check = missing

@@ -173,7 +173,10 @@ def command_by(c: Any, name: str, around: Callable[..., Any]) -> None:
 
     for step in c.steps:
         if isinstance(step, Control):
-            step.box.node.handlers = ChainMap({name: handle}, Panel.data)
+            node = step.box.node
+            if not isinstance(node.handlers, ChainMap):
+                node.handlers = ChainMap({}, Panel.data)
+            node.handlers[name] = handle
 
 
 @relies_on(

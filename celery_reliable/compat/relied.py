@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
 from typing import Any, Protocol, TypeVar
@@ -29,6 +29,7 @@ __all__ = [
     "Part",
     "Relied",
     "Used",
+    "has_all",
     "missing",
     "relies_on",
 ]
@@ -188,6 +189,13 @@ def relies_on(*relied: Relied, part: Part, is_promise: bool = True) -> Callable[
         return function
 
     return note
+
+
+@cache
+def has_all(function: Any) -> bool:
+    """Whether all is installed that a function or a class of this folder relies on."""
+    relied = (one for hook in HOOKS if hook.function is function for one in hook.relied)
+    return not any(one.fault() for one in relied)
 
 
 def missing(parts: Iterable[Part]) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
+from celery_reliable.compat.pool import write_this_turn
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
@@ -42,11 +44,16 @@ _RECONCILE_SECONDS = 5.0
 _ORDERS_SECONDS = 0.5
 
 
-def _revoke(revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+def _revoke(
+    step: WorkerStep, revoke: Any, state_: Any, task_id: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Celery's remote command, after which the ledger forgets what nobody runs.
 
     A parked task's revocation cannot be left to workers' memory: it would not outlive them.
     """
+    if step.shifts is not None:
+        step.shifts.show()
+        step.shifts.call_off()
     answer = revoke(state_, task_id, *args, **kwargs)
     call_off(state_.app, maybe_list(task_id) or [])
     return answer
@@ -63,9 +70,12 @@ class ConsumerStep(bootsteps.StartStopStep):
 
     def start(self, c: Any) -> None:
         """Begin to note that the loop turns, to look for dead children, and at the unacked hash."""
-        command_by(c, "revoke", _revoke)
         step = step_of(c.controller)
         assert step is not None
+        command_by(c, "revoke", partial(_revoke, step))
+        if step.shifts is not None:
+            for name in ("active", "query_task"):
+                command_by(c, name, partial(_shown, step))
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
@@ -118,6 +128,10 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.unacked.catch_up()
 
     def _heed(self, c: Any, step: WorkerStep) -> None:
+        if step.shifts is not None:
+            step.shifts.look()
+            if step.process.orders.all or step.orders.is_to_end:
+                step.shifts.show()
         over_ms = step.orders.look(c)
         if over_ms and step.passes is not None:
             # What was struck need not wait for the time of the next pass.
@@ -169,7 +183,9 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         return hooks
     if step.reliable.is_delivered_from_ledger:
         # Kept beyond a connection: it knows the claims that were given up with that.
-        step.claims.early = step.claims.early or EarlyClaims(c, step.process)
+        step.claims.early = step.claims.early or EarlyClaims(
+            c, step.process, partial(_n_shifts, step)
+        )
         hooks = replace(hooks, early=step.claims.early)
     seconds = step.reliable.config.give_back_seconds
     if seconds:
@@ -178,10 +194,19 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             c.controller, step.process, seconds, is_blocking=step.pool_name == "solo"
         )
         hooks = replace(hooks, room=step.unbegun.room)
+    if step.shifts is not None:
+        hooks = replace(
+            hooks,
+            room=partial(_room, c.pool, step, hooks.room),
+            work_off=partial(_work_off, c.pool, step),
+            begin_with=step.shifts.begin_with,
+            is_taken_by_pool=step.shifts.is_running,
+        )
     return replace(
         hooks,
-        idle_slots=partial(_idle_slots, c.pool),
+        idle_slots=partial(_idle_slots, c.pool, step),
         after_delivery=partial(raise_prefetch_count, c),
+        hand_over=partial(write_this_turn, c.pool),
     )
 
 
@@ -189,8 +214,33 @@ def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) ->
     return openings.begin(delivery.tag, task_id_of(payload), payload.get("headers"))
 
 
-def _idle_slots(pool: Any) -> int:
-    return max(0, int(pool.num_processes) - len(state.reserved_requests))
+def _n_shifts(step: WorkerStep) -> int:
+    return len(step.shifts) if step.shifts is not None else 0
+
+
+def _idle_slots(pool: Any, step: WorkerStep) -> int:
+    busy = len(state.reserved_requests) + _n_shifts(step)
+    return max(0, int(pool.num_processes) - busy)
+
+
+def _room(pool: Any, step: WorkerStep, otherwise: Callable[[], int | None]) -> int | None:
+    """Where processes take their own messages, nothing waits in the main process."""
+    if step.shifts is not None and step.shifts.may_begin():
+        return _idle_slots(pool, step)
+    return otherwise()
+
+
+def _work_off(pool: Any, step: WorkerStep, channel: Any, n_waiting: int) -> None:
+    assert step.shifts is not None
+    step.shifts.work_off(channel, n_waiting, _idle_slots(pool, step))
+    write_this_turn(pool)
+
+
+def _shown(step: WorkerStep, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, which sees also what the pool's processes took by themselves."""
+    if step.shifts is not None:
+        step.shifts.show()
+    return command(state_, *args, **kwargs)
 
 
 def _running_tags() -> set[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sized
 from typing import Any
 
 from celery.worker import state
@@ -24,6 +25,8 @@ class Doing:
         self._consumer: dict[str, Any] = {}
         self._begun = -1
         self._moved_at = time.monotonic()
+        #: What processes of the pool run by themselves, of which Celery does not know.
+        self.shifts: Sized | None = None
 
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
@@ -51,8 +54,12 @@ class Doing:
     @property
     def is_free(self) -> bool:
         """Whether a slot is free, and nothing that was fetched is still to begin."""
-        running = len(state.active_requests)
-        return running < self._consumer.get("slots", 0) and len(state.reserved_requests) <= running
+        running, slots = len(state.active_requests), self._consumer.get("slots", 0)
+        return running + self._n_shifts < slots and len(state.reserved_requests) <= running
+
+    @property
+    def _n_shifts(self) -> int:
+        return len(self.shifts) if self.shifts is not None else 0
 
     def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began
@@ -70,8 +77,8 @@ class Doing:
             {
                 **self._consumer,
                 # With `solo` the main loop runs it, and does not look meanwhile.
-                "running": len(state.active_requests),
-                "fetched": len(state.reserved_requests),
+                "running": len(state.active_requests) + self._n_shifts,
+                "fetched": len(state.reserved_requests) + self._n_shifts,
                 "begun": begun,
                 "turned": round(now - turned_at, 1),
                 "moved": round(now - moved_at, 1),

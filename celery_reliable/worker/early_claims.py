@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,10 @@ class EarlyClaim:
 class EarlyClaims:
     """Decides for one consumer which messages are claimed as they are filed."""
 
-    def __init__(self, c: Any, process: WorkerProcess) -> None:
+    def __init__(self, c: Any, process: WorkerProcess, n_shifts: Callable[[], int] = int) -> None:
         self._consumer = c
         self._process = process
+        self._n_shifts = n_shifts
         self._ledger = reliable_of(c.app).ledger
         #: What is under way or was given up, by its token.
         self._watched: dict[str, EarlyClaim] = {}
@@ -149,4 +150,4 @@ class EarlyClaims:
         if worker.max_tasks_per_child or worker.max_memory_per_child:
             return False
         n_up = n_processes_up(self._consumer.pool)
-        return n_up is None or n_up > len(state.reserved_requests)
+        return n_up is None or n_up > len(state.reserved_requests) + self._n_shifts()

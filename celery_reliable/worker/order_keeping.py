@@ -77,6 +77,11 @@ class OrderKeeping:
         """Note which claims of this worker were revoked and are to be ended; by any thread."""
         self._to_end = to_end
 
+    @property
+    def is_to_end(self) -> bool:
+        """Whether something was revoked as it ran, and is to be ended."""
+        return bool(self._to_end)
+
     def look(self, c: Any) -> int:
         """Do what is to be done now.
 

@@ -16,6 +16,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.model import Claim
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.own_claim import is_ending
+from celery_reliable.worker.shifts import Shifts
 
 __all__ = ["RunningClaims"]
 
@@ -30,6 +31,8 @@ class RunningClaims:
         self._is_prefork = False
         #: Those that the consumer makes; None while it makes none.
         self.early: EarlyClaims | None = None
+        #: None where no process of the pool takes messages by itself.
+        self.shifts: Shifts | None = None
 
     def run_in(self, pool: Any, name: str) -> None:
         """Note the worker's pool, and what kind it is."""
@@ -40,6 +43,8 @@ class RunningClaims:
         early = self.early
         if is_ending(claim.token) or (early is not None and early.is_under_way(claim.token)):
             return True
+        if self.shifts is not None and self.shifts.running.holds(claim.token):
+            return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
         for request in [*state.requests.values(), *state.active_requests]:
             if getattr(request, "reliable_token", None) == claim.token:
@@ -49,6 +54,8 @@ class RunningClaims:
 
     def has_given_up(self, claim: Claim) -> bool:
         """Whether nobody can have begun by a claim, as its message could not be filed."""
+        if self.shifts is not None and self.shifts.has_given_up(claim.token):
+            return True
         return self.early is not None and self.early.is_given_up(claim.token)
 
     def stop(self, claim: Claim) -> bool:
@@ -57,6 +64,14 @@ class RunningClaims:
 
         Only prefork can stop a task.  In other pools it runs to its end, and its successor waits.
         """
+        if self.shifts is not None and self.shifts.running.holds(claim.token):
+            self.shifts.running.stop(claim.token)
+            events.taken_claim_stopped(
+                task_id=claim.task_id,
+                attempt=claim.attempt,
+                pid=self.shifts.running.pid_of(claim.token),
+            )
+            return not self.runs(claim)
         for request in list(state.active_requests):
             if getattr(request, "reliable_token", None) != claim.token:
                 continue

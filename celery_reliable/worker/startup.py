@@ -19,6 +19,7 @@ from celery_reliable.doctor import (
 )
 from celery_reliable.exceptions import LedgerUnavailable, raise_for
 from celery_reliable.model import Finding
+from celery_reliable.pool import kind_of
 from celery_reliable.settings import check_app
 
 __all__ = ["check_start"]
@@ -36,7 +37,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     Raises ConfigurationError for what must be changed before it can start, and LedgerUnavailable
     when the ledger does not answer for as long as Celery would wait for its broker.
     """
-    pool = w.pool_cls.__module__.rpartition(".")[2]
+    pool = kind_of(w.pool_cls)
     findings = raise_for(check_start_method(pool, w.app.conf))
     findings += raise_for(check_hooks(reliable, pool))
     findings += raise_for(check_app(facts_of(reliable)))

@@ -26,12 +26,12 @@ _given_back = 0
 _lock = threading.Lock()
 
 
-def no_success(how: str) -> None:
-    """Count an attempt of a reliable task that did not succeed: the state in which it ended; empty,
-    it did not end.
+def no_success(how: str, count: int = 1) -> None:
+    """Count attempts of reliable tasks that did not succeed: the state in which they ended; empty,
+    they did not end.
     """
     with _lock:
-        _others[how] += 1
+        _others[how] += count
 
 
 def given_back(count: int) -> None:

@@ -2,8 +2,9 @@
 
 Nobody who is idle has to ask for it, and nobody is asked whether he is idle: what waits in a worker
 for a second waits as well in its queue, in its old place, where whoever is free first takes it.
-After that the worker fetches no more than it begins within such a time, so the same message is not
-fetched and given back again and again.  A worker whose tasks are short never gets that far.
+After that the worker fetches only what it begins at once, until it has begun ten times as many as
+went back; and then no more than it begins within such a time.  So messages do not go to and fro: in
+the long run at most every tenth goes back.  A worker whose tasks are short never gets that far.
 
 Who gives back has nothing any more that could begin here: a request is taken out of the place in
 which it waits before anybody else can have its message.  What is claimed stays.
@@ -31,6 +32,8 @@ __all__ = ["Unbegun"]
 
 #: In how many looks a message has waited for long enough.
 _LOOKS = 4
+#: So many tasks begin before more is fetched than begins at once, for each message that went back.
+_BEGUN_FOR_EACH = 10
 
 
 class Unbegun:
@@ -56,6 +59,8 @@ class Unbegun:
         self._begun: deque[tuple[float, int]] = deque([(time.monotonic(), _begun())])
         #: Whether no more is fetched than the pool begins.
         self._is_sparing = is_blocking
+        #: Before so many tasks have begun, no more is fetched than begins at once.
+        self._unlimited_from = 0
 
     @property
     def every_seconds(self) -> float:
@@ -95,6 +100,8 @@ class Unbegun:
         """How many tasks are likely to begin in the time that may be waited, beside those that run
         already.
         """
+        if _begun() < self._unlimited_from:
+            return 0
         since, begun = self._begun[0]
         seconds = max(time.monotonic() - since, self._seconds)
         return max(0, int((_begun() - begun) * self._seconds / seconds) - self._slots)
@@ -138,6 +145,8 @@ class Unbegun:
                 note(request.message, "queue", None)
                 c.on_task_request(request)
         if any(moved):
+            self._unlimited_from = _begun() + sum(moved) * _BEGUN_FOR_EACH
+            self._is_sparing = True
             throughput.given_back(sum(moved))
             events.unbegun_given_back(worker=self._process.id, count=sum(moved))
 

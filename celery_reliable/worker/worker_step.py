@@ -22,6 +22,7 @@ from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import FORMAT
+from celery_reliable.pool import kind_of
 from celery_reliable.version import __version__
 from celery_reliable.worker import plain_tasks
 from celery_reliable.worker.direct_queue import consume_own_queue
@@ -35,6 +36,7 @@ from celery_reliable.worker.own_transport import consume_apart
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.pool_stop import PostponedStop
 from celery_reliable.worker.running_claims import RunningClaims
+from celery_reliable.worker.shifts import Shifts, shifts_of
 from celery_reliable.worker.startup import check_start
 from celery_reliable.worker.throughput import Counts
 from celery_reliable.worker.unbegun import Unbegun
@@ -102,6 +104,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self._pool_stop: PostponedStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
+        self.shifts: Shifts | None = None
         self._is_finished = False
 
     def create(self, w: Any) -> None:
@@ -111,10 +114,12 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def start(self, w: Any) -> None:
         """Register, and start to renew."""
-        self.pool_name = type(w.pool).__module__.rpartition(".")[2]
+        self.pool_name = kind_of(w.pool)
         self.claims.run_in(w.pool, self.pool_name)
         self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
+        self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
+        self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
         self._pool_stop = PostponedStop(w.pool, self.pool_name)
@@ -152,6 +157,8 @@ class WorkerStep(bootsteps.StartStopStep):
 
     def _leave(self, **kwargs: Any) -> None:
         self.is_leaving = True
+        if self.shifts is not None:
+            self.shifts.leave()
         unacked = self.unacked
         if unacked is not None:
             unacked.is_leaving = True

@@ -66,6 +66,8 @@ def create_app(settings: Settings) -> Celery:
     app.conf.worker_hijack_root_logger = True
     kept = {"GIVE_BACK_SECONDS": 0} if settings.keeps_fetched else {}
     app.conf.reliable = _apart(settings) | kept | dict(settings.reliable)
+    if os.environ.get("TESTS_SHIFTS") and not settings.stock:
+        app.conf.worker_pool = "celery_reliable.pool:TaskPool"
     app.conf.update(settings.celery)
     app.effects = Effects(redis.Redis.from_url(settings.effects_url))
     for body, options in tasks.RELIABLE:

@@ -1,0 +1,88 @@
+--[[
+take_next: remove the message that is done with; pop the next one, file it, and claim its task if nothing speaks against
+that. One step, for a process that takes its own messages. `claim` is the ledger's script of that name, as a function.
+
+The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
+cluster.
+
+KEYS[1]    unacked HASH   tag: "<ms> <queue>\n<message as it was in its queue>"
+KEYS[2]    listed  SET    names of the unacked hashes in which something may be
+KEYS[3]    due     ZSET   this and the next three as in claim
+KEYS[4]    meta    HASH
+KEYS[5]    worker  HASH
+KEYS[6]    claims  HASH
+KEYS[7..]  lists   LIST   the first to be popped first; those of one priority side by side, one a queue
+ARGV[1]    tag     of the message that is popped, and token of its claim
+ARGV[2]    done    tag of a message that is done with; "" for none
+ARGV[3]    time    in ms, by the worker's clock
+ARGV[4]    name    of the unacked hash, on the list of them
+ARGV[5]    records what the keys of records begin with
+ARGV[6]    worker  id
+ARGV[7]    pid     of this process
+ARGV[8]    alone_ms  as in claim
+ARGV[9]    cold    names of tasks that are not claimed here, each between line breaks
+ARGV[10]   longest message that is looked into, in bytes
+ARGV[11..] queues  their names
+Returns    {"empty"} | {"no_lease"}   nothing was popped; the second: the worker has been declared dead
+           {"cold", queue, message}   the worker has to look at this one, which may be anything
+           {"asked", queue, message, answer}   the answer of claim
+Cost       O(lists + size of the headers)
+]]
+local unacked, tag = KEYS[1], ARGV[1]
+-- This write comes first because a full Redis refuses HSET and SADD in a script that has not written before.
+redis.call('HDEL', unacked, '', ARGV[2])
+if redis.call('HGET', KEYS[5], 'state') ~= 'alive' then
+  return {'no_lease'}
+end
+local item, queue
+local filed = redis.call('HGET', unacked, tag)
+if filed then
+  -- A repeated call, as the reply was lost.
+  local at = string.find(filed, '\n', 1, true)
+  queue, item = string.match(string.sub(filed, 1, at - 1), ' (.*)$'), string.sub(filed, at + 1)
+else
+  for n = 7, #KEYS do
+    item = redis.call('RPOP', KEYS[n])
+    if item then
+      queue = ARGV[11 + (n - 7) % (#ARGV - 10)]
+      -- A worker that was forgotten is off the list, and may not know it.
+      redis.call('SADD', KEYS[2], ARGV[4])
+      redis.call('HSET', unacked, tag, ARGV[3] .. ' ' .. queue .. '\n' .. item)
+      break
+    end
+  end
+end
+if not item then
+  return {'empty'}
+end
+local cold = {'cold', queue, item}
+if #item > tonumber(ARGV[10]) or string.find(item, '"reliable_returns"', 1, true) then
+  return cold
+end
+-- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.
+local from = string.find(item, '"headers": {', 1, true)
+local to = from and string.find(item, '}, "properties": {', from, true)
+local is_read, headers = pcall(cjson.decode, to and string.sub(item, from + 11, to) or '')
+if not is_read or type(headers) ~= 'table' then
+  return cold
+end
+local function is_given(value)
+  return value ~= nil and value ~= cjson.null
+end
+local id, task, stamp = headers.id, headers.task, headers.reliable
+if type(id) ~= 'string' or type(task) ~= 'string' or type(stamp) ~= 'string' or id == ''
+    or is_given(headers.eta) or is_given(headers.expires) or is_given(headers.reliable_workers)
+    or is_given(headers.reliable_call) or is_given(headers.compression)
+    or (is_given(headers.stamped_headers) and next(headers.stamped_headers) ~= nil)
+    or string.find(ARGV[9], '\n' .. task .. '\n', 1, true) then
+  return cold
+end
+for _, limit in pairs(type(headers.timelimit) == 'table' and headers.timelimit or {}) do
+  if is_given(limit) then return cold end
+end
+local generation, epoch = string.match(stamp, '^(%d+):(.*)$')
+if not generation or #generation > 20 then
+  return cold
+end
+return {'asked', queue, item, claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
+  {id, epoch, generation, ARGV[6], tag, ARGV[7], '0', task, '', '', ARGV[8]})}

@@ -1,0 +1,55 @@
+"""What a worker's channel has for processes of its pool that take messages by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from celery_reliable.broker.deliveries import Delivery, Queues
+from celery_reliable.compat.kombu import list_key
+
+__all__ = ["SharedTaking"]
+
+
+class SharedTaking:
+    """Mixed into the channel."""
+
+    qos: Any
+    queues_in_turn: Any
+    is_consumed: Any
+    priority_steps: Any
+    _is_closing: bool
+    _n_waiting: int
+    _looked_at: float
+    _consumed: Any
+
+    def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:
+        """Return where a process of the worker may take messages by itself; None: nowhere.
+
+        *cold*: the names of tasks that it does not claim.
+        """
+        queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
+        if not queues or self._is_closing:
+            return None
+        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
+        found: Queues = self.qos.unacked.queues(queues, lists, cold)
+        return found
+
+    def note_empty(self) -> None:
+        """Note that the queues were seen to be empty."""
+        self._n_waiting, self._looked_at = 0, time.monotonic()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Deliver a message that is filed already."""
+        self._consumed.deliver_all([delivery], None, None)
+
+    def deliver_all(self, deliveries: list[Delivery], payload: Any, early: Any) -> None:
+        """Deliver what was taken; a process of the pool may begin with the first, which has been
+        claimed by *early*.
+        """
+        if early is not None and self.qos.unacked.worker.begin_with(
+            self, deliveries[0], payload, early
+        ):
+            deliveries, payload, early = deliveries[1:], None, None
+        self._consumed.deliver_all(deliveries, payload, early)

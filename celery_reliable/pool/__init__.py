@@ -1,0 +1,31 @@
+"""A pool of processes that take their own messages, for workers whose queues are in the ledger's
+database: ``worker_pool = "celery_reliable.pool:TaskPool"``.
+"""
+
+from __future__ import annotations
+
+from celery_reliable.pool.child import work
+from celery_reliable.pool.shared import (
+    N_SLOTS,
+    call_off_shifts,
+    come_to,
+    how_far,
+    shifts_called_off,
+)
+from celery_reliable.pool.shift import First, Left, Report, Shift
+from celery_reliable.pool.task_pool import TaskPool, kind_of
+
+__all__ = [
+    "N_SLOTS",
+    "First",
+    "Left",
+    "Report",
+    "Shift",
+    "TaskPool",
+    "call_off_shifts",
+    "come_to",
+    "how_far",
+    "kind_of",
+    "shifts_called_off",
+    "work",
+]

@@ -1,0 +1,239 @@
+"""A shift, in its process: take, run, settle with the next taking."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from functools import cache
+from typing import Any
+
+from celery import states
+from celery.app import app_or_default
+from celery.exceptions import Ignore, Reject, Retry
+from kombu.serialization import loads, prepare_accept_content
+
+from celery_reliable import clock, events
+from celery_reliable.app import reliable_of
+from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
+from celery_reliable.broker import Queues, take_next_text
+from celery_reliable.compat.tracer import (
+    has_own_hook,
+    is_heard_after,
+    log_received,
+    memory_kb,
+    run_as_prefork,
+)
+from celery_reliable.context import current_worker, put_off
+from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.ledger import FOREVER, NextTask, answers
+from celery_reliable.message import payload_of
+from celery_reliable.model import Claim
+from celery_reliable.options import keep_ms
+from celery_reliable.pool.shared import come_to, shifts_called_off
+from celery_reliable.pool.shift import Left, Report, Shift
+
+__all__ = ["work"]
+
+
+def work(shift: Shift) -> Report:
+    """Take messages and run their tasks, until one of the shift's ends is reached."""
+    put_off.may_wait = _nothing_between
+    put_off.is_on = not is_heard_after()
+    try:
+        return _Working(shift).work()
+    finally:
+        put_off.is_on = False
+
+
+@cache
+def _nothing_between(task: Any) -> bool:
+    """Whether nothing of the user's runs between a task's outcome and the next taking."""
+    return not (
+        any(has_own_hook(task, hook) for hook in ("on_success", "after_return")) or keep_ms(task)
+    )
+
+
+class _Working:
+    """One shift."""
+
+    def __init__(self, shift: Shift) -> None:
+        process = current_worker()
+        assert process is not None
+        self._shift = shift
+        self._process = process
+        self._app = app_or_default()
+        reliable = reliable_of(self._app)
+        self._ledger = reliable.ledger
+        self._config = reliable.config
+        self._pid = os.getpid()
+        self._accept = prepare_accept_content(self._app.conf.accept_content)
+        self._report = Report()
+        self._queues = shift.queues
+        self._over_at = time.monotonic() + shift.seconds
+        self._orders = process.told_version
+
+    def work(self) -> Report:
+        """Return what was done."""
+        report, done, number, first = self._report, "", 0, self._shift.first
+        if first is not None:
+            done = first.tag
+            claim = Claim("", first.attempt, first.worker, first.token, first.losses)
+            if not self._run(claim, Left(*first[:3]), first.asked_at):
+                return report
+        while True:
+            is_over = self._is_over(number)
+            number += 1
+            come_to(self._shift.slot, number - 1, number)
+            tag = f"{self._shift.token}.{number}"
+            asked_at, worker = clock.now(), self._process.id
+            try:
+                found = self._next("" if is_over else tag, done, worker)
+            except LedgerUnavailable:
+                # Nothing was to be settled.  What it may have taken is seen by the main process.
+                report.unsure = tag
+                return report
+            come_to(self._shift.slot, number, number)
+            if found.message is None:
+                report.found_nothing = not is_over and found.has_lease
+                return report
+            if not isinstance(found.answer, answers.Claimed):
+                report.left = Left(tag, found.queue, found.message)
+                return report
+            self._rotate(found.queue)
+            answer, done = found.answer, tag
+            # The id is in the message.
+            claim = Claim("", answer.attempt, worker, tag, answer.losses)
+            if not self._run(claim, Left(tag, found.queue, found.message), asked_at):
+                return report
+
+    def _is_over(self, number: int) -> bool:
+        shift = self._shift
+        return (
+            shifts_called_off() != shift.called_off
+            or time.monotonic() >= self._over_at
+            or os.getppid() != self._process.pid
+            or self._process.told_version != self._orders
+            # One that began with less has to run something, or nobody ever would.
+            or bool(shift.max_memory_kb and number and memory_kb() > shift.max_memory_kb)
+        )
+
+    def _next(self, tag: str, done: str, worker: str) -> NextTask:
+        """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
+        is taken.
+        """
+        queues = self._queues
+        if not tag:
+            queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
+        step = self._ledger.next_step(
+            take_next_text(),
+            queues,
+            tag=tag,
+            done=done,
+            filed_ms=int(time.time() * 1000),
+            owner=(worker, self._pid),
+        )
+        claim = put_off.claim
+        if claim is None:
+            patience = FOREVER if done else self._config.lease_seconds
+            return self._ledger.take_next(step, patience)
+        task, result, outcome = put_off.task, put_off.result, put_off.outcome
+        put_off.clear()
+        answer = self._ledger.settle(
+            claim, result, outcome=outcome, along=step, patience_seconds=FOREVER
+        )
+        if isinstance(answer, answers.Fenced | answers.Gone):
+            state = answer.state if isinstance(answer, answers.Fenced) else "gone"
+            events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
+        assert step.answer is not None
+        return step.answer
+
+    def _rotate(self, queue: str) -> None:
+        """Let a queue that has delivered come last in its priority."""
+        queues = self._queues
+        count = len(queues.names)
+        if count < 2 or not self._shift.takes_turns or queues.names[-1] == queue:
+            return
+        at = queues.names.index(queue)
+        order = [*range(at), *range(at + 1, count), at]
+        self._queues = Queues(
+            queues.unacked,
+            queues.listed,
+            queues.name,
+            [queues.names[n] for n in order],
+            [queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order],
+            queues.cold,
+        )
+
+    def _run(self, claim: Claim, found: Left, asked_at: float) -> bool:
+        """Run the task of a message; False when the main process has to go on."""
+        report = self._report
+        payload = payload_of(found.message)
+        headers, properties = payload["headers"], payload["properties"]
+        task_id, name = headers["id"], headers["task"]
+        arguments = self._arguments(payload)
+        if arguments is None or name not in self._app.tasks or task_id in self._shift.revoked:
+            # The main process does with it what it does with every such message.
+            self._give_up(claim, task_id)
+            report.left = found
+            return False
+        log_received(task_id, name, headers)
+        info = properties.get("delivery_info") or {}
+        request = {
+            **headers,
+            "properties": {
+                **properties,
+                DELIVERY: claim.token,
+                EARLY: (claim.attempt, claim.losses, claim.worker, asked_at),
+                MESSAGE: None,
+            },
+            "reply_to": properties.get("reply_to"),
+            "correlation_id": properties.get("correlation_id"),
+            "delivery_info": {
+                "exchange": info.get("exchange"),
+                "routing_key": info.get("routing_key"),
+                "priority": properties.get("priority"),
+                "redelivered": info.get("redelivered", False),
+            },
+        }
+        report.count(report.begun, name)
+        outcome = run_as_prefork(name, task_id, request, arguments)
+        has_failed, retval, _ = outcome
+        return not has_failed or self._has_ended(found, outcome, retval)
+
+    def _arguments(self, payload: dict[str, Any]) -> tuple[Any, Any, Any] | None:
+        """Return the arguments of a message, and what is embedded; None if it cannot be decoded."""
+        body = payload["body"]
+        try:
+            if payload["properties"].get("body_encoding") == "base64":
+                body = base64.b64decode(body)
+            args, kwargs, embed = loads(
+                body, payload["content-type"], payload["content-encoding"], accept=self._accept
+            )
+            is_call = isinstance(args, list | tuple) and isinstance(kwargs, dict)
+            is_call = is_call and isinstance(embed, dict | None)
+            return (args, kwargs, embed) if is_call else None
+        except Exception:
+            # Whatever decoding raises.
+            return None
+
+    def _has_ended(self, found: Left, outcome: Any, retval: Any) -> bool:
+        """Whether only the message is left of a task that did not succeed."""
+        error = getattr(retval.exception, "exc", retval.exception)
+        is_called_off = shifts_called_off() != self._shift.called_off
+        if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (
+            # It may have been revoked, and nobody may remember that when it comes back.
+            isinstance(error, Retry) and is_called_off
+        ):
+            self._report.left = Left(found.tag, found.queue, found.message, outcome)
+            return False
+        if not isinstance(error, NotBegun):
+            kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED))
+            how = next((how for kind, how in kinds if isinstance(error, kind)), states.FAILURE)
+            self._report.count(self._report.no_success, str(how))
+        return True
+
+    def _give_up(self, claim: Claim, task_id: str) -> None:
+        """Release a claim by which nothing has begun."""
+        claim = Claim(task_id, claim.attempt, claim.worker, claim.token, claim.losses)
+        self._ledger.release(claim, due_in_ms=self._config.sweep_ms, patience_seconds=FOREVER)

@@ -1,0 +1,83 @@
+"""A shift: a job of the pool in which a process takes messages by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from celery_reliable.broker import Queues
+
+__all__ = ["First", "Left", "Report", "Shift"]
+
+
+class First(NamedTuple):
+    """The message with which a shift begins: the main process has taken it and claimed its task."""
+
+    tag: str
+    queue: str
+    message: bytes
+    #: As `WorkerProcess.surely_holds` and `EARLY` have it.
+    attempt: int
+    losses: int
+    worker: str
+    asked_at: float
+    token: str
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What a process is told that takes messages by itself."""
+
+    #: What the tags of its messages, and so the tokens of its claims, begin with.
+    token: str
+    #: Where in shared memory it notes how far it has come.
+    slot: int
+    #: All in the order in which they are asked first.
+    queues: Queues
+    #: Whether a queue that has delivered comes last among those of its priority.
+    takes_turns: bool
+    #: It ends when more was called off than that.
+    called_off: int
+    #: It takes nothing after so many seconds.
+    seconds: float
+    #: The ids that were revoked, as far as the worker knows.
+    revoked: frozenset[str]
+    #: It ends when the process has more memory; 0: no limit.
+    max_memory_kb: int = 0
+    first: First | None = None
+
+
+class Left(NamedTuple):
+    """A message that a shift has taken, and that the main process has to deal with."""
+
+    tag: str
+    queue: str
+    message: bytes
+    #: What Celery's tracer has returned, for a task that has run.
+    outcome: Any = None
+
+
+@dataclass
+class Report:
+    """What a shift has done."""
+
+    #: How many tasks have begun, by name.
+    begun: dict[str, int] = field(default_factory=dict)
+    #: How many did not succeed, by Celery's state.
+    no_success: dict[str, int] = field(default_factory=dict)
+    #: It ended because nothing waits.
+    found_nothing: bool = False
+    left: Left | None = None
+    #: The tag under which a message may have been filed, and its task claimed, as the server has
+    #: not answered.
+    unsure: str = ""
+
+    @staticmethod
+    def count(counts: dict[str, int], name: str) -> None:
+        """Add one to the count of *name*."""
+        counts[name] = counts.get(name, 0) + 1
+
+    @property
+    def total(self) -> int:
+        """How many tasks have begun."""
+        return sum(self.begun.values())

@@ -1,0 +1,112 @@
+"""Shifts that were handed to the pool, as the main process knows them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from celery_reliable.pool import N_SLOTS, First, come_to, how_far
+
+__all__ = ["RunningShift", "RunningShifts"]
+
+
+@dataclass
+class RunningShift:
+    """A shift that was handed to the pool."""
+
+    token: str
+    slot: int
+    #: With which message it began, and the token of its claim.
+    first: First | None = None
+    pid: int | None = None
+
+    def holds(self, tag: str) -> bool:
+        """Whether it is not done with this message, or claim."""
+        first = self.first
+        if first is not None and tag in (first.tag, first.token):
+            return how_far(self.slot)[0] == 0
+        number = tag.rpartition(".")[2]
+        earliest, latest = how_far(self.slot)
+        return number.isdecimal() and earliest <= int(number) <= latest
+
+    def has(self, tag: str) -> bool:
+        """Whether it has taken the message with this tag."""
+        is_first = self.first is not None and self.first.tag == tag
+        return is_first or tag.rpartition(".")[0] == self.token
+
+    def token_of(self, tag: str) -> str:
+        """Return the token of the claim of the message with this tag."""
+        return self.first.token if self.first is not None and self.first.tag == tag else tag
+
+
+class RunningShifts:
+    """All of one worker.  Any thread may ask whose a claim is."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, RunningShift] = {}
+        #: The shifts that began with a message, by its tag and by the token of its claim.
+        self._firsts: dict[str, RunningShift] = {}
+        #: Those of the shared memory that are free; the one that was given back first is the last
+        #: to be used again.
+        self._slots = deque(range(N_SLOTS))
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __iter__(self) -> Iterator[RunningShift]:
+        return iter(list(self._running.values()))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more can run at once."""
+        return not self._slots
+
+    def add(self, first: First | None) -> RunningShift:
+        """Return a new one; *first*: the message with which it begins."""
+        slot = self._slots.popleft()
+        come_to(slot, 0, 0)
+        running = RunningShift(secrets.token_hex(8), slot, first)
+        self._running[running.token] = running
+        if first is not None:
+            self._firsts[first.tag] = self._firsts[first.token] = running
+        return running
+
+    def accepted(self, token: str, pid: int) -> None:
+        """Note which process has it."""
+        if token in self._running:
+            self._running[token].pid = pid
+
+    def remove(self, token: str) -> RunningShift | None:
+        """Forget a shift that has ended, and return it."""
+        running = self._running.pop(token, None)
+        if running is not None:
+            self._slots.append(running.slot)
+        if running is not None and running.first is not None:
+            self._firsts.pop(running.first.tag, None)
+            self._firsts.pop(running.first.token, None)
+        return running
+
+    def holds(self, tag: str) -> bool:
+        """Whether a message or a claim is that of a shift which has not ended."""
+        running = self._of(tag)
+        return running is not None and running.holds(tag)
+
+    def _of(self, tag: str) -> RunningShift | None:
+        return self._firsts.get(tag) or self._running.get(tag.rpartition(".")[0])
+
+    def stop(self, token: str) -> None:
+        """Kill the process that runs a claim which was taken from this worker."""
+        running = self._of(token)
+        if running is not None and running.pid is not None and running.holds(token):
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGKILL)
+
+    def pid_of(self, token: str) -> int:
+        """Return the process that runs a claim; 0 if nobody knows."""
+        running = self._of(token)
+        return (running.pid or 0) if running is not None else 0

@@ -1,0 +1,120 @@
+"""Celery's requests for what processes of the pool have taken by themselves: they are made only for
+who has to see, to stop or to end it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from celery.worker import state
+
+from celery_reliable.app import Reliable
+from celery_reliable.attempt import DELIVERY
+from celery_reliable.broker import WorkerUnacked, opened_unacked
+from celery_reliable.compat.notes import note
+from celery_reliable.compat.request import request_for
+from celery_reliable.context import WorkerProcess
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
+from celery_reliable.message import payload_of
+from celery_reliable.options import is_reliable
+from celery_reliable.pool import Left
+from celery_reliable.worker.patience import PATIENCE_SECONDS
+from celery_reliable.worker.running_shift import RunningShift
+
+__all__ = ["ShiftRequests"]
+
+
+class ShiftRequests:
+    """Makes and keeps the requests of one worker.  For the main loop."""
+
+    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+        self._worker = w
+        self._reliable = reliable
+        self._process = process
+        self._unacked_name = unacked
+        #: By the tags of their messages.
+        self._shown: dict[str, Any] = {}
+
+    def show(self, running_shifts: Iterable[RunningShift]) -> None:
+        """Let Celery's state have a request of each task that runs in a shift."""
+        unacked = self.unacked
+        filed = unacked.tags() if unacked is not None and self._shown else set()
+        for tag in [tag for tag in self._shown if tag not in filed]:
+            # It has ended, and its process runs another task by now.
+            self.hide(tag)
+        for running in running_shifts:
+            for left in self.filed(running):
+                if left.tag in self._shown:
+                    continue
+                request = self.request(left, running)
+                if request is not None:
+                    self._shown[left.tag] = request
+                    state.requests[request.id] = request
+                    state.active_requests.add(request)
+
+    def hide_all_of(self, running: RunningShift) -> None:
+        """Forget the requests of what a shift ran, which has ended."""
+        for tag in [tag for tag in self._shown if running.has(tag)]:
+            self.hide(tag)
+
+    def hide(self, tag: str) -> None:
+        """Forget a request that was shown, as its task has ended without the main process."""
+        request = self._shown.pop(tag)
+        state.task_ready(request)
+        request.message.channel.qos.forget(tag)
+
+    def filed(self, running: RunningShift) -> Iterator[Left]:
+        """Yield the messages that a shift has taken, and that are still in the unacked hash."""
+        unacked = self.unacked
+        if unacked is None or self.channel is None:
+            return
+        for tag in [tag for tag in unacked.tags() if running.has(tag)]:
+            entry = unacked.entry(tag)
+            if entry is not None:
+                yield Left(tag, entry.queue, entry.raw)
+
+    def request(self, left: Left, running: RunningShift, *, is_known: bool = False) -> Any:
+        """Return Celery's request of a message that a process runs, or ran when it died; None when
+        its task was not claimed.
+        """
+        shown = self._shown.pop(left.tag, None)
+        if shown is not None:
+            return shown
+        c, channel = self._worker.consumer, self.channel
+        payload = payload_of(left.message)
+        task = self._worker.app.tasks.get((payload.get("headers") or {}).get("task"))
+        if task is None or not is_reliable(task):
+            return None
+        claimed_ms, token = 0, running.token_of(left.tag)
+        if not is_known:
+            try:
+                record = self._reliable.ledger.find(
+                    payload["headers"]["id"], patience_seconds=PATIENCE_SECONDS
+                )
+            except (LedgerUnavailable, LedgerRefused):
+                record = None
+            if record is None or record.token != token:
+                return None
+            claimed_ms = record.claimed_ms or 0
+        payload["properties"]["delivery_tag"] = left.tag
+        message = channel.Message(payload, channel=channel)
+        note(message, "queue", left.queue)
+        note(message, "holder", self._process.id)
+        channel.qos.append(message, left.tag)
+        request = request_for(c, task, message, running.pid, claimed_ms / 1000 or time.time())
+        request.reliable_token = token
+        request.request_dict["properties"][DELIVERY] = token
+        return request
+
+    @property
+    def channel(self) -> Any:
+        """The channel of the worker's consumer; None while there is none."""
+        consumer = getattr(self._worker.consumer, "task_consumer", None)
+        return consumer.channel if consumer is not None else None
+
+    @property
+    def unacked(self) -> WorkerUnacked | None:
+        """The worker's unacked hash, once it consumes."""
+        return opened_unacked(self._unacked_name)

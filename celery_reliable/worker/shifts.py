@@ -1,0 +1,245 @@
+"""The main process's part in shifts: who has one, and what becomes of what it leaves."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from billiard.exceptions import Terminated, WorkerLostError
+from celery.worker import state
+
+from celery_reliable import events
+from celery_reliable.app import Reliable
+from celery_reliable.broker import Delivery, Queues
+from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
+from celery_reliable.compat.request import lost_worker
+from celery_reliable.context import WorkerProcess
+from celery_reliable.pool import (
+    First,
+    Left,
+    Report,
+    Shift,
+    TaskPool,
+    call_off_shifts,
+    shifts_called_off,
+    work,
+)
+from celery_reliable.worker import throughput
+from celery_reliable.worker.early_claims import EarlyClaim
+from celery_reliable.worker.running_shift import RunningShift, RunningShifts
+from celery_reliable.worker.shift_requests import ShiftRequests
+from celery_reliable.worker.shift_rules import ShiftRules
+
+__all__ = ["Shifts", "shifts_of"]
+
+#: How long a shift takes messages.
+_SHIFT_SECONDS = 1.0
+#: With what a process ends that died, or was stopped.
+_ENDED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
+#: A shift of fewer tasks that left something to the main process was in vain.
+_IN_VAIN = 8
+#: After that no shift begins for so long, doubled each time.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
+
+
+def shifts_of(w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> Shifts | None:
+    """Return what gives shifts to the processes of a worker's pool; None where they have none."""
+    if not isinstance(w.pool, TaskPool):
+        return None
+    if not (w.use_eventloop and unacked and reliable.is_delivered_from_ledger):
+        events.pool_is_prefork(worker=process.id)
+        return None
+    return Shifts(w, reliable, process, unacked)
+
+
+class Shifts:
+    """Gives shifts to idle processes of a pool, and deals with what they leave.  For the main
+    loop.
+    """
+
+    def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
+        self._worker = w
+        self._process = process
+        self._rules = ShiftRules(w, process)
+        self._requests = ShiftRequests(w, reliable, process, unacked)
+        #: Any thread may ask them whose a claim is.
+        self.running = RunningShifts()
+        self._unsure: set[str] = set()
+        self._is_leaving = False
+        self._not_before = 0.0
+        self._pause = 0.0
+
+    def __len__(self) -> int:
+        return len(self.running)
+
+    def is_running(self, tag: str) -> bool:
+        """Whether the process that has taken a message goes on with it as the worker leaves."""
+        return self.running.holds(tag) and not state.should_terminate
+
+    def has_given_up(self, token: str) -> bool:
+        """Whether nobody has begun by a claim, as its process did not hear of it."""
+        return token in self._unsure
+
+    def show(self) -> None:
+        """Let Celery's state have a request of each task that runs in a shift."""
+        try:
+            self._requests.show(self.running)
+        except Exception as exc:
+            # The broker or the ledger is away. Who asked sees less.
+            events.shifts_not_seen(error=exc)
+
+    # -- beginning
+
+    def may_begin(self) -> bool:
+        """Whether processes may take their own messages now."""
+        is_early = time.monotonic() < self._not_before
+        return not (self._is_leaving or is_early or self.running.is_full) and (
+            self._rules.allow_any()
+        )
+
+    def work_off(self, channel: Any, n_waiting: int, n_idle: int) -> None:
+        """Give shifts to idle processes, if *n_waiting* messages wait and these may be theirs."""
+        if n_idle <= 0 or not self.may_begin():
+            return
+        cold = self._rules.cold()
+        queues = channel.queues_for_shift(cold) if cold is not None else None
+        if queues is None:
+            return
+        for _ in range(min(n_idle, n_waiting)):
+            self._begin(channel, queues, None)
+
+    def begin_with(
+        self, channel: Any, delivery: Delivery, payload: dict[str, Any], early: EarlyClaim
+    ) -> bool:
+        """Give a shift to an idle process that begins with this message; False when the message is
+        to be delivered as always.
+        """
+        claim = early.claim
+        cold = self._rules.cold() if claim is not None and self.may_begin() else None
+        if claim is None or cold is None or not self._rules.allow(payload["headers"], cold):
+            return False
+        queues = channel.queues_for_shift(cold)
+        if queues is None or not channel.is_consumed(delivery.queue):
+            return False
+        first = First(
+            delivery.tag,
+            delivery.queue,
+            delivery.raw,
+            claim.attempt,
+            claim.losses,
+            claim.worker,
+            early.asked_at,
+            claim.token,
+        )
+        self._begin(channel, queues, first)
+        early.is_under_way = False
+        return True
+
+    def _begin(self, channel: Any, queues: Queues, first: First | None) -> None:
+        running = self.running.add(first)
+        shift = Shift(
+            running.token,
+            running.slot,
+            queues,
+            channel.takes_turns,
+            shifts_called_off(),
+            _SHIFT_SECONDS,
+            frozenset(state.revoked),
+            int(self._worker.max_memory_per_child or 0),
+            first,
+        )
+        acquire_slot(self._worker, self._submit, shift)
+
+    def _submit(self, shift: Shift) -> None:
+        self._worker.pool.apply_async(
+            work,
+            (shift,),
+            accept_callback=partial(self._accepted, shift.token),
+            callback=partial(self._ended, shift.token),
+            error_callback=partial(self._lost, shift.token),
+        )
+
+    def _accepted(self, token: str, pid: int, accepted_at: float) -> None:
+        self.running.accepted(token, pid)
+
+    # -- ending
+
+    def call_off(self) -> None:
+        """Let all end after the tasks that they run."""
+        if self.running:
+            call_off_shifts()
+
+    def leave(self) -> None:
+        """The worker leaves: no shift begins any more."""
+        self._is_leaving = True
+        call_off_shifts()
+        # Celery waits for what runs, or stops it.
+        self.show()
+
+    def look(self) -> None:
+        """Let them end if something waits for one of their processes."""
+        if self.running and waiting_for_slots(self._worker):
+            self.call_off()
+
+    def _ended(self, token: str, report: Report) -> None:
+        ended = self.running.remove(token)
+        if ended is not None:
+            self._requests.hide_all_of(ended)
+        for name, count in report.begun.items():
+            state.total_count[name] += count
+            state.all_total_count[0] += count
+        for how, count in report.no_success.items():
+            throughput.no_success(how, count)
+        if report.unsure:
+            self._unsure.add(report.unsure)
+        channel = self._requests.channel
+        if report.found_nothing and channel is not None:
+            channel.note_empty()
+        if report.left is None:
+            self._pause = 0.0
+            return
+        if report.total < _IN_VAIN:
+            self._pause = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            self._not_before = time.monotonic() + self._pause
+        if ended is not None:
+            self._take_over(report.left, ended)
+
+    def _lost(self, token: str, exc_info: Any) -> None:
+        """A process was lost in its shift, or stopped."""
+        running = self.running.remove(token)
+        if running is None:
+            return
+        if not isinstance(exc_info.exception, _ENDED):
+            # Of what it ran nobody knows more than if it had died.
+            exc_info = lost_worker(exc_info.exception)
+        for left in self._requests.filed(running):
+            try:
+                request = self._requests.request(left, running)
+            except Exception as exc:
+                events.shift_not_ended(error=exc)
+                continue
+            if request is None:
+                self._take_over(left, running)
+            else:
+                state.total_count[request.name] += 1
+                state.all_total_count[0] += 1
+                request.on_failure(exc_info)
+
+    def _take_over(self, left: Left, running: RunningShift) -> None:
+        """Deal with a message that a shift has left as if the main process had taken it."""
+        channel, unacked = self._requests.channel, self._requests.unacked
+        if unacked is None:
+            return
+        if channel is None or self._is_leaving:
+            # It goes back with all that the worker leaves, or once it is connected again.
+            if channel is not None:
+                unacked.give_back(channel, left.tag, is_last=False)
+            return
+        if left.outcome is None:
+            channel.deliver(Delivery(left.tag, left.queue, left.message, self._process.id))
+            return
+        request = self._requests.request(left, running, is_known=True)
+        if request is not None:
+            state.task_reserved(request)
+            request.on_success(left.outcome)

@@ -1,0 +1,174 @@
+"""The pool whose processes take their own messages: what they take, and what happens to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.conftest import Project
+from tests.integration.figures import (
+    DEAD,
+    assert_each_ran_once,
+    record_of,
+    wait_until_settled,
+)
+from tests.support.processes import Worker
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
+)
+
+POOL = "celery_reliable.pool:TaskPool"
+
+
+@pytest.fixture
+def pooled(project: Project) -> Project:
+    """The project, whose workers have this pool."""
+    return project.with_settings(celery={"worker_pool": POOL})
+
+
+def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: Any) -> Worker:
+    return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
+
+
+def in_shift(pooled: Project, name: str) -> tuple[Any, int]:
+    """A task at a gate that the only process of a worker has taken by itself; and that process."""
+    first, second = pooled.send("gate", f"{name} first"), pooled.send("gate", name)
+    pooled.effects.run_of(first.id)
+    pooled.effects.open_gate(f"{name} first")
+    run = pooled.effects.run_of(second.id)
+    assert "." in record_of(pooled.redis, second.id)["token"], "the main process has taken it"
+    return second, run.pid
+
+
+def test_a_process_takes_the_next_message_by_itself(pooled: Project) -> None:
+    one = start(pooled)
+    result, pid = in_shift(pooled, "open")
+    record = record_of(pooled.redis, result.id)
+    assert [int(record["pid"])] == one.children() == [pid]
+    pooled.effects.open_gate("open")
+    assert result.get(timeout=20) == "open"
+    wait_until_settled(pooled.redis, 10)
+
+
+def test_of_a_killed_process_the_task_comes_back_and_is_charged(pooled: Project) -> None:
+    one = start(pooled)
+    result, pid = in_shift(pooled, "open")
+    behind = [pooled.send("work", 0) for _ in range(5)]
+    one.kill_child(pid)
+    wait_for(lambda: len(pooled.effects.runs(result.id)) == 2, 10, "it runs again")
+    pooled.effects.open_gate("open")
+    assert result.get(timeout=20) == "open"
+    assert [run.attempt for run in pooled.effects.runs(result.id)] == [1, 2]
+    for other in behind:
+        assert other.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [other.id for other in behind])
+    wait_until_settled(pooled.redis, 10)
+
+
+def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) -> None:
+    one = start(pooled)
+    result, _ = in_shift(pooled, "open")
+    behind = [pooled.send("work", 0) for _ in range(5)]
+    one.kill_group()
+    start(pooled, "two")
+    pooled.effects.open_gate("open")
+    assert result.get(timeout=40) == "open"
+    assert [run.attempt for run in pooled.effects.runs(result.id)] == [1, 2]
+    for other in behind:
+        assert other.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [other.id for other in behind])
+
+
+def test_what_kills_its_process_is_buried_and_nothing_beside_it(pooled: Project) -> None:
+    start(pooled, concurrency=2)
+    held = pooled.send("gate", "open")
+    pooled.effects.run_of(held.id)
+    deadly = pooled.send("poison")
+    others = [pooled.send("work", 0) for _ in range(20)]
+    client = pooled.redis.client()
+    wait_for(lambda: client.zscore(DEAD, deadly.id), 30, "it is a dead letter")
+    for other in others:
+        assert other.get(timeout=20) == "worked"
+    pooled.effects.open_gate("open")
+    assert held.get(timeout=20) == "open"
+    assert_each_ran_once(pooled.effects, [held.id, *(other.id for other in others)])
+
+
+def test_a_warm_stop_ends_a_shift_and_leaves_what_waits(pooled: Project) -> None:
+    one = start(pooled)
+    result, _ = in_shift(pooled, "open")
+    behind = [pooled.send("work", 0) for _ in range(20)]
+    one.signal_main(signal.SIGTERM)
+    pooled.effects.open_gate("open")
+    assert one.wait_until_ended() == 0
+    assert result.get(timeout=10) == "open"
+    start(pooled, "two")
+    for other in behind:
+        assert other.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [result.id, *(other.id for other in behind)])
+    wait_until_settled(pooled.redis, 10)
+
+
+def test_what_runs_in_a_shift_is_seen_and_can_be_stopped(pooled: Project) -> None:
+    start(pooled)
+    result, pid = in_shift(pooled, "never")
+    inspect = pooled.app.control.inspect(timeout=10)
+    inspect.limit = 1
+    (active,) = (inspect.active() or {}).values()
+    assert [(one["id"], one["worker_pid"]) for one in active] == [(result.id, pid)]
+    pooled.app.control.revoke(result.id, terminate=True)
+    wait_for(lambda: result.state == "REVOKED", 20, "it is revoked")
+    assert pooled.send("work", 0).get(timeout=20) == "worked"
+    assert len(pooled.effects.runs(result.id)) == 1
+    wait_until_settled(pooled.redis, 10)
+
+
+def test_what_is_not_ordinary_goes_by_the_main_process(pooled: Project) -> None:
+    start(pooled, concurrency=2)
+    results = [
+        pooled.send("work", 0, countdown=1),
+        pooled.send("work", 0, expires=60),
+        pooled.send("work", 0, time_limit=30),
+        pooled.send("plain_work", 0),
+        pooled.send("flaky", 2),
+        pooled.send("locked", "thing", 0),
+        *[pooled.send("work", 0) for _ in range(20)],
+    ]
+    for result in results:
+        result.get(timeout=30)
+    failed = pooled.send("failing")
+    wait_for(lambda: failed.state == "FAILURE", 20, "it has failed")
+    flaky = results[4].id
+    assert [run.attempt for run in pooled.effects.runs(flaky)] == [1, 2, 3]
+    assert_each_ran_once(pooled.effects, [r.id for r in results if r.id != flaky])
+
+
+def test_idle_processes_do_not_wake(pooled: Project) -> None:
+    one = start(pooled, concurrency=2)
+    for result in [pooled.send("work", 0) for _ in range(20)]:
+        result.get(timeout=20)
+    wait_until_settled(pooled.redis, 10)
+    children = [psutil.Process(pid) for pid in one.children()]
+    client = pooled.redis.client()
+
+    def woken() -> list[int]:
+        return [child.num_ctx_switches().voluntary for child in children]
+
+    def n_pops() -> int:
+        return int(client.info("commandstats")["cmdstat_brpop"]["calls"])  # type: ignore[index]
+
+    def wait_for_pops(count: int) -> None:
+        begun = n_pops()
+        wait_for(lambda: n_pops() >= begun + count, 40, "the worker has waited for some seconds")
+
+    # The last shift has ended by then.
+    wait_for_pops(3)
+    before = woken()
+    wait_for_pops(4)
+    assert woken() == before

@@ -1,0 +1,162 @@
+"""The step of a process that takes its own messages: one message, filed and claimed, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+
+from celery_reliable.broker import Queues, take_next_text
+from celery_reliable.ledger import NextTask, answers
+from celery_reliable.model import Claim, State
+from tests.ledger.scene import Published, RestartableScene
+
+
+class Taking:
+    """Queues "a" and "b" of two priorities, and an unacked hash."""
+
+    def __init__(self, scene: RestartableScene) -> None:
+        self.scene = scene
+        self.prefix = uuid4().hex[:8]
+        self.unacked = f"unacked:{self.prefix}"
+        lists = [f"{self.prefix}{queue}{p}" for p in (0, 3) for queue in "ab"]
+        self.queues = Queues(self.unacked, "listed", self.unacked, ["a", "b"], lists, ["app.cold"])
+
+    def put(self, task_id: str, queue: str = "a", priority: int = 0, **headers: Any) -> Published:
+        """Publish a task, and put its message into a list."""
+        published = self.scene.publish(task_id)
+        stamp = f"{published.generation}:{published.epoch}"
+        about = {"id": task_id, "task": "app.work", "reliable": stamp, "eta": None}
+        about.update({"timelimit": [None, None], **headers})
+        payload = {
+            # What a body says is no header.
+            "body": '}, "headers": {"id": "other"}, "properties": {}',
+            "headers": about,
+            "properties": {"delivery_info": {}},
+        }
+        raw = json.dumps(payload)
+        self.scene.client.lpush(f"{self.prefix}{queue}{priority}", raw)
+        return published
+
+    def take(self, tag: str, done: str = "", **options: Any) -> NextTask:
+        step = self.step(tag, done, **options)
+        return self.scene.ledger.take_next(step)
+
+    def step(self, tag: str, done: str = "", worker: str = "me") -> Any:
+        return self.scene.ledger.next_step(
+            take_next_text(), self.queues, tag=tag, done=done, filed_ms=1, owner=(worker, 7)
+        )
+
+    def filed(self) -> set[bytes]:
+        return set(self.scene.client.hkeys(self.unacked))
+
+
+@pytest.fixture
+def taking(restartable: RestartableScene) -> Taking:
+    return Taking(restartable)
+
+
+def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
+    taking.put("late", "a", 3)
+    taking.put("second", "b")
+    taking.put("first", "a")
+
+    found = [taking.take(f"shift.{n}") for n in range(4)]
+
+    assert [one.queue for one in found] == ["a", "b", "a", ""]
+    assert [one.answer for one in found] == [answers.Claimed(1, 0)] * 3 + [None]
+    assert (found[3].message, found[3].has_lease) == (None, True)
+    assert taking.filed() == {b"shift.0", b"shift.1", b"shift.2"}
+    record = taking.scene.ledger.find("first")
+    assert record is not None
+    assert (record.state, record.token, record.owner) == (State.RUNNING, "shift.0", "me")
+
+
+def test_a_repeated_call_has_the_same_message_and_the_same_attempt(taking: Taking) -> None:
+    taking.put("one")
+    taking.put("two")
+
+    first, again = taking.take("shift.1"), taking.take("shift.1")
+
+    assert (again.message, again.answer) == (first.message, first.answer)
+    assert taking.filed() == {b"shift.1"}
+    assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
+
+
+def test_a_worker_that_was_declared_dead_takes_nothing(taking: Taking) -> None:
+    taking.put("one")
+    taking.scene.kill_worker("me")
+
+    found = taking.take("shift.1")
+
+    assert (found.message, found.has_lease) == (None, False)
+    assert taking.filed() == set()
+    assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"eta": "2030-01-01T00:00:00"},
+        {"expires": "2030-01-01T00:00:00"},
+        {"timelimit": [None, 3]},
+        {"task": "app.cold"},
+        {"reliable": "no stamp"},
+        {"reliable": None},
+        {"id": 7},
+        {"reliable_workers": ["alpha"]},
+        {"reliable_call": {"object_id": "x"}},
+        {"stamped_headers": ["a"]},
+        {"compression": "application/x-gzip"},
+    ],
+)
+def test_what_the_main_process_has_to_see_is_filed_and_not_claimed(
+    taking: Taking, headers: dict[str, Any]
+) -> None:
+    taking.put("one", **headers)
+
+    found = taking.take("shift.1")
+
+    assert found.message is not None
+    assert found.answer is None
+    assert taking.filed() == {b"shift.1"}
+    record = taking.scene.ledger.find("one")
+    assert record is not None
+    assert record.state is State.QUEUED
+
+
+def test_it_goes_along_with_the_settlement_of_the_one_before(taking: Taking) -> None:
+    taking.put("one")
+    taking.put("two")
+    taking.take("shift.1")
+    ledger, step = taking.scene.ledger, taking.step("shift.2", "shift.1")
+
+    settled = ledger.settle(Claim("one", 1, "me", "shift.1"), outcome="SUCCESS", along=step)
+
+    assert settled == answers.Settled()
+    assert step.answer.answer == answers.Claimed(1, 0)
+    assert taking.filed() == {b"shift.2"}
+    assert ledger.find("one") is None
+
+
+def test_the_next_is_taken_also_when_the_settlement_is_refused(taking: Taking) -> None:
+    taking.put("one")
+    taking.put("two")
+    taking.take("shift.1")
+    step = taking.step("shift.2", "shift.1")
+
+    late = taking.scene.ledger.settle(Claim("one", 1, "me", "another"), along=step)
+
+    assert isinstance(late, answers.Fenced)
+    assert step.answer.answer == answers.Claimed(1, 0)
+
+
+def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any) -> None:
+    client: redis.Redis = redis_server.client()
+    for raw in (b"\xff\x00", b"{}", b'"headers": {}, "properties": {', b'{"headers": {"a": }}'):
+        client.lpush(f"{taking.prefix}a0", raw)
+        found = taking.take(f"shift.{uuid4().hex}")
+        assert (found.message, found.answer) == (raw, None)
