@@ -13,7 +13,7 @@ from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.attempt.object_lock import leave
 from celery_reliable.attempt.outcomes import ended
 from celery_reliable.compat.tracer import Traced
-from celery_reliable.context import RunningAttempt
+from celery_reliable.context import RunningAttempt, put_off
 from celery_reliable.exceptions import LedgerForbidden, one_line
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.model import Cause, Claim, Reason
@@ -63,6 +63,8 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
             traceback=str(getattr(result.retval, "traceback", "") or ""),
             patience_seconds=FOREVER,
         )
+    elif result.info is None and put_off.takes(task, claim, states.SUCCESS):
+        return result
     else:
         keep = keep_ms(task) if result.info is None else 0
         answer = ledger.settle(claim, outcome=state, keep_ms=keep, patience_seconds=FOREVER)

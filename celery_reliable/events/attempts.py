@@ -264,6 +264,11 @@ def revocation_not_stored(*, name: str, task_id: str, error: Exception) -> None:
     """Celery could not store REVOKED for a task that was revoked or has expired."""
 
 
+@declared(WARNING)
+def retry_not_stored(*, name: str, task_id: str, error: Exception) -> None:
+    """Celery could not store RETRY for a task that is retried.  It runs again all the same."""
+
+
 @declared(ERROR)
 def revocation_not_recorded(*, name: str = "", task_id: str = "", error: Exception) -> None:
     """The ledger could not be told of a revocation.  Workers that hear it do not run the task."""

@@ -35,6 +35,27 @@ def broker_transport_kept(*, transport: str) -> None:
     """``broker_transport`` is set to one of the project's: its deliveries are not protected."""
 
 
+@declared(WARNING)
+def pool_is_prefork(*, worker: str) -> None:
+    """Processes of ``celery_reliable.pool:TaskPool`` cannot take messages by themselves, as the
+    queues are not lists in the ledger's own database: it works as a prefork pool.
+    """
+
+
+@declared(WARNING)
+def shift_not_ended(*, error: Exception) -> None:
+    """A process was lost that took messages by itself, and what it ran could not be ended at once.
+    A look at the worker's claims ends it.
+    """
+
+
+@declared(WARNING)
+def shifts_not_seen(*, error: Exception) -> None:
+    """A worker could not find out what processes of its pool have taken by themselves, for a remote
+    command or a stop.
+    """
+
+
 @declared(INFO, note=("worker",))
 def worker_registered(*, app: Any, worker: str) -> None:
     """A worker has its lease: for the first time, or anew after it was declared dead."""

@@ -14,6 +14,7 @@ from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Look, Place, WorkerLook
+from celery_reliable.ledger.next_attempts import NextStep, NextTask
 from celery_reliable.ledger.object_looks import Held, ObjectLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
@@ -21,6 +22,7 @@ from celery_reliable.ledger.runs import Run, Runs
 from celery_reliable.ledger.startup_test import self_test
 from celery_reliable.ledger.store import Ledger
 from celery_reliable.ledger.transitions import Step
+from celery_reliable.ledger.watching import Watch
 
 __all__ = [
     "AS_IT_IS",
@@ -35,6 +37,8 @@ __all__ = [
     "LivingWorker",
     "LivingWorkers",
     "Look",
+    "NextStep",
+    "NextTask",
     "NotedRow",
     "ObjectLocks",
     "ObjectLook",
@@ -43,6 +47,7 @@ __all__ = [
     "Run",
     "Runs",
     "Step",
+    "Watch",
     "WorkerLook",
     "answers",
     "connect",

@@ -10,9 +10,9 @@ from celery_reliable.ledger.transitions import Step, Together, Transition
 from celery_reliable.ledger.workers import ALONE_MS
 from celery_reliable.model import Claim, ClaimRequest
 
-__all__ = ["Attempts"]
+__all__ = ["CLAIM", "Attempts"]
 
-_CLAIM: Transition[ClaimAnswer] = Transition("claim", ClaimAnswer)
+CLAIM: Transition[ClaimAnswer] = Transition("claim", ClaimAnswer)
 _ENDED: Transition[EndedAnswer] = Transition("ended", EndedAnswer)
 _TOUCH: Transition[TouchAnswer] = Transition("touch", TouchAnswer)
 
@@ -74,7 +74,7 @@ class Attempts(TransitionGroup):
         """Return the call of `claim` unsent, for a caller that sends it beside another command."""
         task, worker = request.task, request.worker
         return Step(
-            _CLAIM,
+            CLAIM,
             [
                 self.keys.record(task.id),
                 self.keys.due,

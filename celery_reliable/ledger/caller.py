@@ -143,7 +143,11 @@ class Caller:
         finally:
             self._lines.append(line)
         if isinstance(reply, Exception):
-            raise reply
+            try:
+                raise reply
+            finally:
+                # Else this frame and the error keep each other, and all that its callers hold.
+                del reply
         return reply
 
     def read(self, what: str, run: Callable[[Any], T], patience_seconds: float | None = None) -> T:

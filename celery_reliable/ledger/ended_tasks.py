@@ -10,6 +10,7 @@ from celery_reliable.ledger.answers.tasks import Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.lock_release import OnNext, run_freeing
+from celery_reliable.ledger.sent_along import SentAlong
 from celery_reliable.ledger.transitions import A, Argument, Step, Transition
 from celery_reliable.model import NextUp
 
@@ -33,7 +34,7 @@ class Ending(NamedTuple):
 
 
 def call_ending_task(
-    caller: Caller,
+    caller: Caller | SentAlong,
     keys_of: Keys,
     transition: Transition[A],
     keys: Sequence[str],

@@ -12,6 +12,7 @@ from celery_reliable.ledger.answers.tasks import Troubled
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.place_steps import hand_over_step
+from celery_reliable.ledger.sent_along import SentAlong
 from celery_reliable.ledger.transitions import A, Argument, Step, Together, Transition
 from celery_reliable.model import NextUp
 
@@ -29,7 +30,7 @@ def line_of(object_key: str) -> str:
 
 
 def run_freeing(
-    caller: Caller,
+    caller: Caller | SentAlong,
     keys_of: Keys,
     step: Step[A],
     object_key: str,

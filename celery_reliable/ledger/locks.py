@@ -10,6 +10,7 @@ from celery_reliable.ledger.answers.objects import (
     Locked,
     LockedBy,
     NotHeld,
+    OwnPlace,
     Stopping,
     Unlocked,
 )
@@ -65,6 +66,7 @@ class ObjectLocks:
         only being stopped.  It is sent then, and its attempt asks for the lock again.
         """
         seen = holder = ""
+        own = ""
         deadline = time.monotonic() + _CONCLUDING_SECONDS
         while True:
             answer = self._caller.call(
@@ -73,8 +75,9 @@ class ObjectLocks:
                     self._keys.lock(object_key),
                     self._keys.record(claim.task_id),
                     self._keys.record(holder),
+                    self._keys.lock(own) if own else self._keys.none,
                 ],
-                [claim.task_id, claim.attempt, seen, claim.token, object_key],
+                [claim.task_id, claim.attempt, seen, claim.token, object_key, own],
                 patience_seconds,
             )
             match answer:
@@ -84,6 +87,9 @@ class ObjectLocks:
                     return "" if claim.attempt else None
                 case KeptFor():
                     return answer.task_id
+                case OwnPlace():
+                    own = answer.object_key
+                    continue
                 case Stopping():
                     if self._ledger.is_outlived(
                         holder, answer.worker, patience_seconds=patience_seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
@@ -17,8 +18,9 @@ from celery_reliable.ledger.answers import (
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
 from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.lock_release import call_freeing_lock
+from celery_reliable.ledger.sent_along import SentAlong
 from celery_reliable.ledger.transition_group import TransitionGroup
-from celery_reliable.ledger.transitions import Transition
+from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Cause, Claim, StoredResult
 
 __all__ = ["Outcomes"]
@@ -46,6 +48,7 @@ class Outcomes(TransitionGroup):
         outcome: str = "",
         by: str = "",
         keep_ms: int = 0,
+        along: Step[Any] | None = None,
         patience_seconds: float | None = None,
     ) -> SettleAnswer:
         """End an attempt that has an outcome.  Its record is removed, and its object is freed.
@@ -55,10 +58,11 @@ class Outcomes(TransitionGroup):
         so long: the task succeeded, and is to be done once.
 
         *outcome* (a state of Celery's) and *by* (who ended it, and why) are kept for operators.
+        *along*: a step that goes along, and hears its own answer.
         """
         result = result or _NO_RESULT
         return call_ending_task(
-            self._caller,
+            self._caller if along is None else SentAlong(self._caller, along),
             self.keys,
             _SETTLE,
             [

@@ -75,16 +75,18 @@ class Passes:
         ahead_count: str = "",
         *,
         ended_ms: int | str = "",
+        seen: str = "",
     ) -> EndPassAnswer:
         """Note that a pass finished, and keep its *report*.
 
         *ended_ms*: the server's time as the sweeper reckons it, or empty.  *ahead_count*: the
-        number of the request to look ahead that this pass has met, or empty.
+        number of the request to look ahead that this pass has met, or empty.  *seen*: which
+        workers it has seen, as the next pass is to hear it; empty: that sees all anew.
         """
         return self._caller.call(
             _END_PASS,
             [self._keys.sweep, self._keys.meta, self._keys.hours],
-            [nonce, json.dumps(dict(report)), ahead_count, ended_ms],
+            [nonce, json.dumps(dict(report)), ahead_count, ended_ms, seen],
         )
 
     def set_back(self, limit: int) -> SetBackAnswer:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["Script", "names", "script", "together"]
+from celery_reliable.ledger.recording import is_recording, recorded
+
+__all__ = ["Script", "inside", "names", "script", "together"]
 
 #: Two scripts as one.  Each has the keys and arguments that are its own; the last two arguments are
 #: how many of either the first one has.
@@ -42,6 +44,8 @@ class Script:
 def script(name: str) -> Script:
     """Return the transition called *name*; raises FileNotFoundError for a name without a file."""
     text = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text("utf-8")
+    if is_recording():
+        text = recorded(name, text)
     return Script(name, text, hashlib.sha1(text.encode()).hexdigest())
 
 
@@ -56,3 +60,10 @@ def together(first: Script, second: Script) -> Script:
     """Return two transitions as one script: nothing of another's comes between them."""
     text = _TOGETHER.format(first=first.text, second=second.text)
     return Script(first.name, text, hashlib.sha1(text.encode()).hexdigest())
+
+
+@cache
+def inside(inner: Script, name: str, text: str) -> Script:
+    """Return the script *text*, called *name*, which calls *inner* as a function of that name."""
+    text = f"local function {inner.name}(KEYS, ARGV)\n{inner.text}\nend\n{text}"
+    return Script(name, text, hashlib.sha1(text.encode()).hexdigest())

@@ -17,6 +17,7 @@ from celery_reliable.ledger.letter_reads import LetterReads
 from celery_reliable.ledger.lock_release import OnNext
 from celery_reliable.ledger.looks import Looks
 from celery_reliable.ledger.named import NamedTasks
+from celery_reliable.ledger.next_attempts import NextAttempts
 from celery_reliable.ledger.object_looks import ObjectLooks
 from celery_reliable.ledger.order_book import OrderBook
 from celery_reliable.ledger.outcomes import Outcomes
@@ -35,6 +36,7 @@ class Ledger(
     Publications,
     Cancellations,
     Attempts,
+    NextAttempts,
     Outcomes,
     Burials,
     DueRecords,

@@ -180,9 +180,10 @@ class Moves:
         epoch = new_epoch(Stamp("", record.epoch).attempt)
         again = envelope.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
+        # A member of a run stays one: no other member's worker runs it.
+        meant = replace(meant, home=home, run=before.run if before is not None else "")
         if meant.is_any_named:
-            run = before.run if before is not None else ""
-            headers[NAMED] = replace(meant, home=home, run=run).as_header()
+            headers[NAMED] = meant.as_header()
         return replace(again, headers=headers, exchange=home[0], routing_key=home[1]), epoch
 
 

@@ -15,6 +15,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
+from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
@@ -49,6 +50,7 @@ def install(app: Celery) -> None:
         give_part(app, "amqp", RecordingAMQP)
         # The sender and the producers that it made before do not record.
         send_anew(app.amqp)
+        subscribe_when_awaited(app)
 
 
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:

@@ -60,9 +60,12 @@ def rename(headers: dict[str, Any], moved: str) -> None:
     before = NamedWorkers.of(headers)
     headers.pop(NAMED, None)
     named = NamedWorkers.from_text(moved)
+    if before is not None:
+        # A member of a run stays one; whoever is not its worker sends it on.
+        pin = before.pin if named.means(before.pin) else ""
+        named = replace(named, home=before.home, run=before.run, pin=pin)
     if named.is_any_named:
-        home = before.home if before is not None else ("", "")
-        headers[NAMED] = replace(named, home=home).as_header()
+        headers[NAMED] = named.as_header()
 
 
 def _named_workers(task: Any, headers: Mapping[str, Any]) -> NamedWorkers | None:

@@ -2,10 +2,15 @@
 
 What was sent to a worker that is gone waits in a queue that nobody consumes.  A pass empties that
 queue, and has the tasks sent to others.
+
+What waits is looked through for workers that the pass before has not seen, whoever ran that: each
+pass leaves in the ledger whom it has seen.  A worker that was away while a pass let something wait
+is not among them.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -42,12 +47,24 @@ class NamedTasks:
         self._ledger = ledger
         self._broker = broker
         self._living = reliable.living_by(ledger)
-        #: The workers for which this sweeper has looked through what waits.
+        #: The workers that the pass before has seen, of every app; and those that this one has
+        #: seen whenever it looked.
+        self._before: set[str] = set()
         self._seen: set[str] = set()
+        self._last_look: list[LivingWorker] = []
         #: Where it is in looking whether they wait yet.
         self._walk: Iterator[list[tuple[str, str]]] = iter(())
         #: Queues that nobody consumes, and since when this sweeper has seen that (monotonic).
         self._orphans: dict[str, float] = {}
+
+    def hear(self, seen: str) -> None:
+        """Take what the pass before has `seen`, before a pass; empty: it is not known."""
+        self._before, self._seen = set(json.loads(seen or "[]")), set()
+
+    @property
+    def seen(self) -> str:
+        """Which workers the pass that ends has seen, for the next one."""
+        return json.dumps(sorted(self._seen)) if self._seen else ""
 
     def begin(self, leases: list[WorkerLease], report: SweepReport) -> None:
         """Begin a pass: empty the queues of workers that are gone, and wake what waits for those
@@ -58,19 +75,31 @@ class NamedTasks:
         self._living.close()
         if self._broker.is_redis:
             self._empty_orphans(leases, report)
-        living = self.living
-        new = [one for one in living if one.worker not in self._seen]
+        living = self._last_look = self._living.now()
+        others = {one.worker for one in leases if self._is_of_another(one)}
+        self._seen = {one.worker for one in living} | (self._before & others)
+        new = [one for one in living if one.worker not in self._before]
         if self._ledger.named.waiting():
             if new:
                 self._wake(new)
             self._forget_some()
         self._look_at_runs()
-        self._seen = {one.worker for one in living}
 
     @property
     def living(self) -> list[LivingWorker]:
         """The workers that can be sent a task, as they were a moment ago."""
-        return self._living.now()
+        found = self._living.now()
+        if found is not self._last_look:
+            # For who went meanwhile something may be let wait.
+            gone = {one.worker for one in self._last_look} - {one.worker for one in found}
+            self._seen -= gone
+            self._last_look = found
+        return found
+
+    def _is_of_another(self, lease: WorkerLease) -> bool:
+        """Whether a worker is of another app that shares the ledger, whose passes look for it."""
+        app = lease.project[0]
+        return bool(app) and app != str(self._app.main or "")
 
     # -- one record
 

@@ -126,12 +126,14 @@ class Sweeper:
             server_clock.told(answer.now_ms)
             asked = Asked.of(answer)
             self.overdue.step = ClockStep.of(answer)
+            self.named.hear(answer.seen)
             report, has_looked = self._run(asked, is_behind=answer.behind_ms is not None)
             self.ledger.passes.end(
                 nonce,
                 {**report.as_dict(), **self._depths(answer.now_ms)},
                 str(asked.count) if asked and has_looked else "",
                 ended_ms=server_clock.expected_ms,
+                seen=self.named.seen,
             )
             events.pass_finished(app=self.app, report=report)
             if not report.is_full:

@@ -150,10 +150,20 @@ class _Server:
             )
 
     def start(
-        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[Stream]
+        self,
+        module: str,
+        arguments: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: Sequence[Stream],
     ) -> Forked:
         """Fork one, with these standard streams."""
-        wanted = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}
+        wanted = {
+            "module": module,
+            "arguments": list(arguments),
+            "cwd": str(cwd),
+            "env": dict(env),
+        }
         return Forked(self, self.ask(wanted, *(stream.fileno() for stream in streams)))
 
     def ask(self, request: Mapping[str, Any], *descriptors: int) -> Any:
@@ -185,13 +195,14 @@ def start_celery(
     stdin: Stream,
     stdout: Stream,
     stderr: Stream,
+    module: str = "celery",
 ) -> Forked:
-    """Run `python -m celery ARGUMENTS`, without its imports."""
+    """Run `python -m celery ARGUMENTS`, or another module, without its imports."""
     global _server
     if _server is None:
         _server = _Server()
         atexit.register(_server.close)
-    return _server.start(arguments, cwd, env, (stdin, stdout, stderr))
+    return _server.start(module, arguments, cwd, env, (stdin, stdout, stderr))
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:
@@ -240,7 +251,8 @@ if __name__ == "__main__":
     _request = _serve(socket.socket(fileno=int(sys.argv[1])))
     if _request is not None:
         _become(_request)
+        _module = _request["module"]
         del _request
         # Celery's is imported, too, and is run once more as the main program.
-        sys.modules.pop("celery.__main__", None)
-        runpy.run_module("celery", run_name="__main__", alter_sys=True)
+        sys.modules.pop(f"{_module}.__main__", None)
+        runpy.run_module(_module, run_name="__main__", alter_sys=True)

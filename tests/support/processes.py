@@ -225,7 +225,9 @@ class Worker(CeleryProcess):
         options: Sequence[str] = (),
         tree: Path = REPOSITORY,
     ) -> None:
-        arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency), "-P", pool]
+        arguments = ["worker", "-n", f"{name}@%h", "-c", str(concurrency)]
+        # Without one it is the app's setting that counts.
+        arguments += ["-P", pool] if pool else []
         arguments += ["--loglevel", "INFO", *options]
         super().__init__(
             name,

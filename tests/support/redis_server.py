@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from tests.support.freezing import freeze
 from tests.support.serving import Server, spawn
+from tests.support.traces import HandClient
 
 START_SECONDS = 15.0
 STOP_SECONDS = 15.0
@@ -131,7 +132,7 @@ class RedisServer(Server):
             "socket_connect_timeout": 5.0,
             **options,
         }
-        return redis.Redis(host="127.0.0.1", port=self.port, db=db, **settings)
+        return HandClient(host="127.0.0.1", port=self.port, db=db, **settings)
 
     def start(self) -> None:
         """Start the server, on the data it had before if any, and wait until it answers."""

@@ -109,7 +109,7 @@ class OtherObject(Answer):
 class OwnPlace(Answer):
     """The task has that place, of which the caller did not know.  Nothing was changed.
 
-    Only `Places.take_place` sees it, and calls again.
+    Only who takes a lock or a place sees it, and calls again.
     """
 
     word = "object"

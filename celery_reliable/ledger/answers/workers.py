@@ -73,6 +73,8 @@ class Begun(Answer):
     #: When the clock last stepped forward, and by how much.
     stepped_ms: int | None
     stepped_by_ms: int | None
+    #: Which workers the last pass has seen, as it said itself; empty when nobody knows.
+    seen: str
 
 
 @final

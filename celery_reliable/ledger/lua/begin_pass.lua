@@ -16,16 +16,17 @@ ARGV[4]   interruption_ms   a longer gap between passes is an interruption
 ARGV[5]   lease_ms
 ARGV[6]   expected_ms       what the time should be, as the sweeper reckons from what it was told before; ""
 ARGV[7]   format            of a namespace that this release knows
-Returns   {"begun", grace_ms, ahead_ms, ahead_count, now_ms, behind_ms, stepped_ms, stepped_by_ms}
+Returns   {"begun", grace_ms, ahead_ms, ahead_count, now_ms, behind_ms, stepped_ms, stepped_by_ms, seen}
           | {"busy"} | {"not_due", wait_ms, now_ms} | {"newer", format}
           with since when messages may have been lost, and how often that was said; by how much what is due has to
-          be set back; when the clock last stepped forward, and by how much; "" for what there is not
+          be set back; when the clock last stepped forward, and by how much; which workers the last pass has seen, which is
+          forgotten, so that a pass that does not end leaves none; "" for what there is not
 Cost      O(1)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
-  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step')
+  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step', 'seen')
 if (tonumber(meta[10] or '') or 1) > tonumber(ARGV[7]) then
   return {'newer', meta[10]}
 end
@@ -69,6 +70,6 @@ if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[
     redis.call('HSET', KEYS[2], 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
   end
 end
-redis.call('HDEL', KEYS[2], 'unseen_step')
+redis.call('HDEL', KEYS[2], 'unseen_step', 'seen')
 redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'passed_by', ARGV[1], 'grace_ms', grace_ms)
-return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or ''}
+return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or '', meta[12] or ''}

@@ -9,6 +9,7 @@ ARGV[1]   nonce         of this pass
 ARGV[2]   report        JSON
 ARGV[3]   ahead_count   as it was when the pass began, if all was looked at that was asked for; else ""
 ARGV[4]   ended_ms      what the time should be, as the sweeper reckons from when it began; "": what it is
+ARGV[5]   seen          which workers the pass has seen alive all the time, as text, for the next one; ""
 Returns   {"ended"} | {"overtaken"}
 Cost      O(1), with the first of an hour O(counts)
 ]]
@@ -39,7 +40,12 @@ if tonumber(redis.pcall('HGET', KEYS[3], 'trimmed in') or -1) ~= hour then
   redis.pcall('PEXPIRE', KEYS[3], 172800000)
 end
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  -- What two passes have seen at once nobody knows.
+  redis.call('HDEL', KEYS[2], 'seen')
   return {'overtaken'}
 end
 redis.call('DEL', KEYS[1])
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[2], 'seen', ARGV[5])
+end
 return {'ended'}

@@ -15,6 +15,7 @@ from celery.bin.base import handle_preload_options
 from celery_reliable.operations.cli.acts import discard, replay
 from celery_reliable.operations.cli.audit import audit
 from celery_reliable.operations.cli.doctor import doctor
+from celery_reliable.operations.cli.drill import drill
 from celery_reliable.operations.cli.events import events
 from celery_reliable.operations.cli.letters import dead_letters
 from celery_reliable.operations.cli.metrics import metrics
@@ -27,6 +28,7 @@ from celery_reliable.operations.cli.runs import run
 from celery_reliable.operations.cli.status import status
 from celery_reliable.operations.cli.tasks import objects, show, tasks
 from celery_reliable.operations.cli.top import top
+from celery_reliable.operations.cli.verify import verify
 from celery_reliable.operations.cli.workers import workers
 
 __all__ = ["reliable"]
@@ -67,7 +69,9 @@ for _command in (
     metrics,
     dead_letters,
     audit,
+    verify,
     sweep,
+    drill,
     release_command,
     purge_command,
 ):

@@ -1,0 +1,253 @@
+"""Rules of an attempt: it begins, ends with an outcome, or gives its id to a canvas."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from celery_reliable.proof.model.objects import free_object
+from celery_reliable.proof.model.publications import DAY_MS
+from celery_reliable.proof.model.state import Lock, Reply, Task, View, Worker
+
+__all__ = ["attempt_rules", "drop_claim", "in_force", "is_current", "wait_alone"]
+
+
+def wait_alone(v: View, task: Task, token: str, alone_ms: float) -> Task:
+    """The task is sent again later, as its worker may not have it beside another one."""
+    if task.alone == token:
+        return task
+    waits = task.waits + 1
+    # At random between half and all of it, by the microseconds of the clock.
+    wait = alone_ms * min(2 ** (waits - 1), 16) * (0.5 + v.call.now_us % 1000 / 2000)
+    return task._replace(
+        alone=token, waits=waits, resends=0, unsent=True, due=v.now + math.floor(wait)
+    )
+
+
+def is_current(task: Task | None, attempt: str, token: str) -> bool:
+    """Tell whether this attempt runs, as far as the ledger knows."""
+    return task is not None and (task.state, str(task.attempt), task.token) == (
+        "running", attempt, token,
+    )  # fmt: skip
+
+
+def _has_ended(v: View) -> bool:
+    """Tell whether a message without a record is a late copy: its generation had the record."""
+    generation = v.arg(3)
+    if not generation or float(generation) > v.now + DAY_MS:
+        return False
+    meta = v.meta()
+    current = meta.get("generation")
+    if current is not None and float(current) > v.now + DAY_MS:
+        current = None
+    if current is None or not v.call.run_id or meta.get("run_id") != v.call.run_id:
+        if not v.holds("a restart begins a generation"):
+            return True
+        current = str(max(v.now, int(float(current or 0)) + 1, int(float(generation)) + 1))
+        v.note_meta(generation=current, run_id=v.call.run_id)
+    return bool(current == generation) and v.holds("what was here and is absent has ended")
+
+
+def _claim(v: View) -> Reply:  # noqa: C901
+    task_id, epoch, token = v.arg(1), v.arg(2), v.arg(5)
+    task, worker = v.task(), v.worker(v.key(4))
+    if task is not None and task.state == "running":
+        if task.token == token and v.holds("a repeated claim is the same"):
+            return ("claimed", task.attempt, task.losses)
+        if v.holds("what runs is not claimed"):
+            return ("held", task.owner)
+    if task is not None and task.state == "dead":
+        return ("dead",)
+    if (worker is None or worker.state != "alive") and v.holds("only who is alive claims"):
+        return ("no_lease",)
+    worker = worker or Worker("")
+    if task is None or task.called_off:
+        if _has_ended(v):
+            return ("ended",)
+        if v.arg(10) == "":
+            return ("unrecorded",)
+        task = (task or Task("queued"))._replace(
+            epoch=epoch, message=v.arg(10), published_ms=v.now, used=True, called_off=False,
+            max_losses=int(v.arg(9)) if v.arg(9) else None,
+        )  # fmt: skip
+        if task.stopping_on:
+            v.put(v.key(1), task._replace(state="queued", due=v.now))
+            return ("held", task.stopping_on)
+    elif (task.epoch != epoch and v.holds("a message of another publication is stale")) or (
+        task.state == "waiting" or f" {token} " in task.spent
+    ):
+        return ("stale",)
+    elif task.state == "parked":
+        return ("parked",)
+    elif task.stopping_on and v.holds("what is to be stopped still runs"):
+        v.put(v.key(1), _due_by(task, v.now))
+        return ("held", task.stopping_on)
+    elif task.revoked:
+        v.put(v.key(1), _due_by(task, v.now))
+        return ("stale",)
+    elif task.suspect == "ran" and v.arg(11) and v.holds("a worker runs one suspect at a time"):
+        runs = v.pairs(v.key(5))
+        is_running = worker.suspect and runs.get(worker.suspect) == worker.suspect_claim
+        if is_running or (worker.opening and worker.opening_id != task_id):
+            v.put(v.key(1), wait_alone(v, task, token, v.number(11)))
+            return ("alone",)
+    for n in range(12, len(v.call.args) + 1):
+        order = v.pairs("orders").get(v.arg(n))
+        if order and in_force(json.loads(order), v.now) and v.holds("what is struck is parked"):
+            v.put(
+                v.key(1),
+                task._replace(
+                    state="parked", waiting_for=f"order {v.arg(n)}", resends=0, unsent=False,
+                    due=v.now + 3_600_000,
+                ),
+            )  # fmt: skip
+            number = re.search(r"-(\d+)$", epoch)
+            when = (task.published_ms or v.now, int(number[1]) if number else 0)
+            member = f"{v.arg(n)} {when[0]:015.0f}.{when[1]:012.0f} {task_id}"
+            v.put_pairs("ordered", v.pairs("ordered") | {member: ""})
+            return ("struck", v.arg(n))
+    attempt = (task.attempt or 0) + 1
+    claim = f"{attempt} {v.arg(6)} {token}"
+    runs = v.pairs(v.key(5)) | {task_id: claim}
+    if v.holds("a claim is noted at its worker"):
+        v.put_pairs(v.key(5), runs)
+    if worker.opening_id == task_id:
+        worker = worker._replace(opening="", opening_id="", opening_alone=False)
+    if task.suspect == "ran" and v.arg(11):
+        worker = worker._replace(suspect=task_id, suspect_claim=claim, suspect_ms=v.now)
+    spared = {(one, of) for one, of in worker.spared_claims if runs.get(one) == of}
+    if task.spared > 0:
+        spared.add((task_id, claim))
+        worker = worker._replace(opening_alone=False)
+    worker = worker._replace(spared_claims=frozenset(spared))
+    if worker.state:
+        v.put(v.key(4), worker)
+    v.put(
+        v.key(1),
+        task._replace(
+            state="running", attempt=attempt, owner=v.arg(4), token=token,
+            suspect=task.suspect if task.suspect == "ran" else "",
+            openings=None if task.suspect else task.openings,
+            alone="" if task.suspect else task.alone,
+            waits=0 if task.suspect else task.waits,
+            waiting_for="", resends=0, unsent=False,
+            due=v.now + v.number(7) if v.number(7) > 0 else None,
+        ),
+    )  # fmt: skip
+    return ("claimed", attempt, task.losses)
+
+
+def in_force(order: dict[str, Any], now: int) -> bool:
+    """Tell whether an order holds at this time."""
+    if order.get("ended_ms"):
+        return False
+    return not order.get("until_ms") or now < float(order["until_ms"])
+
+
+def _due_by(task: Task, due: float) -> Task:
+    return task if task.due is None else task._replace(due=min(task.due, due))
+
+
+def _settle(v: View) -> Reply:
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    if not is_current(task, v.arg(2), v.arg(3)) and v.holds("only the current attempt settles"):
+        return ("fenced", task.state)
+    if task.object and task.object != v.arg(10):
+        return ("object", task.object)
+    if task.has_history and len(v.call.keys) < 6:
+        return ("troubled",)
+    if v.arg(4) and v.arg(7) and not v.either(True, False):
+        # Which databases can be reached is the server's to say.
+        return ("elsewhere",)
+    v.put(v.key(1), None)
+    v.drop_pair(v.key(3), v.arg(1))
+    if v.arg(10) and v.arg(9) not in ("", "0"):
+        held = (v.expiring(v.key(5)) or "").partition(":")
+        if held[2] == v.arg(1) and held[0].isdigit():
+            v.put(v.key(5), Lock(f"kept:{v.arg(1)}", v.now + v.number(9)))
+    else:
+        free_object(v, v.key(5), v.arg(1), v.arg(10))
+    return ("settled",)
+
+
+def _of_the_attempt(v: View, attempt: str, token: str) -> Task | Reply:
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    if not is_current(task, attempt, token):
+        return ("fenced", task.state)
+    return task
+
+
+def _bequeath(v: View) -> Reply:
+    task = _of_the_attempt(v, v.arg(1), v.arg(2))
+    if not isinstance(task, Task):
+        return task
+    v.put(v.key(1), task._replace(heir=v.arg(3)))
+    return ("bequeathed", "1" if task.used else "")
+
+
+def _conclude(v: View) -> Reply:
+    task = _of_the_attempt(v, v.arg(1), v.arg(2))
+    if not isinstance(task, Task):
+        return task
+    v.put(v.key(1), task._replace(concluding=v.arg(2)))
+    return ("concluding",)
+
+
+def _touch(v: View) -> Reply:
+    task = _of_the_attempt(v, v.arg(2), v.arg(4))
+    if not isinstance(task, Task):
+        return task
+    v.put(v.key(1), task._replace(due=v.now + v.number(3)))
+    return ("touched",)
+
+
+def _replace(v: View) -> Reply:
+    task, attempt, token = v.task(), v.arg(2), v.arg(4)
+    if task is not None and task.state == "waiting" and task.ended == attempt:
+        return ("waiting",)
+    if task is None or (
+        not is_current(task, attempt, token) and v.holds("only the current attempt is replaced")
+    ):
+        drop_claim(v, v.key(3), v.arg(1), attempt, token)
+        return ("fenced", task.state) if task else ("gone",)
+    v.drop_pair(v.key(3), v.arg(1))
+    v.put(
+        v.key(1),
+        task._replace(
+            state="waiting", ended=attempt, token="", owner="", suspect="", spared=0, openings=None,
+            epoch=f"{attempt}-replaced" if v.holds("a replacement is another publication")
+            else task.epoch,
+            alone="", waits=0, due=v.now + v.number(3),
+        ),
+    )  # fmt: skip
+    return ("waiting",)
+
+
+def drop_claim(v: View, claims: str, task_id: str, attempt: str, token: str) -> None:
+    """Forget the claim of an attempt that ended another way, if it is this very one."""
+    noted = v.pairs(claims).get(task_id, "").split(" ")
+    if noted[0] == attempt and noted[-1] == token:
+        v.drop_pair(claims, task_id)
+
+
+def _stop(v: View) -> Reply:
+    task = v.task()
+    if task is None or (task.state, task.owner) != ("running", v.arg(2)) or not task.revoked:
+        return ("changed",)
+    told = f"{task.attempt} {v.arg(3)} {task.token}"
+    v.put_pairs(v.key(2), v.pairs(v.key(2)) | {v.arg(1): told})
+    return ("told", task.owner)
+
+
+def attempt_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {
+        "claim": _claim, "settle": _settle, "bequeath": _bequeath, "conclude": _conclude,
+        "touch": _touch, "replace": _replace, "stop": _stop,
+    }  # fmt: skip

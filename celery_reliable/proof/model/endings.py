@@ -1,0 +1,105 @@
+"""Rules of what ends without running: called off, discarded; and of dead letters that are read."""
+
+from __future__ import annotations
+
+from celery_reliable.proof.model.objects import free_object
+from celery_reliable.proof.model.state import Reply, Task, View
+
+__all__ = ["ending_rules"]
+
+
+def _called_off(v: View, task: Task, due_in_ms: float) -> Task:
+    """What was called off while an attempt of it is still to be stopped."""
+    return Task(
+        "waiting", message=task.message, attempt=task.attempt, max_losses=task.max_losses,
+        due=v.now + due_in_ms, spent=task.spent, stopping=task.stopping,
+        stopping_on=task.stopping_on, called_off=True, object=task.object, heir=task.heir,
+        blamed=task.blamed, waiting_for=task.waiting_for, reserved=task.reserved, used=task.used,
+        published_ms=task.published_ms, places=task.places, list=task.list, moved=task.moved,
+        next_epoch=task.next_epoch, concluding=task.concluding, sealed=task.sealed,
+    )  # fmt: skip
+
+
+def _cancel(v: View) -> Reply:
+    task = v.task()
+    if task is None or (task.stopping and task.called_off):
+        return ("gone",)
+    if task.state == "dead":
+        return ("dead",)
+    named = "called_off" if task.called_off else task.epoch
+    if named != v.arg(2) and v.holds("who calls off names the publication"):
+        return ("stale",)
+    if task.state == "running" and v.holds("what runs is not called off"):
+        if v.arg(4) == "1":
+            v.put(v.key(1), task._replace(revoked=True))
+        return ("running", task.owner)
+    if not task.stopping and task.object and task.object != v.arg(5):
+        return ("object", task.object)
+    if task.has_history and len(v.call.keys) < 4:
+        return ("troubled",)
+    if task.stopping:
+        v.put(v.key(1), _called_off(v, task, v.number(3)))
+    else:
+        v.put(v.key(1), None)
+        free_object(v, v.key(3), v.arg(1), v.arg(5))
+    return ("cancelled",)
+
+
+def _discard(v: View) -> Reply:
+    task = v.task()
+    if task is None or task.called_off:
+        return ("absent",)
+    if task.state != "dead" or v.arg(2) not in ("", task.buried_ms):
+        return ("not_dead", task.state)
+    if not task.stopping and task.object and task.object != v.arg(4):
+        return ("object", task.object)
+    if task.stopping:
+        v.put(v.key(1), _called_off(v, task, v.number(3)))
+    else:
+        v.put(v.key(1), None)
+        free_object(v, v.key(4), v.arg(1), v.arg(4))
+    return ("discarded",)
+
+
+def _announce(v: View) -> Reply:
+    task = v.task()
+    if task is None or task.state != "dead" or task.buried_ms != v.arg(2):
+        return ("changed",)
+    v.put(v.key(1), task._replace(due=None))
+    return ("announced",)
+
+
+def _read(v: View) -> Reply:
+    task, reader = v.task(), v.arg(2)
+    if task is None or task.state != "dead" or task.buried_ms != v.arg(1):
+        return ("changed",)
+    if v.arg(3) == "1":
+        if task.read_by == reader:
+            v.put(v.key(1), task._replace(read_by=""))
+        return ("opened",)
+    if task.sealed or task.read_by not in ("", reader):
+        v.put(v.key(1), task._replace(sealed=True))
+        return ("sealed",)
+    v.put(v.key(1), task._replace(read_by=reader))
+    return ("opening",)
+
+
+def _ended(v: View) -> Reply:
+    task = v.task()
+    if task is not None and not task.called_off:
+        return ("exists", task.state)
+    if v.arg(2):
+        last = (v.expiring(v.key(3)) or "").split(" ")[0].rsplit("-", 1)
+        if len(last) == 2 and last[1].isdigit() and int(last[1]) >= int(v.arg(2)):
+            return ("ended",)
+    meta = v.meta()
+    is_of_now = meta.get("run_id") == v.call.run_id and meta.get("generation") == v.arg(1)
+    return ("ended",) if v.call.run_id and is_of_now else ("unrecorded",)
+
+
+def ending_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {
+        "cancel": _cancel, "discard": _discard, "announce": _announce, "read": _read,
+        "ended": _ended,
+    }  # fmt: skip

@@ -1,0 +1,271 @@
+"""Rules of objects: their locks, their places, and the line of those that wait for one."""
+
+from __future__ import annotations
+
+import re
+
+from celery_reliable.proof.model.state import ANY, Lock, Reply, Task, View
+
+__all__ = ["free_object", "object_rules", "spend"]
+
+_HELD = re.compile(r"^\d+:(.*)$", re.DOTALL)
+_NUMBER = re.compile(r"-(\d+)$")
+
+
+def free_object(v: View, lock: str, task_id: str, object_key: str) -> None:
+    """Free the lock that this task holds; never another's, and never one that is kept."""
+    if not object_key or not v.holds("who ends a task frees its object"):
+        return
+    held = _HELD.match(v.expiring(lock) or "")
+    if held and (held[1] == task_id or not v.holds("only the holder frees an object")):
+        v.put(lock, None)
+
+
+def spend(task: Task, token: str) -> str:
+    """Return the tokens of attempts that are over; a late copy of their claims begins nothing."""
+    return f"{task.spent or ' '}{token} "[-200:]
+
+
+def _is_over(v: View, value: str, record: str) -> str | None:
+    """Tell whether the task that holds a lock has ended: None, or by which worker it is still to be
+    stopped, "" for none.
+    """
+    holder: Task | None = v.get(record)
+    if holder is None:
+        return ""
+    if holder.state == "dead" or holder.called_off:
+        return holder.stopping_on
+    return None
+
+
+def _lock(v: View) -> Reply:  # noqa: C901
+    task_id, attempt, seen = v.arg(1), v.arg(2), v.arg(3)
+    task = v.task(2)
+    is_his = task is not None and (task.state, str(task.attempt), task.token) == (
+        "running", attempt, v.arg(4),
+    )  # fmt: skip
+    if attempt == "0":
+        is_his = task is not None and task.epoch == v.arg(4)
+        is_his = is_his and task.state not in ("dead", "waiting")  # type: ignore[union-attr]
+    if not is_his and v.holds("only who has a record takes an object"):
+        return ("fenced",)
+    beyond = task.object.removeprefix(f"{v.arg(5)}#") if task is not None else ""
+    has_another = task is not None and beyond != task.object and beyond.isdigit()
+    if task is not None and attempt != "0" and has_another:
+        if task.object != v.arg(6):
+            return ("object", task.object)
+        if (held := _HELD.match(v.expiring(v.key(4)) or "")) and held[1] == task_id:
+            # It has one of several places that there were before, and keeps that.
+            v.put(v.key(4), Lock(f"{attempt}:{task_id}"))
+            return ("locked",)
+    value = v.expiring(v.key(1))
+    stopping = _is_over(v, value, v.key(3)) if value and value == seen else None
+    if stopping:
+        return ("stopping", stopping)
+    if value and value != f"{attempt}:{task_id}" and stopping is None:
+        number, _, holder = value.partition(":")
+        if number == "kept":
+            if holder != task_id or task is None or not task.kept:
+                return ("kept", holder)
+        elif holder != task_id:
+            if v.holds("an object that another has is not taken"):
+                return ("held", value)
+        elif attempt == "0" and int(number) > 0:
+            return ("locked",)
+    if task is not None:
+        v.put(v.key(2), task._replace(object=v.arg(5)))
+    v.put(v.key(1), Lock(f"{attempt}:{task_id}"))
+    return ("locked",)
+
+
+def _unlock(v: View) -> Reply:
+    attempt = int(v.arg(2))
+    value = v.expiring(v.key(1))
+    if value is None or (
+        value != f"{attempt}:{v.arg(1)}" and v.holds("an attempt frees what is its own")
+    ):
+        return ("not_held",)
+    task = v.task(2)
+    is_another = task is not None and (
+        (task.token != "" and task.token != v.arg(3)) or (task.attempt or 0) < attempt
+    )
+    if is_another and v.holds("an attempt frees what is its own"):
+        return ("not_held",)
+    v.put(v.key(1), None)
+    if task is not None and task.object == v.arg(4):
+        v.put(v.key(2), task._replace(object=""))
+    return ("unlocked",)
+
+
+def _rely(v: View) -> Reply:
+    task = v.task()
+    if task is None or task.called_off:
+        return ("gone",)
+    if task.state == "dead":
+        return ("dead",)
+    if task.state == "running" and task.concluding == task.token and v.arg(1) == "":
+        return ("concluding",)
+    v.put(v.key(1), task._replace(relied=True))
+    return ("exists", task.state)
+
+
+def _first_of(v: View, line: str, *, before: tuple[float, bytes] | None = None) -> list[str]:
+    """Return who stands in a line, in its order, and strike off what has ended before them."""
+    stands: list[str] = []
+    entries = list(v.get(line, ()))
+    for score, one in list(entries):
+        if before is not None and (score, one.encode()) >= before:
+            break
+        holder: Task | None = v.get(f"task:{one}")
+        if holder is not None and holder.due is not None:
+            stands.append(one)
+        elif not stands:
+            entries.remove((score, one))
+            v.put(line, tuple(entries) or None)
+    return stands
+
+
+def _call_up(v: View) -> Reply:
+    first = _first_of(v, v.key(2))[:1]
+    if not first:
+        return ("nobody",)
+    lock: Lock | None = v.get(v.key(1))
+    due = float(v.now)
+    if v.expiring(v.key(1)) is not None:
+        if lock is None or lock.until_ms is None:
+            return ("nobody",)
+        due = lock.until_ms
+    _look_by(v, first[0], due)
+    return ("next", first[0]) if due == v.now else ("nobody",)
+
+
+def _look_by(v: View, task_id: str, due: float) -> None:
+    task: Task | None = v.get(f"task:{task_id}")
+    if task is not None and task.due is not None:
+        v.put(f"task:{task_id}", task._replace(due=min(task.due, due)))
+
+
+def _place(v: View) -> Reply:  # noqa: C901
+    task_id, attempt, token, object_key = v.arg(1), v.arg(2), v.arg(3), v.arg(4)
+    is_attempt, is_new, is_sent = attempt != "0", v.arg(5) == "1", v.arg(7) == "1"
+    waits_for, line = f"object {object_key}", v.key(3)
+    places = (len(v.call.args) - 7) // 2
+    task = v.task()
+    if task is not None and is_attempt:
+        is_his = (task.state, str(task.attempt), task.token) == ("running", attempt, token)
+    elif task is not None:
+        is_his = task.state == "parked" and task.epoch == token
+        is_his = is_his and (is_new or task.waiting_for == waits_for)
+        if token == "" and not is_new:
+            is_his = (
+                task.state == "parked" and task.waiting_for == waits_for
+                and bool(task.list) and task.list == v.call.keys[4] and not task.suspect
+                and task.places == str(places)
+            )  # fmt: skip
+        if is_new and task.state == "queued" and task.epoch == token:
+            return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
+    else:
+        is_his = False
+    if task is None or not is_his:
+        stands = task is not None and task.state == "parked" and task.waiting_for == waits_for
+        if is_attempt and stands and f" {token} " in task.spent:  # type: ignore[union-attr]
+            return ("standing", "")
+        if not is_attempt and not stands:
+            _leave(v, line, task_id)
+        return ("fenced",)
+
+    own, mine, named = task.object, "", ""
+    beyond = own[len(object_key) + 1 :] if own.startswith(object_key + "#") else ""
+    if is_attempt and beyond.isdigit() and int(beyond) > places:
+        if len(v.call.keys) == 5 + 2 * places:
+            return ("object", own)
+        last = v.key(len(v.call.keys))
+        if (held := _HELD.match(v.expiring(last) or "")) and held[1] == task_id:
+            mine, named = last, own
+    free: list[tuple[str, str]] = []
+    values: list[str] = []
+    for n in range(1, places + 1):
+        lock, record = v.key(4 + 2 * n), v.key(5 + 2 * n)
+        slot, seen = v.arg(6 + 2 * n), v.arg(7 + 2 * n)
+        value = v.expiring(lock)
+        over = None
+        if value and value == seen and not value.startswith("kept:"):
+            over = _is_over(v, value, record)
+            if over:
+                return ("stopping", value.partition(":")[2], over)
+        values.append(value or "")
+        if value is None or over is not None or not v.holds("an object has so many places"):
+            free.append((lock, slot))
+        else:
+            number, _, holder = value.partition(":")
+            if holder == task_id and (number != "kept" or task.kept):
+                mine, named = lock, slot
+    found = _NUMBER.search(task.epoch)
+    published = v.now if task.published_ms is None else task.published_ms
+    score = published + (int(found[1]) if found else 0) % 4096 / 4096
+    ahead: list[str] = []
+    if not mine:
+        ahead = _first_of(v, line, before=(score, task_id.encode()))
+        ahead = ahead[: max(len(free), 1)]
+    fits = bool(mine) or len(ahead) < len(free)
+    if mine == "" and len(ahead) < len(free):
+        mine, named = free[0]
+    if not mine and free and not v.holds("who came first has the place"):
+        fits, (mine, named) = True, free[0]
+    if fits and (is_attempt or not task.revoked):
+        v.put(mine, Lock(f"{attempt}:{task_id}"))
+        _leave(v, line, task_id)
+        task = task._replace(
+            waiting_for="", places="", list="", unsent=False, resends=0, object=named
+        )
+        v.put(v.key(1), task)
+        stands = v.get(line, ())
+        next_one = stands[0][1] if stands else ""
+        if next_one:
+            _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number(6)))
+        if is_attempt:
+            return ("placed", named, next_one)
+        v.put(v.key(1), task._replace(state="queued", due=v.now + v.number(6)))
+        return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
+    if not is_new:
+        return ("held", "\n".join(values), "\n".join(ahead))
+    if is_attempt:
+        v.drop_pair(v.key(4), task_id)
+        task = task.unowned()._replace(
+            state="parked", attempt=int(attempt) - 1, spent=spend(task, token)
+        )
+        if task.next_epoch:
+            task = task._replace(epoch=task.next_epoch, moved="", next_epoch="")
+            is_sent = False
+    _leave(v, line, task_id)
+    in_line = sorted(
+        [*v.get(line, ()), (score, task_id)], key=lambda one: (one[0], one[1].encode())
+    )
+    v.put(line, tuple(in_line))
+    wait = v.number(6) * (1 if in_line[0][1] == task_id else 64)
+    kept: Lock | None = v.get(v.key(6)) if v.expiring(v.key(6)) is not None else None
+    if kept is not None and kept.until_ms is not None:
+        wait = min(wait, max(kept.until_ms - v.now, 0))
+    if task.revoked:
+        wait = 0
+    v.put(
+        v.key(1),
+        task._replace(
+            waiting_for=waits_for, places=str(places), object=object_key,
+            list=v.call.keys[4] if is_sent else "", due=v.now + wait,
+        ),
+    )  # fmt: skip
+    return ("standing", ANY)
+
+
+def _leave(v: View, line: str, task_id: str) -> None:
+    stands = tuple(one for one in v.get(line, ()) if one[1] != task_id)
+    if stands != v.get(line, ()):
+        v.put(line, stands or None)
+
+
+def object_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {
+        "lock": _lock, "unlock": _unlock, "rely": _rely, "place": _place, "call_up": _call_up,
+    }  # fmt: skip

@@ -1,0 +1,100 @@
+"""Rules of operators' orders, of runs on many workers, and of what is noted for people."""
+
+from __future__ import annotations
+
+import json
+
+from celery_reliable.proof.model.attempts import in_force
+from celery_reliable.proof.model.state import ANY, Reply, Task, View
+
+__all__ = ["operator_rules"]
+
+
+def _order(v: View) -> Reply:
+    orders = v.pairs("orders")
+    if v.arg(1) in orders:
+        return ("ordered",)
+    if orders.get("version", "0") != v.arg(10):
+        return ("changed",)
+    until = v.now + v.number(9) if v.number(9) > 0 else 0
+    version = str(max(v.now, int(orders.get("version", "0")) + 1))
+    given = json.dumps({"kind": v.arg(2), "target": v.arg(3), "until_ms": until})
+    v.put_pairs("orders", orders | {v.arg(1): given, "version": version})
+    return ("ordered",)
+
+
+def _resume(v: View) -> Reply:
+    orders, limit = v.pairs("orders"), int(v.number(3))
+    if v.arg(1) not in orders:
+        return ("gone",)
+    order = json.loads(orders[v.arg(1)])
+    if not order.get("ended_ms"):
+        if v.arg(2) == "" and in_force(order, v.now):
+            return ("in_force",)
+        order |= {"ended_ms": v.now, "released": 0}
+        orders["version"] = str(max(v.now, int(orders.get("version", "0")) + 1))
+    ordered = v.pairs("ordered")
+    members = sorted((one for one in ordered if one.startswith(v.arg(1) + " ")), key=str.encode)
+    for member in members[:limit]:
+        order["released"] += 1
+        del ordered[member]
+        name = "task:" + member.split(" ", 2)[2]
+        task: Task | None = v.get(name)
+        if task is not None and task.due is not None:
+            due = round(order["ended_ms"] - 1000 + order["released"] / 1024, 4)
+            v.put(name, task._replace(due=min(task.due, due)))
+    v.put_pairs("ordered", ordered)
+    count = min(limit, len(members))
+    if count < limit:
+        del orders[v.arg(1)]
+        v.put_pairs("orders", orders)
+        return ("resumed", count, "")
+    v.put_pairs("orders", orders | {v.arg(1): json.dumps(order)})
+    return ("resumed", count, "1")
+
+
+def _begin_run(v: View) -> Reply:
+    members = dict.fromkeys(v.call.args[4:], "") | v.pairs(v.key(1))
+    v.put_pairs(v.key(1), members)
+    v.put_pairs("runs", v.pairs("runs") | {v.arg(1): str(v.now + v.number(4))})
+    return ("begun_run",)
+
+
+def _assign(v: View) -> Reply:
+    members, member = v.pairs(v.key(1)), v.arg(1)
+    if member not in members:
+        # What has ended expires.
+        return ("absent",)
+    if v.arg(2):
+        worker = "" if v.arg(2) == "-" else v.arg(2)
+        v.put_pairs(v.key(1), members | {member: worker})
+        return ("assigned", worker)
+    others = {name for one, had in members.items() if one != member for name in had.split("\n")}
+    for name in v.call.args[2:]:
+        if name not in others or not v.holds("each member of a run has its own worker"):
+            before = [one for one in members[member].split("\n") if one not in ("", name)]
+            v.put_pairs(v.key(1), members | {member: "\n".join([name, *before])})
+            return ("assigned", name)
+    return ("waits",)
+
+
+def _end_run(v: View) -> Reply:
+    runs = v.pairs("runs")
+    if v.arg(1) not in runs or float(runs[v.arg(1)]) != v.number(2):
+        return ("changed",)
+    if v.arg(3):
+        v.drop_pair("runs", v.arg(1))
+        return ("ended",)
+    v.put_pairs("runs", runs | {v.arg(1): str(v.now + v.number(4))})
+    return ("postponed",)
+
+
+def operator_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {
+        "order": _order, "resume": _resume, "begin_run": _begin_run, "assign": _assign,
+        "end_run": _end_run,
+        # What is for people decides nothing.
+        "note": lambda v: ("noted",), "audit": lambda v: ("audited",),
+        "group": lambda v: ("grouped", ANY, ANY),
+    }  # fmt: skip

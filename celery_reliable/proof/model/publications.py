@@ -1,0 +1,156 @@
+"""Rules of what is published: recorded, taken back, replayed."""
+
+from __future__ import annotations
+
+from celery_reliable.proof.model.objects import free_object
+from celery_reliable.proof.model.state import ANY, Lock, Reply, Task, View
+
+__all__ = ["publication_rules"]
+
+DAY_MS = 86_400_000
+
+
+def known_generation(v: View) -> str:
+    """Return the generation that messages are stamped with; it begins if nobody knows of one."""
+    found = v.meta().get("generation")
+    if found is None or float(found) > v.now + DAY_MS:
+        found = str(v.now)
+        v.note_meta(generation=found, run_id=v.call.run_id)
+    return str(found)
+
+
+def _number(epoch: str) -> int | None:
+    """Return the number of a publication among its sender's."""
+    parts = epoch.rsplit("-", 1)
+    return int(parts[1]) if len(parts) == 2 and parts[1].isdigit() else None
+
+
+def _sender_says(v: View) -> Reply | None:
+    """Return the answer that the sender's numbers alone give: repeated, late or unknown."""
+    epoch, number = v.arg(2), v.arg(14)
+    if not number or not v.holds("a sender numbers its publications"):
+        return None
+    last = v.expiring(v.key(7))
+    said = (last or "").split(" ")
+    if said[0] == epoch:
+        if len(said) > 1 and said[1] == "exists":
+            return ("exists", said[2], ANY)
+        return ("fenced",) if len(said) > 1 else ("recorded",)
+    if int(number) == 1 and last is None:
+        return None
+    if last is None or not said[0].endswith(f"-{int(number) - 1}"):
+        return ("unknown",)
+    return None
+
+
+def _record(v: View) -> Reply:  # noqa: C901
+    epoch, attempt, token = v.arg(2), v.arg(8), v.arg(10)
+    if (said := _sender_says(v)) is not None:
+        return said
+    if (generation := known_generation(v)) != v.arg(3):
+        return ("generation", generation, ANY)
+    task = v.task()
+    if task is not None and task.epoch == epoch:
+        return ("recorded",)
+
+    def answered(reply: str) -> None:
+        if v.arg(14):
+            v.put(v.key(7), Lock(reply, v.now + v.number(11)))
+
+    fresh = Task(v.arg(4))
+    if attempt:
+        is_his = task is not None and task.state == "running"
+        is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
+        if not is_his and v.holds("only the current attempt publishes itself again"):
+            answered(f"{epoch} fenced")
+            return ("fenced",)
+        if task is None:
+            task = Task("queued")
+        if task.moved != v.arg(17):
+            return ("moved", task.moved)
+        v.drop_pair(v.key(4), v.arg(1))
+        fresh = task.unowned()
+        if v.arg(16):
+            fresh = fresh._replace(attempt=int(attempt) - 1, waiting_for=v.arg(16))
+        else:
+            fresh = fresh._replace(has_history=True)
+    elif task is None:
+        pass
+    elif task.state == "running" and task.heir and task.heir in (v.arg(13), "1"):
+        fresh = task.unowned()._replace(object="")
+    elif task.state == "dead" and v.arg(18) not in ("keep", "refuse"):
+        fresh = task._replace(
+            losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
+            revoked=False, waiting_for="",
+        )  # fmt: skip
+    elif task.called_off:
+        fresh = task._replace(called_off=False)
+    elif task.state == "waiting" and (
+        not task.heir
+        or task.heir == v.arg(13)
+        or not v.holds("only the canvas's last member has the id")
+    ):
+        fresh = task._replace(heir="")
+    elif v.holds("an id that is there is not published again"):
+        answered(f"{epoch} exists {task.state}")
+        return ("exists", task.state, ANY)
+    is_new = task is None or task.state == "dead" or task.called_off
+    if task is not None:
+        fresh = fresh.told_anew()._replace(max_losses=None)
+    v.put(
+        v.key(1),
+        fresh._replace(
+            state=v.arg(4),
+            epoch=epoch,
+            message=v.arg(6),
+            max_losses=int(v.arg(9)) if v.arg(9) else fresh.max_losses,
+            used=fresh.used or v.arg(12) == "1",
+            due=v.now + v.number(5) if v.holds("what is queued is looked at") else None,
+            published_ms=v.now if is_new else fresh.published_ms,
+        ),
+    )
+    answered(epoch)
+    return ("recorded",)
+
+
+def _withdraw(v: View) -> Reply:
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    is_untouched = task.epoch == v.arg(2) and task.attempt is None and not task.relied
+    if (not is_untouched or task.state not in ("queued", "parked")) and v.holds(
+        "only what nobody has claimed is taken back"
+    ):
+        return ("kept", task.state)
+    if task.object and task.object != v.arg(3):
+        return ("object", task.object)
+    v.put(v.key(1), None)
+    free_object(v, v.key(3), v.arg(1), v.arg(3))
+    return ("withdrawn",)
+
+
+def _replay(v: View) -> Reply:
+    task = v.task()
+    if task is None:
+        return ("absent",)
+    if task.epoch == v.arg(2):
+        return ("replayed",)
+    is_seen = task.state == "dead" and v.arg(7) in ("", task.buried_ms)
+    if not is_seen and v.holds("only a dead letter is replayed"):
+        return ("not_dead", task.state)
+    if (generation := known_generation(v)) != v.arg(3):
+        return ("generation", generation, ANY)
+    v.put(
+        v.key(1),
+        task.told_anew()._replace(
+            state="queued", epoch=v.arg(2), message=v.arg(4), losses=0, has_history=True,
+            used=True, buried_ms="", resends=0, unsent=False, waiting_for="", revoked=False,
+            due=v.now + v.number(5),
+        ),
+    )  # fmt: skip
+    return ("replayed",)
+
+
+def publication_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {"record": _record, "withdraw": _withdraw, "replay": _replay}

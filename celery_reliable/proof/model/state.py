@@ -1,0 +1,260 @@
+"""What the model knows: tasks, workers, locks; and how a rule reads and changes it.
+
+A state is a mapping of short names (keys without their namespace) to values that never change, so
+that states can be compared, hashed and kept.  A rule sees a state through a View.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["ANY", "Call", "Lock", "Outcome", "Reply", "Task", "Unknown", "View", "Worker", "short"]
+
+T = TypeVar("T")
+State = Mapping[str, Any]
+
+#: In a reply: whatever stands there.
+ANY = object()
+Reply = tuple[Any, ...]
+
+#: A time that ran out so recently, or is about to, may be seen either way, in ms.
+BLUR_MS = 50
+
+
+class Call(NamedTuple):
+    """One call of a script.  Keys are short names; *now_us* is the server's clock."""
+
+    name: str
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+    now_us: int = 0
+    run_id: str = "run"
+
+
+class Task(NamedTuple):
+    """A record.  `due` is when somebody must look, in ms; None: nobody has to."""
+
+    state: str
+    epoch: str = ""
+    message: str = ""
+    attempt: int | None = None
+    token: str = ""
+    owner: str = ""
+    losses: int = 0
+    max_losses: int | None = None
+    due: float | None = None
+    #: The last attempt that ended without an outcome, and the tokens of such.
+    ended: str = ""
+    spent: str = ""
+    #: The claim that its worker has still to stop, and that worker.
+    stopping: str = ""
+    stopping_on: str = ""
+    called_off: bool = False
+    revoked: bool = False
+    relied: bool = False
+    has_history: bool = False
+    buried_ms: str = ""
+    sealed: bool = False
+    read_by: str = ""
+    #: Which canvas may publish the id.
+    heir: str = ""
+    concluding: str = ""
+    #: Guilt: ran or opened in a worker that died.
+    suspect: str = ""
+    spared: int = 0
+    #: How often a worker died as it opened its message; None: never.
+    openings: int | None = None
+    blamed: str = ""
+    alone: str = ""
+    waits: int = 0
+    object: str = ""
+    kept: bool = False
+    waiting_for: str = ""
+    places: str = ""
+    list: str = ""
+    moved: str = ""
+    next_epoch: str = ""
+    reserved: str = ""
+    unsent: bool = False
+    resends: int = 0
+    used: bool = False
+    published_ms: float | None = None
+
+    def unowned(self) -> Task:
+        """The same, with no attempt of its own."""
+        return self._replace(token="", owner="", heir="")
+
+    def told_anew(self) -> Task:
+        """The same as another publication: guilt and what was said of the one before are gone."""
+        return self._replace(
+            suspect="", spared=0, openings=None, alone="", waits=0, sealed=False, read_by="",
+            moved="", next_epoch="",
+        )  # fmt: skip
+
+
+class Worker(NamedTuple):
+    """A worker that has registered.  `lease_until` in ms."""
+
+    state: str
+    renewals: int = 0
+    connection: str = ""
+    run_id: str = ""
+    lease_ms: float = 0
+    lease_until: float = 0
+    missing_ms: float | None = None
+    missing_renewals: str = ""
+    #: The suspect that it runs: its id and claim; since when, in ms.
+    suspect: str = ""
+    suspect_claim: str = ""
+    suspect_ms: float = 0
+    #: What it runs that was in a death before: id and claim.
+    spared_claims: frozenset[tuple[str, str]] = frozenset()
+    opening: str = ""
+    opening_id: str = ""
+    opening_alone: bool = False
+    #: Whom its death was put down to.
+    verdict: str = ""
+    charged: str = ""
+
+
+class Lock(NamedTuple):
+    """A key that may expire: an object's lock, what a sender has published last, a rate."""
+
+    value: str
+    until_ms: float | None = None
+
+
+class Unknown(Exception):
+    """The rule asks for something that is not known, as the trace began later."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Outcome(NamedTuple):
+    """What a call may answer, and what it changes: by name; None: nothing is there any more."""
+
+    reply: Reply
+    changes: dict[str, Any]
+
+
+class View:
+    """A state as one call sees it, with the changes of that call.
+
+    *without* names rules that are left out: an ablation.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        call: Call,
+        without: frozenset[str] = frozenset(),
+        choices: Sequence[int] = (),
+        known: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        self.state = state
+        self.call = call
+        self.changes: dict[str, Any] = {}
+        self.now = call.now_us // 1000
+        self._without = without
+        self._choices = list(choices)
+        self.made: list[int] = []
+        self.widths: list[int] = []
+        self._known = known
+
+    def holds(self, rule: str) -> bool:
+        """Tell whether this rule is one of the model's, or is left out."""
+        return rule not in self._without
+
+    def either(self, *options: T) -> T:
+        """Return one of *options*: each of them is allowed."""
+        at = len(self.made)
+        chosen = self._choices[at] if at < len(self._choices) else 0
+        self.made.append(chosen)
+        self.widths.append(len(options))
+        return options[chosen]
+
+    def key(self, n: int) -> str:
+        """Return the *n*-th key, counted from 1 as in the scripts' headers; "none" if not given."""
+        return self.call.keys[n - 1] if n <= len(self.call.keys) else "none"
+
+    def arg(self, n: int) -> str:
+        """Return the *n*-th argument, counted from 1."""
+        return self.call.args[n - 1] if n <= len(self.call.args) else ""
+
+    def number(self, n: int) -> float:
+        """Return the *n*-th argument as a number."""
+        return float(self.arg(n) or 0)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what is there under this short name."""
+        if name in self.changes:
+            found = self.changes[name]
+            return default if found is None else found
+        if name in self.state:
+            return self.state[name]
+        if not self._known(name):
+            raise Unknown(name)
+        return default
+
+    def put(self, name: str, value: Any) -> None:
+        """Change what is there; None removes it."""
+        self.changes[name] = value
+
+    def task(self, n: int = 1) -> Task | None:
+        """Return the record that the *n*-th key names."""
+        found: Task | None = self.get(self.key(n))
+        return found
+
+    def worker(self, name: str) -> Worker | None:
+        """Return a worker by its short name."""
+        found: Worker | None = self.get(name)
+        return found
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return a small hash."""
+        return dict(self.get(name, ()))
+
+    def put_pairs(self, name: str, pairs: Mapping[str, str]) -> None:
+        """Store a small hash."""
+        self.put(name, tuple(sorted(pairs.items())) or None)
+
+    def drop_pair(self, name: str, field: str) -> None:
+        """Remove a field of a small hash."""
+        pairs = self.pairs(name)
+        if pairs.pop(field, None) is not None:
+            self.put_pairs(name, pairs)
+
+    def meta(self) -> dict[str, Any]:
+        """Return what is known of the namespace as a whole."""
+        return dict(self.get("meta", ()))
+
+    def note_meta(self, **changes: Any) -> None:
+        """Change some of it; None removes."""
+        found = self.meta() | changes
+        self.put("meta", tuple(sorted(item for item in found.items() if item[1] is not None)))
+
+    def expiring(self, name: str) -> str | None:
+        """Return the value of a key that may have expired."""
+        found: Lock | None = self.get(name)
+        if found is None:
+            return None
+        if found.until_ms is not None:
+            left = found.until_ms - self.now
+            if left < -BLUR_MS or (left < BLUR_MS and not self.either(True, False)):
+                return None
+        return found.value
+
+    def tasks(self) -> Iterator[tuple[str, Task]]:
+        """All records, by id."""
+        for name in {*self.state, *self.changes}:
+            if name.startswith("task:") and (found := self.get(name)) is not None:
+                yield name[5:], found
+
+
+def short(key: str) -> str:
+    """Return the name of a key without its namespace."""
+    _, brace, name = key.partition("}:")
+    return name if brace else key

@@ -1,0 +1,172 @@
+"""Rules of workers: alive, declared dead once, absent; and of attempts that they have to stop."""
+
+from __future__ import annotations
+
+import re
+
+from celery_reliable.proof.model.objects import free_object
+from celery_reliable.proof.model.state import ANY, Reply, View, Worker
+
+__all__ = ["worker_rules"]
+
+_STOP = re.compile(r"^(\d+) [a-zA-Z]+ (.*)$", re.DOTALL)
+
+
+def _register(v: View) -> Reply:
+    meta, worker = v.meta(), v.worker(v.key(1))
+    noted = meta.get("format")
+    if str(noted).isdigit() and int(str(noted)) > v.number(6):
+        return ("newer", noted)
+    if worker is not None and worker.state == "dead":
+        return ("declared_dead",)
+    if worker is not None and worker.renewals >= v.number(5):
+        return ("registered",)
+    before = worker or Worker("alive")
+    v.put(
+        v.key(1),
+        before._replace(
+            state="alive", renewals=int(v.number(5)), connection=v.arg(3), run_id=v.call.run_id,
+            lease_ms=v.number(2), lease_until=v.now + v.number(2),
+        ),
+    )  # fmt: skip
+    changes: dict[str, object] = {}
+    if meta.get("passed_ms", 0) - v.now > v.number(2) / 4:
+        changes["unseen_step"] = 1.0
+    if noted is None:
+        changes["format"] = v.arg(6)
+    if changes:
+        v.note_meta(**changes)
+    if v.arg(7):
+        v.put_pairs("direct", v.pairs("direct") | {v.arg(7): str(v.now)})
+    return ("registered",)
+
+
+def _heartbeat(v: View) -> Reply:
+    worker = v.worker(v.key(1))
+    if worker is None:
+        said = "forgotten"
+    else:
+        said = "renewed" if worker.state == "alive" else "declared_dead"
+    if worker is not None and worker.state == "alive" and worker.renewals < v.number(4):
+        until = max(worker.lease_until, v.now + v.number(2))
+        if until == worker.lease_until and until - v.now - v.number(2) > v.number(2) / 4:
+            v.note_meta(unseen_step=1.0)
+        v.put(
+            v.key(1),
+            worker._replace(
+                renewals=int(v.number(4)), connection=v.arg(3), lease_ms=v.number(2),
+                lease_until=until, run_id=v.call.run_id, missing_ms=None, missing_renewals="",
+            ),
+        )  # fmt: skip
+    runs, stops = v.pairs(v.key(7)), v.pairs(v.key(6))
+    told = []
+    for task_id, stop in sorted(stops.items()):
+        of, claim = _STOP.match(stop), runs.get(task_id, "").split(" ", 2)
+        if of and len(claim) == 3 and (of[1], of[2]) == (claim[0], claim[2]):
+            told.append((task_id, stop))
+        else:
+            v.drop_pair(v.key(6), task_id)
+    taken = sorted(v.pairs(v.key(3)).items())
+    return (said, ANY, ANY, len(told), frozenset(told), frozenset(taken))
+
+
+def _declare(v: View) -> Reply:  # noqa: C901
+    worker = v.worker(v.key(1))
+    if worker is None:
+        return ("gone",)
+    if worker.state == "dead":
+        return ("already",)
+    is_seen = str(worker.renewals) == v.arg(3) and worker.connection == v.arg(4)
+    if not is_seen and v.holds("who has renewed since is alive"):
+        return ("alive",)
+    lease, until, meta = worker.lease_ms or v.number(6), worker.lease_until, v.meta()
+    if v.arg(7) and abs(v.now - v.number(7)) > lease / 4:
+        return ("grace", ANY)
+    if v.arg(2) == "connection":
+        if not v.call.run_id or worker.run_id != v.call.run_id:
+            return ("alive",)
+        missing = worker.missing_ms
+        is_noted = missing is not None and worker.missing_renewals == str(worker.renewals)
+        if not is_noted or missing > v.now or missing < meta.get("interrupted_ms", 0):  # type: ignore[operator]
+            v.put(
+                v.key(1),
+                worker._replace(missing_ms=v.now, missing_renewals=str(worker.renewals)),
+            )
+            return ("suspected",)
+        if v.now - missing < v.number(5):  # type: ignore[operator]
+            return ("suspected",)
+    else:
+        if until > v.now + 2 * lease:
+            until = v.now + lease
+            v.put(v.key(1), worker._replace(lease_until=until))
+        if until > v.now and v.holds("a lease is waited for"):
+            return ("alive",)
+        if meta.get("grace_ms", 0) > v.now:
+            return ("grace", ANY)
+        passed = meta.get("passed_ms", v.now)
+        if meta.get("unseen_step") or abs(v.now - passed) > max(lease, 5000):
+            return ("grace", ANY)
+    runs = v.pairs(v.key(4))
+    verdict, charged = "nobody", ""
+    if worker.opening:
+        verdict = "opening" if not runs or worker.opening_alone else "ambiguous"
+    elif worker.suspect and runs.get(worker.suspect) == worker.suspect_claim:
+        verdict, charged = "suspect", worker.suspect
+    elif len(runs) == 1:
+        verdict, charged = "only", next(iter(runs))
+    v.put(
+        v.key(1),
+        worker._replace(state="dead", lease_until=until, verdict=verdict, charged=charged),
+    )
+    return ("declared",)
+
+
+def _deregister(v: View) -> Reply:
+    runs = v.pairs(v.key(3))
+    if (runs or v.number(2) > 0) and v.holds("who holds something is not forgotten"):
+        return ("refused", len(runs))
+    v.put(v.key(1), None)
+    v.put(v.key(5), None)
+    return ("deregistered",)
+
+
+def _acknowledge(v: View) -> Reply:
+    task_id, claim = v.arg(1), v.arg(2)
+    if v.pairs(v.key(1)).get(task_id) != claim and v.holds("who stopped names the claim"):
+        return ("changed",)
+    task = v.task(2)
+    is_his = task is not None and task.stopping == claim
+    if task is not None and is_his and task.state == "dead" and task.object not in ("", v.arg(3)):
+        return ("object", task.object)
+    v.drop_pair(v.key(1), task_id)
+    if task is not None and is_his:
+        if task.state not in ("parked", "dead"):
+            task = task._replace(due=v.now)
+        if task.state == "dead" and v.arg(3):
+            task = task._replace(object="")
+            free_object(v, v.key(4), task_id, v.arg(3))
+        v.put(v.key(2), task._replace(stopping="", stopping_on=""))
+    return ("acknowledged",)
+
+
+def _outlive(v: View) -> Reply:
+    task, worker = v.task(), v.worker(v.key(2))
+    if task is None or task.stopping_on != v.arg(2):
+        return ("changed",)
+    if worker is not None and worker.state == "alive" and v.holds("who lives is waited for"):
+        return ("held", task.stopping_on)
+    if task.state == "dead" and task.object not in ("", v.arg(3)):
+        return ("object", task.object)
+    if task.state == "dead" and v.arg(3):
+        task = task._replace(object="")
+        free_object(v, v.key(3), v.arg(1), v.arg(3))
+    v.put(v.key(1), task._replace(stopping="", stopping_on=""))
+    return ("outlived",)
+
+
+def worker_rules() -> dict[str, object]:
+    """Return the rules of this module, by script."""
+    return {
+        "register": _register, "heartbeat": _heartbeat, "declare": _declare,
+        "deregister": _deregister, "acknowledge": _acknowledge, "outlive": _outlive,
+    }  # fmt: skip

@@ -1,0 +1,201 @@
+"""The tests on mutants, in forks of one process that has collected them: a plugin of pytest's.
+
+``python -m proof.mutants`` starts pytest with it, and reads the lines that it writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from celery_reliable.broker import unacked
+from celery_reliable.ledger import scripts, transitions
+from proof.mutants import lua
+
+#: So long one test may take on a mutant.  A script that never ends is killed with its server.
+SECONDS = 120
+
+#: The outcome of a mutant on which a test never ended.
+HUNG = "hung"
+
+#: The environment variable that names the file with the job.
+_HANDED_OVER = "PROOF_MUTANTS_JOB"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process of pytest does.
+
+    *killers* are the tests that killed a mutant before, by its key: they are tried first.  A line
+    with each outcome is appended to the file *outcomes*.  Which tests call which scripts is kept in
+    the file *used*, for the next process.
+    """
+
+    mutants: list[lua.Mutant]
+    killers: dict[str, str]
+    outcomes: str
+    used: str
+
+    def hand_over(self, file: Path) -> dict[str, str]:
+        """Write it for the other process; return what has to be in its environment."""
+        file.write_text(json.dumps(asdict(self)))
+        return {_HANDED_OVER: str(file)}
+
+    @classmethod
+    def taken(cls) -> Job:
+        """Return what this process has to do."""
+        told = json.loads(Path(os.environ[_HANDED_OVER]).read_text())
+        return cls(**{**told, "mutants": [lua.Mutant(**one) for one in told["mutants"]]})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Try each mutant instead of the code as it is."""
+    if session.testsfailed:
+        raise session.Interrupted("the tests could not be collected")
+    _Trials(session, Job.taken()).run()
+    return True
+
+
+class _Trials:
+    """All mutants of a job, one after another."""
+
+    def __init__(self, session: pytest.Session, job: Job) -> None:
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        self._job = job
+        self._used: dict[str, list[str]] | None = None
+
+    def run(self) -> None:
+        """Write one line for each mutant: its key, and the test that killed it, or None."""
+        # What lasts as long as the session is there before the first fork, and all forks share it.
+        self._passes(next(iter(self._items)))
+        try:
+            self._run()
+        finally:
+            self._session._setupstate.teardown_exact(None)
+
+    def _run(self) -> None:
+        known = sorted({*self._job.killers.values()} & {*self._items})
+        # A test that fails in a fork of the code as it is proves nothing.
+        sound = self._in_a_fork(lambda: [one for one in known if self._passes(one)]) or []
+        for mutant in self._job.mutants:
+            killer = self._job.killers.get(mutant.key)
+            outcome = None
+            if killer is not None and killer in sound:
+                outcome = self._tried(mutant, [killer])
+            if outcome is None:
+                outcome = self._tried(mutant, self._candidates(mutant))
+            with Path(self._job.outcomes).open("a") as lines:
+                lines.write(json.dumps([mutant.key, outcome]) + "\n")
+            if outcome == HUNG:
+                # Its server may be busy for ever: the rest needs another.
+                return
+
+    def _passes(self, nodeid: str) -> bool:
+        item = self._items[nodeid]
+        signal.alarm(SECONDS)
+        # As if another test followed, of another module: the session's server stays.
+        following: Any = self._session
+        reports = runtestprotocol(item, log=False, nextitem=following)
+        signal.alarm(0)
+        return not any(report.failed for report in reports)
+
+    def _candidates(self, mutant: lua.Mutant) -> list[str]:
+        """Return the tests that call the script; those that call few others first."""
+        if self._used is None:
+            kept = Path(self._job.used)
+            if not kept.exists():
+                found = self._in_a_fork(self._scripts_used)
+                assert found is not None, "a test does not end on the code as it is"
+                kept.write_text(json.dumps(found))
+            self._used = json.loads(kept.read_text())
+        used = self._used
+        able = [one for one in used if f"{mutant.folder}/{mutant.script}" in used[one]]
+        return sorted(able, key=lambda one: (mutant.script not in one, len(used[one])))
+
+    def _scripts_used(self) -> dict[str, list[str]]:
+        """Run all tests; return which scripts each of those that passed has called."""
+        used: dict[str, set[str]] = {nodeid: set() for nodeid in self._items}
+        now: list[str] = []
+        step, script = transitions.Step.__init__, unacked._script
+
+        def stepped(self: Any, transition: Any, *rest: Any) -> None:
+            # A thread of a test that failed may go on.
+            used.get(now[-1], set()).add(f"ledger/{transition.name}")
+            step(self, transition, *rest)
+
+        def loaded(name: str) -> Any:
+            used.get(now[-1], set()).add(f"broker/{name}")
+            return script(name)
+
+        transitions.Step.__init__ = stepped  # type: ignore[assignment, method-assign]
+        unacked._script = loaded  # type: ignore[assignment]
+        for nodeid in self._items:
+            now.append(nodeid)
+            if not self._passes(nodeid):
+                del used[nodeid]
+        return {nodeid: sorted(names) for nodeid, names in used.items() if names}
+
+    def _tried(self, mutant: lua.Mutant, nodeids: list[str]) -> str | None:
+        """Return the first test that fails on the mutant; None when all pass."""
+
+        def killer() -> str:
+            _put(mutant)
+            return next((nodeid for nodeid in nodeids if not self._passes(nodeid)), "")
+
+        found: str | None = self._in_a_fork(killer)
+        return HUNG if found is None else found or None
+
+    def _in_a_fork(self, doing: Callable[[], Any]) -> Any:
+        """Return what a function returns in a fork; None when a test took too long."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            # Whatever happens, no second process goes on as if it were the first.
+            try:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                told = json.dumps(doing())
+            except BaseException as error:
+                told = json.dumps({"error": repr(error)})
+            with contextlib.suppress(BaseException), os.fdopen(writer, "w") as out:
+                out.write(told)
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            told = lines.read()
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            return None
+        found = json.loads(told)
+        if isinstance(found, dict) and "error" in found:
+            raise RuntimeError(found["error"])
+        return found
+
+
+def _put(mutant: lua.Mutant) -> None:
+    """Let this process call the mutant instead of its script."""
+    if mutant.folder == "broker":
+        text = unacked._script
+
+        def instead(name: str) -> str:
+            return mutant.text if name == mutant.script else text(name)
+
+        unacked._script = instead  # type: ignore[assignment]
+        return
+    # All that hold the script hold this object.
+    code = scripts.script(mutant.script)
+    object.__setattr__(code, "text", mutant.text)
+    object.__setattr__(code, "sha", hashlib.sha1(mutant.text.encode()).hexdigest())
+    scripts.together.cache_clear()

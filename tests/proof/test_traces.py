@@ -1,0 +1,201 @@
+"""Traces of the real scripts are accepted; changed traces and changed scripts are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+import redis
+
+from celery_reliable.ledger import recording, scripts
+from celery_reliable.proof import Entry, Rejected, checked
+from tests.ledger.scene import open_ledger
+from tests.ledger.test_properties import Walk
+from tests.ledger.world import World
+from tests.proof.mutants import MUTANTS, Mutant
+from tests.proof.scenes import MODULES, play, scenes_of
+from tests.support.acl import granted
+from tests.support.traces import check_traces
+
+pytestmark = [
+    pytest.mark.usefixtures("recorded"),
+    pytest.mark.untraced("they check their traces by themselves"),
+]
+
+
+@pytest.fixture
+def url(shared_redis: redis.Redis) -> str:
+    return granted(shared_redis, namespace="*")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_scenes_of_the_ledgers_tests_are_accepted(
+    module: str, url: str, shared_redis: redis.Redis
+) -> None:
+    scenes = scenes_of(module)
+    accepted = 0
+
+    for trace in play(scenes, url, shared_redis):
+        result = checked(trace)
+        assert not result.uncovered
+        accepted += sum(result.accepted.values())
+
+    assert accepted > len(scenes) > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_random_walk_is_accepted(
+    seed: int, url: str, shared_redis: redis.Redis, record_property: Callable[[str, object], None]
+) -> None:
+    ledger = open_ledger(url, "walk")
+    walk = Walk(World(ledger, shared_redis), Random(1000 + seed))
+    for _ in range(200):
+        walk.step()
+
+    result = check_traces(shared_redis)
+
+    ledger.close()
+    assert result.accepted.total() > 200
+    assert len(result.accepted) > 10
+    assert not result.uncovered
+    record_property("calls accepted", result.accepted.total())
+
+
+# Changed traces.
+
+Change = Callable[[list[Entry], int], list[Entry]]
+
+
+def dropped(trace: list[Entry], at: int) -> list[Entry]:
+    return trace[:at] + trace[at + 1 :]
+
+
+def doubled(trace: list[Entry], at: int) -> list[Entry]:
+    return trace[: at + 1] + trace[at:]
+
+
+def answered_otherwise(trace: list[Entry], at: int) -> list[Entry]:
+    """With the reply of another call."""
+    reply = trace[at].reply
+    other = next(one.reply for one in trace if one.reply != reply)
+    return [*trace[:at], trace[at]._replace(reply=other), *trace[at + 1 :]]
+
+
+def of_another_attempt(trace: list[Entry], at: int) -> list[Entry]:
+    call = trace[at].call
+    args = (call.args[0], str(int(call.args[1]) + 1), *call.args[2:])
+    return [*trace[:at], trace[at]._replace(call=call._replace(args=args)), *trace[at + 1 :]]
+
+
+def without_writes(trace: list[Entry], at: int) -> list[Entry]:
+    return [*trace[:at], trace[at]._replace(writes=()), *trace[at + 1 :]]
+
+
+def later(trace: list[Entry], at: int) -> list[Entry]:
+    """Behind the next call of the same task."""
+    entry = trace[at]
+    to = next(n for n in range(at + 1, len(trace)) if trace[n].ids & entry.ids)
+    return [*trace[:at], *trace[at + 1 : to + 1], entry, *trace[to + 1 :]]
+
+
+DONE = {
+    "record": "recorded", "claim": "claimed", "settle": "settled", "lose": "queued",
+    "bury": "buried", "replay": "replayed", "resend": "send", "release": "released",
+    "cancel": "cancelled", "withdraw": "withdrawn", "discard": "discarded", "lock": "locked",
+    "place": "placed", "replace": "waiting", "declare": "declared", "acknowledge": "acknowledged",
+}  # fmt: skip
+
+#: Between them they do all that is changed here.
+SHORT = (
+    "attempts",
+    "dead_letters",
+    "due",
+    "ended_tasks",
+    "locks",
+    "places",
+    "repeats",
+    "stopping",
+    "stories",
+    "suspects",
+)
+
+CHANGES: list[tuple[Change, str]] = [
+    *((dropped, name) for name in ("record", "claim", "lose", "bury", "replay", "resend", "place")),
+    *(
+        (doubled, name)
+        for name in ("settle", "cancel", "withdraw", "discard", "resend", "acknowledge")
+    ),
+    *((answered_otherwise, name) for name in ("record", "claim", "settle", "lose", "bury", "lock")),
+    *(
+        (of_another_attempt, name)
+        for name in ("settle", "lose", "bury", "release", "replace", "lock")
+    ),
+    *((without_writes, name) for name in DONE),
+    *((later, name) for name in ("claim", "record", "lose")),
+]
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[list[Entry]]:
+    """Those of all scenes, once they are there."""
+    return []
+
+
+def is_meant(trace: Sequence[Entry], at: int, name: str, *, goes_on: bool) -> bool:
+    """Whether this call did something, and somebody *goes on* with its task."""
+    entry = trace[at]
+    if entry.call.name != name or entry.reply is None or entry.reply[:1] != (DONE[name],):
+        return False
+    if not entry.ids or not goes_on:
+        return bool(entry.writes)
+    return bool(entry.writes) and any(
+        entry.ids & one.ids and one.call.name != "by hand" for one in trace[at + 1 :]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "name"), CHANGES, ids=[f"{one.__name__} {name}" for one, name in CHANGES]
+)
+def test_a_changed_trace_is_not_accepted(
+    change: Change, name: str, traces: list[list[Entry]], url: str, shared_redis: redis.Redis
+) -> None:
+    if not traces:
+        for module in SHORT:
+            traces += play(scenes_of(module), url, shared_redis)
+    found = []
+    for trace in traces:
+        for at in range(len(trace)):
+            if not is_meant(trace, at, name, goes_on=change in (dropped, later)):
+                continue
+            # A message that nobody can run is buried without an attempt.
+            if change is not of_another_attempt or trace[at].call.args[1].isdigit():
+                found.append((trace, at))
+                break
+
+    for trace, at in found[:5]:
+        checked(trace)
+        with pytest.raises(Rejected):
+            checked(change(trace, at))
+    assert found
+
+
+# Changed scripts.
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_changed_script_is_not_accepted(
+    mutant: Mutant, url: str, shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(name: str, text: str) -> str:
+        return recording.recorded(name, mutant.applied(text) if name == mutant.script else text)
+
+    monkeypatch.setattr(scripts, "recorded", changed)
+    scripts.script.cache_clear()
+
+    def check_all() -> None:
+        for trace in play(scenes_of(mutant.module), url, shared_redis):
+            checked(trace)
+
+    with pytest.raises(Rejected):
+        check_all()

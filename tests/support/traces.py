@@ -1,0 +1,116 @@
+"""Traces of what tests have the ledger do, and their check on the model: `pytest --traces`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from celery_reliable.ledger.recording import is_recording
+from celery_reliable.proof.traces import BY_HAND, Result, checked, entries
+
+if TYPE_CHECKING:
+    from tests.support.redis_server import RedisServer
+
+__all__ = ["TRACED", "HandClient", "check_servers", "check_traces", "read_traces"]
+
+_WRITES = {
+    "HSET",
+    "HSETNX",
+    "HDEL",
+    "HINCRBY",
+    "DEL",
+    "UNLINK",
+    "SET",
+    "ZADD",
+    "ZREM",
+    "PEXPIRE",
+    "EXPIRE",
+    "ZINCRBY",
+}
+
+
+class HandClient(redis.Redis):
+    """A test's own client: what it writes into a namespace is told to the trace, too."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Run a command; tell of it if it writes what scripts read."""
+        execute: Any = super().execute_command  # redis-py leaves it without types
+        reply = execute(*args, **options)
+        words = [_text(word) for word in args]
+        if words[0].upper() in _WRITES and len(words) > 1 and "}:" in words[1] and is_recording():
+            prefix = words[1].partition("}:")[0] + "}:"
+            seconds, micros = execute("TIME")
+            execute(
+                "XADD", f"{prefix}trace", "*", "script", BY_HAND, "call",
+                json.dumps([[], [], [], [words]]), "at_us", seconds * 1_000_000 + micros,
+                "run_id", "",
+            )  # fmt: skip
+        return reply
+
+    def keys(self, *args: Any, **options: Any) -> Any:
+        """Return the keys but for the traces, which are not what tests ask for."""
+        return [key for key in super().keys(*args, **options) if not _is_trace(key)]
+
+    def scan_iter(self, *args: Any, **options: Any) -> Any:
+        """Go through the keys but for the traces."""
+        return (key for key in super().scan_iter(*args, **options) if not _is_trace(key))
+
+
+def _is_trace(key: Any) -> bool:
+    return _text(key).endswith("}:trace")
+
+
+#: Modules of tests that are recorded and checked in every run; with --traces all are.
+TRACED = frozenset(
+    f"test_{name}"
+    for name in (
+        # The ledger alone.
+        "attempts", "dead_letters", "generations", "lock_release", "locks", "opening", "orders",
+        "places", "rates", "repeats", "senders", "state_machine", "stopping", "suspects", "workers",
+        # Real workers.
+        "canvas", "conflicts", "dead_workers", "loss", "success", "zombies",
+    )
+)  # fmt: skip
+
+
+def _text(word: Any) -> str:
+    return word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else str(word)
+
+
+def read_traces(client: redis.Redis) -> dict[str, list[Any]]:
+    """Return the entries of each namespace of the client's database, by the key of its trace."""
+    found: Any = client
+    return {
+        key.decode(): list(entries(found.xrange(key)))
+        for key in redis.Redis.scan_iter(found, "*}:trace", count=1000)
+    }
+
+
+def check_traces(client: redis.Redis) -> Result:
+    """Replay every trace of the client's database.  Raises Rejected."""
+    total = Result(Counter(), Counter())
+    for trace in read_traces(client).values():
+        result = checked(trace)
+        total.accepted.update(result.accepted)
+        total.uncovered.update(result.uncovered)
+    return total
+
+
+def check_servers(servers: Sequence[RedisServer]) -> None:
+    """Do so in each database of those that still run."""
+    for server in servers:
+        if not server.is_running:
+            continue
+        try:
+            with server.client() as client:
+                databases = list(client.info("keyspace"))
+        except redis.RedisError:
+            # It is frozen, or has no room.
+            continue
+        for name in databases:
+            with server.client(db=int(name.removeprefix("db"))) as client:
+                check_traces(client)
