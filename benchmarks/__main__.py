@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.contenders import CONTENDERS, Contender
+from benchmarks.contenders import ASIDE, CONTENDERS, Contender
 from benchmarks.figures import Row
 from benchmarks.idle import time_idle
+from benchmarks.loads import LOADS, print_loads, take_turns
 from benchmarks.measures import FULL, SHORT, Scale, count_bytes, count_scripted, time_tasks
 from benchmarks.profiles import profile
 from benchmarks.report import environment, print_report, write_json
@@ -26,6 +27,10 @@ from tests.support.redis_server import RedisServer
 _SERVER_OPTIONS = {"auto-aof-rewrite-percentage": "0"}
 
 
+#: Who works off loads, unless it is said otherwise.
+_BESIDE = ("stock-late", "reliable", "reliable-pool")
+
+
 def main() -> None:
     """Measure and report."""
     options = _options()
@@ -33,7 +38,9 @@ def main() -> None:
     scale = replace(
         scale, rounds=options.rounds or scale.rounds, tasks=options.tasks or scale.tasks
     )
-    chosen = [CONTENDERS[name] for name in options.only or CONTENDERS]
+    every = CONTENDERS | ASIDE
+    usual = _BESIDE if options.loads is not None else CONTENDERS
+    chosen = [every[name] for name in options.only or usual]
     absent = {
         one.name: f"{one.package} is not installed" for one in chosen if one.version() is None
     }
@@ -46,6 +53,11 @@ def main() -> None:
         if options.profile:
             for contender in present:
                 print(profile(rig, contender, scale, options.profile, options.plots or Path.cwd()))
+            return
+        if options.loads is not None:
+            _measure_loads(rig, present, options, scale)
+            for name, why in absent.items():
+                print(f"not measured: {name}: {why}")
             return
         about = {**environment(rig.client), "rounds": scale.rounds, "tasks": scale.tasks}
         rows = _measure(rig, present, scale)
@@ -80,6 +92,24 @@ def _measure(rig: Rig, contenders: Sequence[Contender], scale: Scale) -> list[Ro
     return rows
 
 
+def _measure_loads(
+    rig: Rig, contenders: Sequence[Contender], options: argparse.Namespace, scale: Scale
+) -> None:
+    loads = [LOADS[name] for name in options.loads or LOADS]
+    about = {**environment(rig.client), "rounds": scale.rounds, "tasks": scale.tasks}
+    rows = take_turns(
+        rig,
+        loads,
+        contenders,
+        rounds=scale.rounds,
+        tasks=scale.tasks,
+        steady_seconds=scale.steady_seconds,
+    )
+    print_loads(rows, loads, [one.name for one in contenders])
+    if options.json:
+        write_json(options.json, about, rows, {})
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0]
@@ -87,7 +117,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the real one: a quarter of an hour")
     parser.add_argument("--rounds", type=int, help="how often each takes its turn")
     parser.add_argument("--tasks", type=int, help="how many a turn publishes and works off")
-    parser.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help="these")
+    parser.add_argument(
+        "--only", nargs="+", choices=CONTENDERS | ASIDE, metavar="NAME", help="these"
+    )
+    parser.add_argument(
+        "--loads",
+        nargs="*",
+        choices=LOADS,
+        metavar="NAME",
+        help="the loads where users live, or some of them, in place of the usual figures",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw there (needs matplotlib)")
     parser.add_argument(

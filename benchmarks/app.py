@@ -16,6 +16,9 @@ from benchmarks.contenders import ASIDE, CONTENDERS
 #: What naps take, one after the other.
 NAPS_SECONDS = (0.0, 1.0, 0.02, 0.5)
 
+#: What a short task takes.
+SHORT_SECONDS = 0.005
+
 _contender = (CONTENDERS | ASIDE)[os.environ["BENCH_CONTENDER"]]
 
 app = Celery("benchmark", broker=os.environ["BROKER_URL"], backend=os.environ["RESULT_URL"])
@@ -28,6 +31,12 @@ _options = {"base": symbol_by_name(_contender.base), **_contender.options}
 def noop(number: int, body: str) -> float:
     """Do nothing, and tell when: by a clock that all processes of a host share."""
     return time.monotonic()
+
+
+@app.task(name="benchmark.short", **_options)
+def short(number: int, body: str) -> None:
+    """Wait for something that takes as long as a short query."""
+    time.sleep(SHORT_SECONDS)
 
 
 @app.task(name="benchmark.nap", **_options)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["AIMS", "Aim", "Row", "Table", "percentile_99"]
+__all__ = ["AIMS", "Aim", "Row", "Table", "percentile", "percentile_99", "spread"]
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class Table:
         """Return the median of the rounds' ratios; None for what was not measured, and for a
         ratio to nothing.
         """
+        return _median(self.ratios(name, contender, against))
+
+    def ratios(self, name: str, contender: str, against: str) -> list[float]:
+        """Return the ratio of each round in which both were measured, and the other not nothing."""
         others = dict(self._of(name, against))
-        return _median(
-            [v / others[turn] for turn, v in self._of(name, contender) if others.get(turn)]
-        )
+        return [v / others[turn] for turn, v in self._of(name, contender) if others.get(turn)]
 
     def difference(self, name: str, contender: str, against: str) -> float | None:
         """Return the median of the rounds' differences; None for what was not measured."""
@@ -106,9 +108,23 @@ AIMS = (
 )
 
 
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return what so many of 100 do not exceed; between two values, a part of the way."""
+    ordered = sorted(values)
+    at = (len(ordered) - 1) * percent / 100
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+
+
 def percentile_99(values: Sequence[float]) -> float:
     """Return what 99 of 100 do not exceed; between two values, a part of the way."""
-    return statistics.quantiles(values, n=100, method="inclusive")[98]
+    return percentile(values, 99)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return the median, with the least and the greatest."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -22,6 +22,7 @@ __all__ = [
     "Scale",
     "count_bytes",
     "count_scripted",
+    "drain",
     "time_tasks",
 ]
 
@@ -48,6 +49,8 @@ class Scale:
     idle_tasks: int
     #: How long half the drain rate is published.
     load_seconds: float
+    #: How long a load of users' is steady.
+    steady_seconds: float
     #: The sizes with which bytes are counted.
     bodies: tuple[int, ...]
     #: How many run at once while they are.
@@ -61,6 +64,7 @@ SHORT = Scale(
     burst_tasks=200,
     idle_tasks=50,
     load_seconds=0.5,
+    steady_seconds=0.5,
     bodies=(1_000,),
     running_tasks=16,
 )
@@ -70,6 +74,7 @@ FULL = Scale(
     burst_tasks=10_000,
     idle_tasks=300,
     load_seconds=5.0,
+    steady_seconds=20.0,
     bodies=(100, 1_000, 10_000),
     running_tasks=64,
 )
@@ -86,7 +91,7 @@ def time_tasks(rig: Rig, contender: Contender, scale: Scale) -> dict[str, float]
         figures, published = _publish(producer, scale.tasks)
         figures.update(bursts)
         with rig.worker(contender) as worker:
-            window = _drain(rig, worker, published, scale.tasks)
+            window = drain(rig, worker, published, scale.tasks)
             figures.update(window.figures())
             figures["life_trips"] = figures["enqueue_trips"] + figures["drain_trips"]
             figures["life_redis_us"] = figures["enqueue_redis_us"] + figures["drain_redis_us"]
@@ -153,7 +158,7 @@ class Window:
         }
 
 
-def _drain(rig: Rig, worker: Worker, published: int, tasks: int) -> Window:
+def drain(rig: Rig, worker: Worker, published: int, tasks: int) -> Window:
     """Have the worker work off all that was published, and look at it in the middle: neither when
     its processes begin nor when there is too little for both.
     """

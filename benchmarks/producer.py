@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, repeat
 from typing import Any
 
 import redis
@@ -25,22 +28,36 @@ class Producer:
     """Publishes the contender's tasks, no two with the same number."""
 
     def __init__(self) -> None:
-        from benchmarks.app import hold, nap, noop
+        from benchmarks.app import hold, nap, noop, short
 
-        self._tasks: dict[str, Any] = {"noop": noop, "nap": nap, "hold": hold}
+        self._tasks: dict[str, Any] = {"noop": noop, "short": short, "nap": nap, "hold": hold}
         self._client = redis.Redis.from_url(os.environ["BROKER_URL"])
         self._number = 0
 
+    def begin_at(self, *, number: int) -> dict[str, Any]:
+        """Give numbers from this one on: no two producers give the same."""
+        self._number = number
+        return {}
+
     def publish(
-        self, *, count: int, size: int, task: str = "noop", countdown_seconds: float | None = None
+        self,
+        *,
+        count: int,
+        size: int,
+        task: str = "noop",
+        countdown_seconds: float | None = None,
+        queues: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Publish so many, one after the other, and tell what that took."""
+        """Publish so many, one after the other, to each of the queues in turn, and tell what that
+        took.
+        """
         send = self._tasks[task].apply_async
         body = "x" * size
+        to = cycle({"queue": queue} for queue in queues) if queues else repeat({})
         before = ServerCounts.now(self._client)
         cpu_began, began = time.process_time(), time.perf_counter()
         for number in range(self._number, self._number + count):
-            send((number, body), countdown=countdown_seconds)
+            send((number, body), countdown=countdown_seconds, **next(to))
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         self._number += count
         counted = ServerCounts.now(self._client).since(before)
@@ -90,6 +107,22 @@ class Producer:
             sent.append((time.monotonic(), self._send(size)))
         lasted = time.monotonic() - began
         latencies = [result.get(timeout=_RESULT_SECONDS) - called for called, result in sent]
+        return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
+
+    def at_random(
+        self, *, per_second: float, seconds: float, size: int, seed: int
+    ) -> dict[str, Any]:
+        """Publish as callers do that know nothing of each other (Poisson's arrivals); seconds from
+        the moment at which each was to be published to its start.
+        """
+        chance, due, sent = random.Random(seed), 0.0, []
+        began = time.monotonic()
+        while (due := due + chance.expovariate(per_second)) < seconds:
+            # Not from the call: what held up the one before holds up this one too.
+            time.sleep(max(0.0, began + due - time.monotonic()))
+            sent.append((began + due, self._send(size)))
+        lasted = time.monotonic() - began
+        latencies = [result.get(timeout=_RESULT_SECONDS) - was_due for was_due, result in sent]
         return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
 
     def _send(self, size: int) -> Any:

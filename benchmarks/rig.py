@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +94,12 @@ class Rig:
 
     @contextmanager
     def worker(
-        self, contender: Contender, *, pool: str = "prefork", concurrency: int = 2
+        self,
+        contender: Contender,
+        *,
+        pool: str = "prefork",
+        concurrency: int = 2,
+        queues: Sequence[str] = (),
     ) -> Iterator[Worker]:
         """A worker, which is stopped in the end.  Raises RuntimeError if it ends otherwise."""
         name = f"{contender.name}-{uuid4().hex[:8]}"
@@ -107,7 +112,7 @@ class Rig:
             is_ready=ready.exists,
             concurrency=concurrency,
             pool=pool,
-            options=_WORKER_OPTIONS,
+            options=(*_WORKER_OPTIONS, *(("-Q", ",".join(queues)) if queues else ())),
         )
         try:
             worker.wait_until_ready()

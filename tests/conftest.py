@@ -7,11 +7,13 @@ import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import redis
 
+from celery_reliable.ledger.recording import TRACE_VARIABLE, is_recording
+from celery_reliable.ledger.scripts import script
 from tests.support.effects import Effects
 from tests.support.forking import FORK_SECONDS, Working
 from tests.support.processes import CeleryProcess
@@ -19,6 +21,7 @@ from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 from tests.support.serving import ended
+from tests.support.traces import TRACED, check_servers, check_traces
 
 T = TypeVar("T")
 
@@ -52,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let no two steps be one, as if ledger, queues and results were apart",
     )
     parser.addoption(
+        "--shifts",
+        action="store_true",
+        help="let prefork workers have the pool whose processes take their own messages",
+    )
+    parser.addoption(
         "--from-scratch",
         action="store_true",
         help="let each Celery process import all itself (tests/support/preloaded.py), as users' do",
@@ -62,11 +70,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests/browser/test_pictures.py makes the pictures of the docs anew",
     )
     parser.addoption(
+        "--traces",
+        action="store_true",
+        help="record each call of a script, and check on the model that it was allowed",
+    )
+    parser.addoption(
         "--worlds",
         type=int,
         default=40,
         help="how many random worlds of tests/ledger/driver are run",
     )
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what the tests have counted: states, calls."""
+    told = [
+        f"{name}: {value}"
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in report.user_properties
+        if name in ("states explored", "calls accepted")
+    ]
+    if told:
+        terminalreporter.section("counted")
+        for line in sorted(told):
+            terminalreporter.line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,6 +105,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("apart"):
         # For the workers of xdist, and those of Celery.
         os.environ["TESTS_APART"] = "yes"
+    if config.getoption("traces"):
+        os.environ[TRACE_VARIABLE] = "yes"
+    if config.getoption("shifts"):
+        os.environ["TESTS_SHIFTS"] = "yes"
     if config.getoption("from_scratch"):
         os.environ["TESTS_FROM_SCRATCH"] = "yes"
 
@@ -102,18 +133,37 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 
 
 @pytest.fixture
-def start_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartRedis]:
+def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Record what this test and its processes ask of ledgers, if its module is one of those."""
+    if request.path.stem not in TRACED or is_recording():
+        yield
+        return
+    os.environ[TRACE_VARIABLE] = "yes"
+    script.cache_clear()
+    yield
+    del os.environ[TRACE_VARIABLE]
+    script.cache_clear()
+
+
+@pytest.fixture
+def start_redis(
+    tracing: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[StartRedis]:
     """Start another server of this test's own: `start_redis({"maxmemory-policy": ...})`; *binary*
     is that of another server than the tests' own.
     """
+    servers: list[RedisServer] = []
 
     def make(
         options: Mapping[str, str] | None = None, *, binary: Path | None = None
     ) -> RedisServer:
-        return RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary)
+        servers.append(RedisServer(tmp_path_factory.mktemp("redis"), options, binary=binary))
+        return servers[-1]
 
     with ended(make) as start:
         yield start
+        if is_recording() and request.node.get_closest_marker("untraced") is None:
+            check_servers(servers)
 
 
 @pytest.fixture
@@ -152,7 +202,9 @@ def _shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSe
 
 
 @pytest.fixture
-def shared_redis(_shared_server: RedisServer) -> Iterator[redis.Redis]:
+def shared_redis(
+    tracing: None, _shared_server: RedisServer, request: pytest.FixtureRequest
+) -> Iterator[redis.Redis]:
     """A client of database 0 of a server that all tests share, empty at the start of each.
 
     For tests of the ledger and the like, which neither stop the server nor fill it for others.
@@ -160,6 +212,8 @@ def shared_redis(_shared_server: RedisServer) -> Iterator[redis.Redis]:
     with _shared_server.client() as client:
         client.flushdb()
         yield client
+        if is_recording() and request.node.get_closest_marker("untraced") is None:
+            check_traces(client)
 
 
 @pytest.fixture

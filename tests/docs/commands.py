@@ -29,4 +29,5 @@ def run(command: str, app: Any, *, known: dict[str, str] | None = None) -> Resul
     """
     words = [(known or {}).get(word, word) for word in shlex.split(command)]
     assert words[:4] == ["celery", "-A", "proj", "reliable"], command
+    assert words[4] != "metrics" or "--help" in words, f"{command} serves until it is ended"
     return CliRunner().invoke(reliable, words[4:], obj=SimpleNamespace(app=app, no_color=True))

@@ -57,22 +57,27 @@ def entry_point_path(folder: Path) -> str:
 
 
 def run_celery(
-    *arguments: str, app: str, environ: Mapping[str, str], folder: Path, answer: str = ""
+    *arguments: str,
+    app: str,
+    environ: Mapping[str, str],
+    folder: Path,
+    answer: str = "",
+    seconds: float = COMMAND_SECONDS,
 ) -> Ran:
-    """Run `python -m celery -A APP ARGUMENTS` and return what came of it."""
+    """Run `python -m celery -A APP ARGUMENTS`, for so long at most, and return what came of it."""
     path = entry_point_path(folder)
     paths = [path, str(REPOSITORY), environ.get("PYTHONPATH", "")]
     env = {**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "80"}
     command = ["-A", app, *arguments]
     # Celery has loaded its commands by then.
     if path or not can_be_forked(command, env, REPOSITORY):
-        return _run_anew(command, env, folder, answer)
+        return _run_anew(command, env, folder, answer, seconds)
     with TemporaryFile("w+") as stdin, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         stdin.write(answer)
         stdin.seek(0)
         process = start_celery(command, cwd=folder, env=env, stdin=stdin, stdout=out, stderr=err)
         try:
-            code = process.wait(COMMAND_SECONDS)
+            code = process.wait(seconds)
         finally:
             process.kill()
         out.seek(0)
@@ -80,7 +85,9 @@ def run_celery(
         return Ran(code, out.read(), err.read())
 
 
-def _run_anew(command: Sequence[str], env: Mapping[str, str], folder: Path, answer: str) -> Ran:
+def _run_anew(
+    command: Sequence[str], env: Mapping[str, str], folder: Path, answer: str, seconds: float
+) -> Ran:
     ended = subprocess.run(
         [sys.executable, "-m", "celery", *command],
         cwd=folder,
@@ -88,7 +95,7 @@ def _run_anew(command: Sequence[str], env: Mapping[str, str], folder: Path, answ
         input=answer,
         capture_output=True,
         text=True,
-        timeout=COMMAND_SECONDS,
+        timeout=seconds,
         check=False,
     )
     return Ran(ended.returncode, ended.stdout, ended.stderr)

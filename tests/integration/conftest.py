@@ -267,7 +267,7 @@ def start_worker(
             log_path=log_directory / f"{len(processes)}-{name}.log",
             is_ready=lambda: bool(chosen.effects.client.exists(ready_key)),
             concurrency=concurrency,
-            pool=pool,
+            pool="" if pool == "prefork" and os.environ.get("TESTS_SHIFTS") else pool,
             options=options if chatty else (*QUICK, *options),
             tree=tree,
         )
@@ -330,3 +330,12 @@ def start_beat(
         return beat
 
     return start
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is about messages that wait in a worker, where none does."""
+    if not config.getoption("shifts"):
+        return
+    for item in items:
+        if item.get_closest_marker("keeps_fetched"):
+            item.add_marker(pytest.mark.skip(reason="in this pool nothing waits in the worker"))

@@ -8,8 +8,12 @@ from importlib.util import find_spec
 
 import pytest
 
+from celery_reliable.operations import Desk
+from celery_reliable.operations.revocations import IfRunning
+from celery_reliable.operations.stop_button import StopButton
+from celery_reliable.orders import OrderKind
 from tests.integration.conftest import Project, Start
-from tests.integration.figures import DEAD, LOCKS, RECORD, WORKERS, wait_until_settled
+from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, WORKERS, wait_until_settled
 from tests.integration.project.factory import Settings
 from tests.integration.project.pooled import add_tasks
 from tests.support.processes import Worker
@@ -150,6 +154,67 @@ def test_a_taken_attempt_cannot_be_stopped_and_changes_nothing(
     assert runs[0].ended_at is not None
     assert runs[1].started_at - first.started_at >= 6
     wait_until_settled(project.redis, 10)
+
+
+@pools
+def test_what_is_stopped_by_its_id_ends_at_once_or_in_its_time_and_comes_not_back(
+    project: Project, start: Start, desk: Desk, pool: str
+) -> None:
+    worker, is_greenlet = start("one", pool), pool in ("gevent", "eventlet")
+    task = project.send("gate", "long")
+    project.effects.run_of(task.id)
+
+    done = desk.revocations.revoke([task.id], by="ann", if_running=IfRunning.KILL)
+
+    assert done.running == (task.id,)
+    if is_greenlet:
+        # A greenlet is ended, as a process is.
+        wait_for(lambda: task.state == "REVOKED", 15, "it is revoked")
+        wait_until_settled(project.redis, 20)
+    else:
+        # A thread is not: it runs to its end, and that counts.
+        wait_for_beats(project, 3)
+        project.effects.open_gate("long")
+        wait_until_settled(project.redis, 20)
+        assert task.state == "SUCCESS"
+    outcome = "GreenletExit" if is_greenlet else "finished"
+    assert [run.outcome for run in project.effects.runs(task.id)] == [outcome]
+    assert project.send("work", 0.01).get(timeout=20) == "worked"
+    assert worker.is_running
+
+
+def wait_for_beats(project: Project, count: int) -> None:
+    """Wait until the only worker has heard so often what the ledger has to tell it."""
+    client = project.redis.client()
+    [key] = client.keys(f"{LEDGER}worker:*")
+    before = int(client.hget(key, "renewals"))
+    wait_for(lambda: int(client.hget(key, "renewals")) >= before + count, 30, "some beats")
+
+
+@pools
+def test_an_order_that_stops_what_runs_lets_it_end_and_says_so(
+    project: Project, start: Start, desk: Desk, pool: str
+) -> None:
+    start("one", pool)
+    task = project.send("gate", "long")
+    project.effects.run_of(task.id)
+    button = StopButton(project.app, desk.ledger)
+
+    view = button.give(OrderKind.STRIKE, "project.gate", by="ann", stop=True)
+
+    assert any("cannot stop what runs" in one for one in view.notes)
+    wait_for_beats(project, 3)
+    later = project.send("gate", "later")
+    project.effects.open_gate("long")
+    wait_for(lambda: task.state == "SUCCESS", 20, "it comes to its end")
+    wait_for(
+        lambda: project.redis.client().hget(RECORD + later.id, "state") == b"parked", 20, "struck"
+    )
+    project.effects.open_gate("later")
+    button.resume(view.order.id, by="ann")
+    wait_until_settled(project.redis, 30)
+    assert [run.outcome for run in project.effects.runs(task.id)] == ["finished"]
+    assert [run.outcome for run in project.effects.runs(later.id)] == ["finished"]
 
 
 @pytest.mark.keeps_fetched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,6 +85,9 @@ def test_what_was_revoked_as_it_waited_does_not_come_back(place: Place, effects:
     assert [effects.runs(task_id) for task_id in revoked] == [[]] * len(revoked)
 
 
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_SHIFTS")), reason="what is settled is removed in the same step"
+)
 @promise("as-durable-as-redis")
 def test_what_was_settled_at_a_power_cut_does_not_run_again(place: Place, effects: Effects) -> None:
     """Redis and the workers are gone at once, with messages in an unacked hash whose tasks have

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from celery_reliable.app import reliable_of
 from celery_reliable.broker.unacked import script
-from tests.integration.conftest import Project
+from celery_reliable.operations.hours import last_hours
+from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import assert_each_ran_once, wait_until_settled
 from tests.integration.project.awkward import add_tasks
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
-AWKWARD = "tests.integration.project.awkward"
+PROJECT = "tests.integration.project"
+AWKWARD = f"{PROJECT}.awkward"
 #: In the order in which they are published.
 SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
 
@@ -94,6 +97,32 @@ def test_workers_with_short_tasks_give_nothing_back(project: Project) -> None:
     assert_each_ran_once(project.effects, ids)
     # The server was never even told of it.
     assert project.redis.client().script_exists(script("requeue").sha) == [False]
+
+
+@promise("nothing-behind-busy")
+def test_messages_do_not_go_to_and_fro_between_workers_that_are_busy_by_turns(
+    project: Project,
+) -> None:
+    """A count that no load changes: every tenth goes back, and what each fetched at first."""
+    project = project.with_settings(reliable={"GIVE_BACK_SECONDS": 0.1})
+    ids = [project.send("work", (0.3, 0, 0, 0, 0)[n % 5]).id for n in range(100)]
+    workers = project.start_workers("one", "two", concurrency=1)
+    wait_until_settled(project.redis, 60)
+    assert_each_ran_once(project.effects, ids)
+    for worker in workers.values():
+        # It tells its counts as it leaves.
+        assert worker.stop() == 0
+    went_back = sum(hour.given_back for hour in last_hours(reliable_of(project.app).ledger))
+    print(f"{went_back} of {len(ids)} went back")
+    assert 0 < went_back <= len(ids) / 10 + 2 * 4
+
+
+def test_what_is_fetched_for_an_idle_process_begins_in_that_turn(project: Project) -> None:
+    ids = [project.send("work", 0, ignore_result=True).id for _ in range(150)]
+    project.start_worker(app=f"{PROJECT}.pool_first", concurrency=1, options=ONE_EACH)
+    # If each waited for the main loop's next timer, all would take twice as long.
+    wait_until_settled(project.redis, 10)
+    assert_each_ran_once(project.effects, ids)
 
 
 def _waiting(client: Any, queue: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -94,6 +96,24 @@ def test_an_answer_that_was_heard_at_once_is_not_repeated(far: Scene) -> None:
     answer = far.ledger.settle(claim)
 
     assert (answer, answer.is_repeated) == (Settled(), False)
+
+
+def test_what_its_caller_held_is_free_at_once_though_an_error_was_answered(far: Scene) -> None:
+    class Held:
+        """What a caller has in its hands, such as a result object of Celery's."""
+
+    def call() -> weakref.ref[Held]:
+        held = Held()
+        # The first answer to the script is an error: it is not known.
+        far.client.script_flush()
+        far.publish("task")
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()
 
 
 def test_a_script_is_sent_whole_only_once(far: Scene, proxy: RedisProxy) -> None:

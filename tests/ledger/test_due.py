@@ -181,6 +181,7 @@ def test_a_postponed_record_is_found_again(scene: Scene) -> None:
     wait_for(lambda: scene.overdue_ids() == ["task"], 5, "the record to be due again")
 
 
+@pytest.mark.untraced("an index without a record")
 def test_an_entry_without_a_record_is_removed(scene: Scene) -> None:
     scene.publish(due_in_ms=0)
     scene.client.delete(scene.ledger.keys.record("task"))

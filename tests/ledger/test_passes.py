@@ -85,6 +85,35 @@ def test_a_pass_that_was_killed_holds_the_others_up_only_so_long(scene: Scene) -
     wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the killed pass to expire")
 
 
+def seen_by_the_next(scene: Scene) -> str:
+    answer = begin(scene, "next")
+    assert isinstance(answer, Begun)
+    scene.ledger.passes.end("next", {})
+    return answer.seen
+
+
+def test_whom_a_pass_has_seen_the_next_one_hears(scene: Scene) -> None:
+    begin(scene)
+    scene.ledger.passes.end("mine", {}, seen='["one"]')
+
+    assert seen_by_the_next(scene) == '["one"]'
+    # That one has said nothing.
+    assert seen_by_the_next(scene) == ""
+
+
+def test_a_pass_that_does_not_end_or_ends_beside_another_has_seen_nobody(scene: Scene) -> None:
+    begin(scene)
+    scene.ledger.passes.end("mine", {}, seen='["one"]')
+    begin(scene, "killed", ttl_ms=BRIEF_MS)
+    wait_for(lambda: isinstance(begin(scene, "third"), Begun), 5, "the killed pass to expire")
+    scene.ledger.passes.end("third", {}, seen='["one"]')
+
+    # It was only slow, and may have let something wait for one who was away.
+    assert type(scene.ledger.passes.end("killed", {}, seen='["two"]')) is Overtaken
+
+    assert seen_by_the_next(scene) == ""
+
+
 def test_a_pass_that_was_overtaken_does_not_end_the_other(scene: Scene) -> None:
     begin(scene, "slow", ttl_ms=BRIEF_MS)
     wait_for(lambda: isinstance(begin(scene, "next"), Begun), 5, "the slow pass to expire")

@@ -12,6 +12,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import LivingWorker
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.message.named import matches
+from celery_reliable.publishing.naming import rename
 from celery_reliable.publishing.placement import Placement, placed
 
 
@@ -137,3 +138,14 @@ def test_a_call_that_names_nobody_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="only_workers"):
         task.apply_async(only_workers=[""])
+
+
+@pytest.mark.parametrize(("moved", "pin"), [("{}", "gpu@h"), ('{"only": ["cpu*"]}', "")])
+def test_a_retry_of_a_member_that_was_moved_as_it_ran_is_still_one(moved: str, pin: str) -> None:
+    headers = {NAMED: NamedWorkers(run="a run", pin="gpu@h", home=("", "q")).as_header()}
+
+    rename(headers, moved)
+
+    named = NamedWorkers.of(headers)
+    assert named is not None
+    assert (named.run, named.pin, named.home) == ("a run", pin, ("", "q"))

@@ -23,13 +23,16 @@ from tests.support.waiting import wait_for
 
 COUNTED = "tests.integration.project.counted"
 
-#: Metrics of what does not happen to the worker here, and their labels.
+#: Metrics of what does not happen to the worker here, or is not asked for, and their labels.
 RARE = {
     "reliable_fenced_total": {"task"},
     "reliable_given_back_total": {"worker"},
     "reliable_ledger_maxmemory_bytes": set[str](),
     "reliable_limited": {"task"},
     "reliable_replayed_total": {"task"},
+    "reliable_rows": {"model", "status"},
+    "reliable_rows_unseen": {"model"},
+    "reliable_rows_up": set[str](),
     "reliable_workers_declared_dead_total": {"cause"},
 }
 

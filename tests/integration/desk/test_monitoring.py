@@ -18,7 +18,9 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 import celery_reliable_probe as probe
+from celery_reliable.doctor.rows import OpenRows
 from celery_reliable.operations import Desk, checks, metrics, registry_of
+from celery_reliable.operations.gauges import gauges_of_rows
 from celery_reliable.worker.signs import Signs
 from tests.integration.conftest import Project
 from tests.integration.desk.monitored import BOARD, RULES
@@ -47,7 +49,10 @@ def known(project: Project) -> dict[str, set[str]]:
         # It stands, which is found.
         doing = json.dumps({"queues": ["celery"], "slots": 2, "running": 0, "turned": 3600})
         desk.ledger.workers.heartbeat("one@here/ab.0", lease_ms=60_000, client_id=0, doing=doing)
-    scraped = generate_latest(registry_of(project.app)).decode()
+    scraped = generate_latest(registry_of(project.app, rows=True)).decode()
+    # The databases of a Django project are no part of this one.
+    rows = gauges_of_rows([OpenRows("shop.Order", 1, 1, 1, (), is_all=True)])
+    of_rows = {one.name: set(one.samples[0].labels) for one in rows}
     # What processes count; the metrics of a real worker are compared with these elsewhere.
     own = CollectorRegistry()
     counts = metrics._Counts(project.app, prometheus_client, own)
@@ -57,7 +62,7 @@ def known(project: Project) -> dict[str, set[str]]:
     # No task has a rate or places: no sample of those.
     of_tasks = ("limited", "in_line", "places", "places_taken")
     rare = {f"reliable_{name}": {"task"} for name in of_tasks}
-    return rare | labels_in(scraped) | labels_in(generate_latest(own).decode())
+    return rare | of_rows | labels_in(scraped) | labels_in(generate_latest(own).decode())
 
 
 def test_the_alerts_name_what_there_is(known: dict[str, set[str]]) -> None:

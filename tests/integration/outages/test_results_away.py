@@ -7,6 +7,7 @@ import pytest
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -44,6 +45,26 @@ def test_an_outcome_waits_until_it_can_be_stored(
     wait_for(lambda: client.zcard(DEAD) == 1, 10, "the failure is kept")
     assert client.hget(RECORD + failed.id, "reason") == b"failed"
     assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
+
+
+def test_a_retry_that_cannot_be_told_of_is_no_failure(
+    project: Project, results: RedisServer
+) -> None:
+    """The next attempt is published by then: its caller must not see a failure before it."""
+    soon_given_up = {"retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0}}
+    with RedisProxy(results.port) as proxy:
+        behind = project.with_settings(
+            result_url=proxy.url(), celery={"result_backend_transport_options": soon_given_up}
+        )
+        behind.start_worker("one")
+        lost = proxy.drop_request("SETEX", containing="RETRY", times=None)
+        failures = proxy.watch("SETEX", containing="FAILURE")
+        result = behind.send("flaky", 1)
+        wait_for(result.ready, 15, "its outcome")
+        assert result.get(timeout=10) == "run 2"
+        lost.wait()
+        assert failures.matched == 0
+    assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
 
 
 @promise("late-changes-nothing")

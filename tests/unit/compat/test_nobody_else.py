@@ -36,6 +36,7 @@ REVIEWED = {
     ("contrib.django.rows.task", "current_task._get_current_object"): "as Celery's manual says",
     ("attempt.fencing", "run._is_guarded"): "a function of ours, around a task's body",
     ("attempt.fencing", "getattr(function, '_is_guarded')"): "the same",
+    ("contrib.drill.__main__", "app.conf.task_create_missing_queues"): "a setting of Celery's",
     ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
@@ -56,7 +57,12 @@ def _trees() -> Iterator[tuple[str, ast.Module]]:
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.endswith("__")
+    # Those of named tuples are public: the underscore keeps them apart from fields.
+    return (name.startswith("_") and not name.endswith("__")) and name not in (
+        "_replace",
+        "_fields",
+        "_asdict",
+    )
 
 
 def _is_self(node: ast.expr) -> bool:

@@ -1,0 +1,90 @@
+"""The proof that cuts each command once: it comes to its points, and finds what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proof.cuts.choosing import Counted, points_of
+from proof.cuts.play import Outcome, Stage
+from proof.cuts.points import EFFECTS, TIMES, Point
+from proof.cuts.proxy import ScriptNames
+from proof.cuts.scenarios import SCENARIOS
+
+Play = Callable[[str], Outcome]
+
+#: The pop of what is published, whose reply is lost on the way to the worker.
+POP = "publish-run-settle/main/BRPOP#1/after/reset"
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    made: list[Stage] = []
+
+    def make(**options: bool | float) -> Stage:
+        made.append(Stage(tmp_path / str(len(made)), ScriptNames(), **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for stage in made:
+        stage.close()
+
+
+def play(stage: Stage, text: str) -> Outcome:
+    point = Point.parse(text)
+    return stage.play(SCENARIOS[point.scenario], point, fresh=False)
+
+
+def test_each_way_of_cutting_is_survived(stages: Callable[..., Stage]) -> None:
+    stage = stages()
+    for text in (
+        "publish-run-settle/child/settle#1/before/kill",
+        "publish-run-settle/child/settle#1/after/reset",
+        "publish-run-settle/publisher/record#2/after/kill",
+        POP,
+    ):
+        outcome = play(stage, text)
+        assert (outcome.word, outcome.problems) == ("held", []), text
+        kinds = [row["kind"] for row in outcome.rows]
+        # Who died when it was recorded did not hear of it, and was started again.
+        tasks = 2 if "publisher" in text else 1
+        assert (kinds.count("publish"), kinds.count("settled")) == (tasks, tasks), text
+        # Who died before it had settled runs again.
+        assert kinds.count("begin") == (2 if "before/kill" in text else tasks), text
+
+
+def test_it_finds_what_stock_celery_loses(stages: Callable[..., Stage]) -> None:
+    outcome = play(stages(stock=True, deadline_seconds=12), POP)
+    assert outcome.word == "FAULT"
+    assert any(problem.startswith("lost: ") for problem in outcome.problems)
+
+
+def test_a_point_is_written_and_read() -> None:
+    point = Point.parse(POP)
+    assert str(point) == POP
+    assert (point.command, point.number, point.time, point.effect) == ("BRPOP", 1, "after", "reset")
+    for wrong in ("", POP[:-1], POP.replace("#1", ""), POP.replace("main", "beat")):
+        with pytest.raises(ValueError, match=r"point|unpack"):
+            Point.parse(wrong)
+
+
+def test_every_command_has_its_points() -> None:
+    counts = {("publisher", "record"): 2, ("main", "HGET"): 1, ("main", "heartbeat"): 7}
+    counted = Counted({**counts, ("main", "BRPOP"): 2}, {("main", "BRPOP")})
+    found = [str(one) for one in points_of("s", counted, {("main", "heartbeat"): 9})]
+    assert sorted(found) == sorted(
+        [
+            # The first was sent before, and pops what is published; the last pops nothing.
+            *[f"s/main/BRPOP#1/after/{effect}" for effect in EFFECTS],
+            *[f"s/main/BRPOP#2/before/{effect}" for effect in EFFECTS],
+            # A read is the same to all, whether it was executed; a beat is like the others.
+            *[f"s/main/HGET#1/before/{effect}" for effect in EFFECTS],
+            *[f"s/main/heartbeat#1/{time}/{effect}" for time in TIMES for effect in EFFECTS],
+            *[f"s/publisher/record#1/{time}/{effect}" for time in TIMES for effect in EFFECTS],
+            # Who died before the second has died after the first.
+            "s/publisher/record#2/before/reset",
+            *[f"s/publisher/record#2/after/{effect}" for effect in EFFECTS],
+        ]
+    )
