@@ -104,6 +104,11 @@ class Task(TypedDict):
     object_key: str
     worker: str
     only_workers: list[str]
+    prefer_workers: list[str]
+    else_queue: str
+    #: What its call says in place of the task's own options.
+    call: dict[str, Any]
+    priority: int
     run: str
     published_at: str | None
     reason: str

@@ -129,7 +129,7 @@ class StopButton:
 
         Whom it names may not exist yet: then it says so (`OrderView.notes`), and holds.
         """
-        self._check(kind, target, why, object_id, for_seconds)
+        self.check(kind, target, why=why, object_id=object_id, for_seconds=for_seconds)
         about = {
             "target": target,
             "object_id": object_id,
@@ -187,14 +187,16 @@ class StopButton:
                 )
         return tuple(meant)
 
-    def _check(
+    def check(
         self,
         kind: OrderKind,
         target: str,
-        why: str,
-        object_id: str | None,
-        for_seconds: float | None,
+        *,
+        why: str = "",
+        object_id: str | None = None,
+        for_seconds: float | None = None,
     ) -> None:
+        """Raise BadOrder for what `give` refuses."""
         if not target or len(target) > _LONGEST:
             raise BadOrder(f"Name the {NOUNS[kind]}, in at most {_LONGEST} characters.")
         if len(why) > _LONGEST or len(object_id or "") > _LONGEST:

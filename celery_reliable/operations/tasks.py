@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -24,6 +24,7 @@ from celery_reliable.operations.waits import Seen, Why, absent, ended, waits_for
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
+from celery_reliable.options import NAMING, call_of
 from celery_reliable.recovery import MOST_BYTES, BrokerView
 
 __all__ = ["TaskView", "Tasks"]
@@ -53,6 +54,10 @@ class TaskView:
         object_key: the object that it has, or had when its lock was last looked at.
         worker: that runs it.
         only_workers: patterns of the workers that may run it; none: any.
+        prefer_workers: patterns of those that get it first.
+        else_queue: where it goes while none that may run it is alive; empty: it waits.
+        call: what its call says in place of the task's own options, but for the workers.
+        priority: that its message has.
         run: the run (``task.run_on``) of which it is a member; empty for none.
         published_ms: when it was published first.
         outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
@@ -72,6 +77,10 @@ class TaskView:
     object_key: str = ""
     worker: str = ""
     only_workers: tuple[str, ...] = ()
+    prefer_workers: tuple[str, ...] = ()
+    else_queue: str = ""
+    call: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
     run: str = ""
     published_ms: int = 0
     reason: str = ""
@@ -117,6 +126,10 @@ class TaskView:
             "object_key": self.object_key,
             "worker": self.worker,
             "only_workers": [*self.only_workers],
+            "prefer_workers": [*self.prefer_workers],
+            "else_queue": self.else_queue,
+            "call": {**self.call},
+            "priority": self.priority,
             "run": self.run,
             "published_at": iso(self.published_ms),
             "reason": self.reason,
@@ -261,12 +274,20 @@ class Tasks:
         if envelope is None:
             return Seen()
         waits = envelope.headers.get(_WAITS)
+        priority = envelope.properties.get("priority")
         return Seen(
             queue=self._queue(envelope),
             publisher=str(envelope.headers.get("origin") or ""),
             eta_ms=_eta_ms(envelope, now_ms),
             waits_for_object=isinstance(waits, int) and waits > 0,
             named=NamedWorkers.of(envelope.headers),
+            call={
+                option: value
+                for option, value in call_of(envelope.headers).items()
+                # An operator may have named other workers since.
+                if option not in NAMING
+            },
+            priority=priority if isinstance(priority, int) else 0,
         )
 
     def _queue(self, envelope: Envelope) -> str:
@@ -321,7 +342,7 @@ class Tasks:
 
 
 def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] = ()) -> TaskView:
-    record = look.record
+    record, named = look.record, seen.named or NamedWorkers()
     return TaskView(
         task_id=record.task_id,
         state=record.state.value,
@@ -334,8 +355,12 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         publisher=seen.publisher,
         object_key=look.object_key,
         worker=record.owner,
-        only_workers=seen.named.only if seen.named is not None else (),
-        run=seen.named.run if seen.named is not None else "",
+        only_workers=named.only,
+        prefer_workers=named.prefer,
+        else_queue=named.else_queue,
+        call=seen.call,
+        priority=seen.priority,
+        run=named.run,
         published_ms=record.published_ms,
         reason=look.reason if record.state is State.DEAD else "",
         exception=look.exception if record.state is State.DEAD else "",

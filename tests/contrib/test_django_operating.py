@@ -13,7 +13,7 @@ from celery_reliable import ReliableTask
 from celery_reliable.operations import Desk
 from tests.contrib.shown import LIST, page
 
-REVOKE, SWEEP = f"{LIST}tasks/revoke/", f"{LIST}desk/sweep/"
+REVOKE, SWEEP, MOVE = (f"{LIST}{one}/" for one in ("tasks/revoke", "desk/sweep", "tasks/move"))
 
 
 @pytest.fixture
@@ -86,24 +86,52 @@ def test_one_is_revoked_from_its_page(
 
 
 def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Celery) -> None:
-    task_id = bill.delay().id
+    task_id = bill.delay("secret-1").id
     client = log_in("view", "operate")
-    found = {"quoted_id": task_id}
 
-    page(client.post(f"{LIST}tasks/move/", {**found, "workers": "gpu-*, alpha@host"}, follow=True))
+    def move(**how: str) -> str:
+        """What is asked, and what is told when somebody says yes to it."""
+        asked = page(client.post(MOVE, {"quoted_id": task_id, **how}, follow=True))
+        form = asked.partition('id="desk-confirm"')[2].partition("</form>")[0]
+        if 'id="desk-yes"' not in form:
+            return asked
+        with Desk(celery_project) as desk:
+            assert desk.audit() == before, "nothing is done before the answer"
+        given = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+        told = page(client.post(MOVE, {**given, "confirmed": "Yes"}, follow=True))
+        assert "secret" not in asked + told
+        return f"{asked} {told}"
 
     with Desk(celery_project) as desk:
-        assert desk.tasks.get(task_id).only_workers == ("gpu-*", "alpha@host")
-        end, begin = desk.audit()
+        before = desk.audit()
+    told = move(workers="gpu-*, alpha@host", prefer="gpu-big", else_queue="slow")
+    assert "Move 1 task?" in told
+    assert "gpu-*, alpha@host; while none of them is alive, to the queue slow" in told
+    with Desk(celery_project) as desk:
+        moved = desk.tasks.get(task_id)
+        end, begin = before = desk.audit()
+    assert moved.only_workers == ("gpu-*", "alpha@host")
+    assert (moved.prefer_workers, moved.else_queue) == (("gpu-big",), "slow")
     assert (begin.act, begin.by, end.done) == ("move", "django:user-0", 1)
-    assert "alpha@host" in page(client.get(f"{LIST}tasks/task/{task_id}/"))
     # Nobody means any worker by saying nothing.
-    page(client.post(f"{LIST}tasks/move/", found, follow=True))
+    assert "No worker was named" in move()
+    assert "No task was chosen" in page(client.post(MOVE, {"workers": "x"}, follow=True))
+    assert "is not" in move(workers="x" * 1001)
     with Desk(celery_project) as desk:
-        assert desk.tasks.get(task_id).only_workers == ("gpu-*", "alpha@host")
-    page(client.post(f"{LIST}tasks/move/", {**found, "anywhere": "yes"}, follow=True))
+        assert desk.tasks.get(task_id) == moved
+    assert "Any worker that consumes its queue" in move(anywhere="yes")
     with Desk(celery_project) as desk:
         assert desk.tasks.get(task_id).only_workers == ()
+
+
+def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> None:
+    task_id = bill.apply_async(max_losses=7, only_workers="gpu-*", priority=3).id
+
+    shown = page(log_in("view").get(f"{LIST}tasks/task/{task_id}/"))
+
+    assert "max_losses=7" in shown
+    assert "only_workers=" not in shown.partition("By its call")[2]
+    assert re.search(r"Priority</th><td>3<", shown)
 
 
 def test_nobody_revokes_without_the_right_and_a_token(
@@ -117,7 +145,7 @@ def test_nobody_revokes_without_the_right_and_a_token(
         shown = page(viewer.get(address))
         assert "desk-revoke" not in shown
         assert "desk-sweep" not in shown
-    for address in (REVOKE, SWEEP):
+    for address in (REVOKE, SWEEP, MOVE):
         assert viewer.post(address, given).status_code == 403
         assert log_in(is_superuser=True, csrf=True).post(address, given).status_code == 403
         assert log_in(is_superuser=True).get(address).status_code == 405

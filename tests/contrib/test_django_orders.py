@@ -87,20 +87,25 @@ def test_nobody_gives_or_ends_one_without_the_right(log_in: Any, celery_project:
 
 
 @pytest.mark.parametrize(
-    ("given", "status"),
+    ("given", "said"),
     [
-        ({"kind": "end", "target": "mail"}, 400),
-        ({"kind": "pause", "target": "mail", "for_seconds": "soon"}, 400),
-        ({"kind": "pause", "target": "mail", "for_seconds": "-1", "confirmed": "Yes"}, 302),
-        ({"kind": "pause", "target": "", "confirmed": "Yes"}, 302),
-        ({"kind": "pause", "target": "mail", "object_id": "7", "confirmed": "Yes"}, 302),
+        ({"target": "mail", "for_seconds": "soon"}, "is a number"),
+        ({"target": "mail", "for_seconds": "-1"}, "more than 0 seconds"),
+        ({"target": "mail", "for_seconds": "nan"}, "more than 0 seconds"),
+        ({"target": ""}, "Name the queue"),
+        ({"target": "mail", "object_id": "7"}, "Only a strike"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    log_in: Any, celery_project: Celery, given: dict[str, str], status: int
+def test_what_makes_no_sense_is_said_before_anybody_is_asked(
+    log_in: Any, celery_project: Celery, given: dict[str, str], said: str
 ) -> None:
-    assert log_in("view", "operate").post(f"{ORDERS}give/", given).status_code == status
+    client = log_in("view", "operate")
 
+    for answer in ({}, {"confirmed": "Yes"}):
+        told = client.post(f"{ORDERS}give/", {"kind": "pause", **given, **answer}, follow=True)
+        assert said in page(told)
+        assert 'id="desk-yes"' not in page(told)
+    assert client.post(f"{ORDERS}give/", {"kind": "end", "target": "mail"}).status_code == 400
     with Desk(celery_project) as desk:
         assert desk.orders.all() == ()
 

@@ -30,6 +30,7 @@ def published(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Any
     app: Celery = names["app"]
     calls = page.block("apply_async", "python").text.strip().splitlines()
     found = [eval(call, names).id for call in calls]
+    found.append(names["thumbnail"].delay("picture").id)
     yield page, app, found
     assert page.left() == []
     reliable_of(app).close()
@@ -39,7 +40,7 @@ def published(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Any
 def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     published: Any,
 ) -> None:
-    page, app, (first, second) = published
+    page, app, (first, second, elsewhere) = published
     status, show, dry, move, anywhere = page.commands("What waits, and moving it")
 
     with Desk(app) as desk:
@@ -51,6 +52,10 @@ def test_the_calls_wait_for_those_that_they_name_and_the_commands_name_others(
     shown = run(show, app, known={"ID": first})
     assert "'alpha@host'" in shown.output
     assert run(show, app, known={"ID": second}).output.count("gpu-1") > 0
+    said = " ".join(run(show, app, known={"ID": elsewhere}).output.split())
+    assert "None of the workers 'gpu-*' was alive, so it went there (else_queue)" in said
+    assert "else queue slow" in said
+    assert "call" not in said
     with Desk(app) as desk:
         assert run(dry, app, known={"ID": first}).exit_code == 0
         assert desk.tasks.get(first).only_workers == ("alpha@host",)

@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from celery_reliable import ReliableConfig, ReliableTask
 from celery_reliable.options import TaskOptions
+from celery_reliable.options.calls import CALL_OPTIONS
 from celery_reliable.options.definition import OPTIONS
 from celery_reliable.settings import ranges
 from tests.support import reference_doors as doors
@@ -72,11 +74,20 @@ def options() -> str:
         all executions in a process share, is yours: ``self.attempt = …`` hides the number below in
         that process, and nothing else changes by it. A class attribute ``attempt`` is refused.
 
-        ``time_to_run_seconds``, ``max_losses`` and ``at_most`` are options of one call, too, beside
-        ``if_exists``: :doc:`/guides/publishing`.
-
         What skips, retries and fails, and what ``unique`` is for: :doc:`/guides/one-object`.
         """
+    )
+    calls = ", ".join(f"``{name}``" for name in CALL_OPTIONS)
+    notes += (
+        "\n"
+        + fill(
+            "These are options of one call, too, beside ``if_exists`` (:doc:`/guides/publishing`): "
+            f"{calls}.",
+            96,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
     )
     bound = "\n".join(
         f"``self.{name}``\n{indented(prose(inspect.getdoc(of)))}" for name, of in _bound()

@@ -112,7 +112,11 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     told: dict[str, Any] = dict(view.as_dict())
     history, why = told.pop("history"), told.pop("why")
     told["waits for"] = why["kind"]
-    pairs = [(name.replace("_", " "), shown(value)) for name, value in told.items()]
+    pairs = [
+        (name.replace("_", " "), shown(value))
+        for name, value in told.items()
+        if value not in ("", [], {})
+    ]
     print_pairs(console, [pair for pair in pairs if pair[1]])
     if history:
         click.echo()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from celery_reliable.ledger import Held
 from celery_reliable.message import NamedWorkers
@@ -32,6 +34,8 @@ class Seen:
         is_in_queue: whether its message was seen in its queue, or may be there.
         fetched_by: the worker that was delivered its message.
         named: which workers may run it, as its message says; None: any.
+        call: what its call says in place of its task's options.
+        priority: of its message.
         workers: those that there are, of a task that waits for one.
     """
 
@@ -50,4 +54,6 @@ class Seen:
     is_in_queue: bool = True
     fetched_by: str = ""
     named: NamedWorkers | None = None
+    call: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
     workers: tuple[WorkerView, ...] = ()

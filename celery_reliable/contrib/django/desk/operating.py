@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import unquote
 
 from django.contrib import messages
@@ -10,13 +11,14 @@ from django.shortcuts import redirect
 
 from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
-from celery_reliable.operations import CannotMove, IfRunning, Revoked
+from celery_reliable.operations import CannotMove, IfRunning, Moved, Revoked
 
 __all__ = ["move_page", "revoke_page", "sweep_page"]
 
 #: More than a page has, and done within one request.
 _MOST_CHOSEN = 100
 _LONGEST = 300
+_LONGEST_SAID = 2_000
 
 
 def revoke_page(visit: Visit) -> HttpResponse:
@@ -77,22 +79,36 @@ def _tell(visit: Visit, found: Revoked) -> None:
     if found.gone:
         messages.warning(request, f"{_counted(len(found.gone))} gone already.")
     if found.problem:
-        messages.warning(request, shown(found.problem, 1_000))
+        messages.warning(request, shown(found.problem, _LONGEST_SAID))
 
 
 def move_page(visit: Visit) -> HttpResponse:
-    """Say which workers may run a task that lives."""
+    """Say which workers may run a task that lives: what would become of it, ask, then do it."""
     given = visit.request.POST
-    chosen = tuple(dict.fromkeys(map(unquote, given.getlist("quoted_id"))))[:_MOST_CHOSEN]
-    workers = given.get("workers", "").replace(",", " ").split()
-    visit.desk.app.loader.import_default_modules()
+    chosen = tuple(dict.fromkeys(map(unquote, given.getlist("quoted_id"))))
+    if not chosen:
+        messages.warning(visit.request, "No task was chosen.")
+        return redirect(visit.link("tasks"))
+    if len(chosen) > _MOST_CHOSEN:
+        return HttpResponseBadRequest(f"At most {_MOST_CHOSEN} at once.")
+    back = visit.link("task", chosen[0]) if len(chosen) == 1 else visit.link("tasks")
+    workers = [] if "anywhere" in given else _names(given.get("workers", ""))
     if not workers and "anywhere" not in given:
         messages.warning(visit.request, "No worker was named.")
-        return redirect(visit.link("task", chosen[0]) if chosen else visit.link("tasks"))
+        return redirect(back)
+    named: dict[str, Any] = {
+        "prefer": _names(given.get("prefer", "")),
+        "else_queue": given.get("else_queue", "").strip() if workers else "",
+    }
+    visit.desk.app.loader.import_default_modules()
+    is_asked = "confirmed" not in given
     try:
-        found = visit.desk.moves.move(chosen, workers, by=visit.by)
+        found = visit.desk.moves.move(chosen, workers, by=visit.by, dry_run=is_asked, **named)
     except CannotMove as exc:
-        return HttpResponseBadRequest(str(exc))
+        messages.warning(visit.request, shown(str(exc), _LONGEST_SAID))
+        return redirect(back)
+    if is_asked:
+        return _ask_to_move(visit, found, {**named, "workers": workers}, back)
     for task_id in (*found.sent, *found.stopped, *found.stays):
         log(visit, task_id, "Moved")
     for level, said, ids in (
@@ -104,7 +120,30 @@ def move_page(visit: Visit) -> HttpResponse:
     ):
         if ids:
             messages.add_message(visit.request, level, f"{_counted(len(ids))}: {said}.")
-    return redirect(visit.link("task", chosen[0]) if len(chosen) == 1 else visit.link("tasks"))
+    return redirect(back)
+
+
+def _ask_to_move(visit: Visit, meant: Moved, named: dict[str, Any], back: str) -> HttpResponse:
+    groups = (
+        ("Nobody runs these: they go to such a worker, or wait for one", meant.sent),
+        ("These are stopped where they run, and run elsewhere; it is no loss", meant.stopped),
+        ("These run on such a worker, and go on", meant.stays),
+        ("These are dead letters, or a canvas took their place: they stay", meant.refused),
+        ("These are not known (any more)", meant.gone),
+    )
+    context = {
+        "title": f"Move {_counted(meant.done)}?",
+        "groups": [(name, [shown(one, _LONGEST) for one in ids]) for name, ids in groups if ids],
+        "quoted": [quoted(one) for one in (*meant.sent, *meant.stopped, *meant.stays)],
+        "named": named,
+        "action": visit.link("move"),
+        "back": back,
+    }
+    return visit.render("move", context, "tasks")
+
+
+def _names(given: str) -> list[str]:
+    return given.replace(",", " ").split()
 
 
 def sweep_page(visit: Visit) -> HttpResponse:

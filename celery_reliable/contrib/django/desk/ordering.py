@@ -45,40 +45,48 @@ def order_page(visit: Visit) -> HttpResponse:
         return redirect(visit.link("orders"))
     if kind not in kinds:
         return HttpResponseBadRequest("Pause, strike or drain.")
-    seconds = given.get("for_seconds", "").strip()
-    try:
-        for_seconds = float(seconds) if seconds else None
-    except ValueError:
-        return HttpResponseBadRequest("For how many seconds it holds is a number.")
+    target, seconds = given.get("target", "").strip(), given.get("for_seconds", "").strip()
     asked: dict[str, Any] = {
-        "target": given.get("target", "").strip(),
         "object_id": given.get("object_id", "").strip() or None,
         "why": given.get("why", "").strip(),
-        "stop": bool(given.get("stop")),
     }
+    stop = bool(given.get("stop"))
     visit.desk.app.loader.import_default_modules()
-    if "confirmed" not in given:
-        what, about = kinds[kind]
-        context = {
-            "title": f"{what}: {shown(asked['target'], _LONGEST)}?",
-            "about": about,
-            "given": {**asked, "kind": kind, "for_seconds": seconds},
-            "action": visit.link("order"),
-            "back": visit.link("orders"),
-        }
-        return visit.render("order", context, "orders")
     try:
-        view = visit.desk.orders.give(
-            OrderKind(kind), by=visit.by, for_seconds=for_seconds, **asked
-        )
+        asked["for_seconds"] = _number(seconds) if seconds else None
+        visit.desk.orders.check(OrderKind(kind), target, **asked)
+        if "confirmed" not in given:
+            # As it was typed: a template would write a number as the reader's language has it.
+            said = {"kind": kind, "target": target, "stop": stop, "for_seconds": seconds}
+            return _ask(visit, kinds[kind], {**asked, **said})
+        view = visit.desk.orders.give(OrderKind(kind), target, by=visit.by, stop=stop, **asked)
     except BadOrder as exc:
         messages.warning(visit.request, shown(str(exc), _LONGEST))
-        return redirect(visit.link("orders"))
+        return redirect(visit.link("orders", kind=kind, target=target[:_LONGEST]))
     log(visit, f"{kind} {view.order.target}", "Gave the order")
     messages.success(visit.request, f"Order {view.order.id} holds.")
     for note in view.notes:
         messages.warning(visit.request, shown(note, _LONGEST))
     return redirect(visit.link("orders"))
+
+
+def _ask(visit: Visit, words: tuple[str, str], given: dict[str, Any]) -> HttpResponse:
+    what, about = words
+    context = {
+        "title": f"{what}: {shown(given['target'], _LONGEST)}?",
+        "about": about,
+        "given": given,
+        "action": visit.link("order"),
+        "back": visit.link("orders"),
+    }
+    return visit.render("order", context, "orders")
+
+
+def _number(given: str) -> float:
+    try:
+        return float(given)
+    except ValueError:
+        raise BadOrder(f"For how many seconds it holds is a number, not {given!r}.") from None
 
 
 def resume_page(visit: Visit) -> HttpResponse:
