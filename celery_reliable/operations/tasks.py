@@ -281,12 +281,7 @@ class Tasks:
             eta_ms=_eta_ms(envelope, now_ms),
             waits_for_object=isinstance(waits, int) and waits > 0,
             named=NamedWorkers.of(envelope.headers),
-            call={
-                option: value
-                for option, value in call_of(envelope.headers).items()
-                # An operator may have named other workers since.
-                if option not in NAMING
-            },
+            call=_call(envelope),
             priority=priority if isinstance(priority, int) else 0,
         )
 
@@ -380,6 +375,12 @@ def _subject(view: TaskView) -> Subject:
         workers=(view.worker,) if view.worker else (),
         at_ms=view.why.since_ms if view.state == "dead" else view.published_ms,
     )
+
+
+def _call(envelope: Envelope) -> dict[str, Any]:
+    # An operator may have named other workers since.
+    told = call_of(envelope.headers)
+    return {option: value for option, value in told.items() if option not in NAMING}
 
 
 def _eta_ms(envelope: Envelope, now_ms: int) -> int:
