@@ -38,12 +38,14 @@ class DocumentAdmin(TaskRowAdmin):
         "task_attempt",
         "checked_at",
     )
-    list_filter = ("task_status", "grade")
+    list_filter = ("task_status", "grade", "customer")
     search_fields = ("name", "path")
     readonly_fields = (
         "readability",
         "grade",
         "structure",
+        "summary",
+        "embedding",
         "created_at",
         "checked_at",
     )

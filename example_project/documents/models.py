@@ -18,10 +18,13 @@ class Document(TaskRow):
 
     name = models.CharField(max_length=200)
     path = models.CharField(max_length=500, unique=True)
+    customer = models.CharField(max_length=100, default="samples")
     text = models.TextField()
     readability = models.FloatField(null=True, blank=True, help_text="Flesch reading ease")
     grade = models.CharField(max_length=30, default="", blank=True)
     structure = models.JSONField(default=dict, blank=True)
+    summary = models.TextField(default="", blank=True)
+    embedding = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     checked_at = models.DateTimeField(null=True, blank=True)
 

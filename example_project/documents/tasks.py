@@ -1,4 +1,6 @@
-"""The check of one document, as a task that is never lost, and its way into the archive."""
+"""What is done with one document, as tasks that are never lost: its check, what models say of it,
+and its way into the archive.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from django.utils import timezone
 
 from celery_reliable import ReliableTask
 from celery_reliable.contrib.django.rows import RowTaken, RowTask
-from documents import archive
+from documents import archive, language_model
 from documents.faults import is_poison, kill_this_process
 from documents.models import Document, Run
 from documents.readability import readability
@@ -76,6 +78,43 @@ def archive_document(document_id: int) -> None:
     """Store what the check of a document has found in the archive."""
     document = Document.objects.get(pk=document_id)
     archive.put(document.name, {"readability": document.readability, **document.structure})
+
+
+# The API of the model allows so many calls a second, whoever of the fleet they are from. And of one
+# customer two tasks at a time are in the queue, or wait for their moment: so one who loads a
+# thousand documents does not take the next thousand moments, and the others wait for a second.
+@shared_task(
+    base=ReliableTask,
+    rate=language_model.RATE,
+    object_id="customer",
+    at_most=2,
+    on_conflict="wait",
+    place="queued",
+    # Where all processes were busy for a while, several moments may be used at once.
+    autoretry_for=(language_model.TooManyCalls,),
+    default_retry_delay=1,
+)
+def summarize_document(customer: str, document_id: int) -> None:
+    """Ask the model for a summary of one document of a customer."""
+    document = Document.objects.get(pk=document_id)
+    summary = language_model.summarize(prose(document.text))
+    Document.objects.filter(pk=document_id).update(summary=summary)
+
+
+# Only these machines have a GPU. While none of them is alive it waits, and is sent when one starts.
+@shared_task(base=ReliableTask, only_workers="gpu-*")
+def embed_document(document_id: int) -> None:
+    """Have a model on a machine of our own say where one document stands among the others."""
+    document = Document.objects.get(pk=document_id)
+    Document.objects.filter(pk=document_id).update(
+        embedding=language_model.embed(prose(document.text))
+    )
+
+
+@shared_task(bind=True, base=ReliableTask)
+def load_model(self: Any, version: str) -> None:
+    """Load the model into the memory of the machine that runs this (``load_model.run_on``)."""
+    language_model.load(self.request.hostname, version)
 
 
 def _wait_like_a_model_call() -> None:

@@ -6,6 +6,7 @@ variable                    default                     meaning
 ``BROKER_URL``              redis://localhost:6379/0    broker, ledger and results
 ``EXAMPLE_DATABASE``        db.sqlite3 beside manage.py path of the SQLite file
 ``EXAMPLE_ARCHIVE``         archive beside manage.py    the folder that stands for an archive
+``EXAMPLE_MODELS``          models beside manage.py     the folder that stands for the models
 ``EXAMPLE_CHECK_SECONDS``   5                           how long the pretended model call takes
 ``EXAMPLE_FAULTS``          0                           1 lets a document kill the process (demo)
 ``EXAMPLE_SECRET_KEY``      a key for one's own machine Django's ``SECRET_KEY``
@@ -103,4 +104,5 @@ CELERY_BEAT_SCHEDULE = {
 
 DOCUMENT_CHECK_SECONDS = float(os.environ.get("EXAMPLE_CHECK_SECONDS", "5"))
 DOCUMENT_ARCHIVE = os.environ.get("EXAMPLE_ARCHIVE", str(BASE_DIR / "archive"))
+DOCUMENT_MODELS = os.environ.get("EXAMPLE_MODELS", str(BASE_DIR / "models"))
 DOCUMENT_FAULTS_ALLOWED = os.environ.get("EXAMPLE_FAULTS", "0") == "1"

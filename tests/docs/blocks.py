@@ -1,8 +1,8 @@
 """The blocks of a page, read as docutils reads them, and the test modules that run them.
 
 A module of tests claims the pages whose blocks it runs: ``PAGES = ("guides/foo.rst",)``, below
-`docs`; README.rst and CONTRIBUTING.rst are those of the root. It takes the blocks from the page, so
-that what is tested is what is printed::
+`docs`; README.rst, CONTRIBUTING.rst and example_project/README.rst are below the root. It takes the
+blocks from the page, so that what is tested is what is printed::
 
     from tests.docs.blocks import Page
 
@@ -44,8 +44,8 @@ __all__ = [
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-#: Pages that are not below `docs`.
-_FRONT = ("README.rst", "CONTRIBUTING.rst")
+#: Pages that are not below `docs`, but below the root.
+_FRONT = ("README.rst", "CONTRIBUTING.rst", "example_project/README.rst")
 #: What a block is called that nobody can run.
 _TEXT = ("", "text", "none")
 #: The options of `code-block`.
@@ -136,7 +136,7 @@ class Page:
 
 
 def pages() -> list[str]:
-    """The names of all pages: those below `docs`, and those of the root."""
+    """The names of all pages: those below `docs`, and the others."""
     found = (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.rst"))
     return [*_FRONT, *sorted(found)]
 

@@ -24,10 +24,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the folder."""
+        """Declare the folder, and whose documents they are."""
         parser.add_argument("folder", nargs="?", type=Path, default=SAMPLES)
+        parser.add_argument("--customer", default="samples")
 
-    def handle(self, *args: Any, folder: Path, **options: Any) -> None:
+    def handle(self, *args: Any, folder: Path, customer: str, **options: Any) -> None:
         """Load the files and publish one task for each, after its row is committed."""
         if not folder.is_dir():
             raise CommandError(f"{folder} is not a folder")
@@ -38,7 +39,8 @@ class Command(BaseCommand):
             text = path.read_text(encoding="utf-8", errors="replace")
             with transaction.atomic():
                 document, _ = Document.objects.update_or_create(
-                    path=str(path.resolve()), defaults={"name": path.name, "text": text}
+                    path=str(path.resolve()),
+                    defaults={"name": path.name, "text": text, "customer": customer},
                 )
                 # It is published when the transaction has committed.
                 task_id = check_document.delay(document.pk).id

@@ -1,0 +1,192 @@
+"""The walk through the example project, as its README has it: what the model and the archive allow
+is kept, what only some machines can do is done there, and what an operator stops waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+
+from tests.docs.blocks import Page
+from tests.example.conftest import EXAMPLE
+from tests.support.django_project import DjangoProject
+from tests.support.processes import REPOSITORY
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
+
+PAGES = ("example_project/README.rst",)
+README = Page(*PAGES)
+STARTED, LOADED = README.of("bash", section="Run it")
+STRUCK, RESUMED, ARCHIVED, DRAINED = README.of("bash", section="The stop button")
+MACHINE = "gpu-1"
+
+#: Types commands as a reader does, in one process: Celery takes a second to import.
+TYPE = """
+import shlex
+from types import SimpleNamespace
+from click.testing import CliRunner
+from django.core.management import CommandError, call_command
+from celery_reliable.operations.cli import reliable
+from example.celery import app
+def type_in(command):
+    words = shlex.split(command)
+    if words[:2] == ["python", "manage.py"]:
+        return call_command(*words[2:])
+    assert words[:4] == ["celery", "-A", "example", "reliable"], command
+    ran = CliRunner().invoke(reliable, words[4:], obj=SimpleNamespace(app=app, no_color=True))
+    assert ran.exit_code == 0, (command, ran.output)
+    print(ran.stdout)
+    return ran.stdout
+"""
+
+
+class Example(DjangoProject):
+    """The example project, with its files in a folder of the test's."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        self.server = server
+        self.database = folder / "db.sqlite3"
+        super().__init__(
+            folder,
+            {},
+            environ={
+                "DJANGO_SETTINGS_MODULE": "example.settings",
+                "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(REPOSITORY)]),
+                "BROKER_URL": server.url(),
+                "EXAMPLE_DATABASE": str(self.database),
+                "EXAMPLE_ARCHIVE": str(folder / "archive"),
+                "EXAMPLE_MODELS": str(folder / "models"),
+                "EXAMPLE_CHECK_SECONDS": "0.1",
+            },
+        )
+
+    def type(self, commands: list[str], code: str = "") -> str:
+        """Type commands one after the other, and run some code behind them."""
+        typed = "\n".join(f"type_in({command!r})" for command in commands)
+        return self.run(f"{TYPE}\n{typed}\n{code}")
+
+    def all_have(self, column: str, *, but: int = 0) -> bool:
+        """Whether all documents but so many have something in this column."""
+        return sum(1 for row in self.rows() if row[column] in ("", "[]", None)) == but
+
+    def rows(self) -> list[Any]:
+        """The documents."""
+        with closing(sqlite3.connect(self.database, timeout=20)) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute("select * from documents_document order by id").fetchall()
+
+    def start_as_the_page_does(self, name: str) -> None:
+        """Start the worker of this name."""
+        (command,) = (one for one in STARTED.commands if f"-n {name}@" in one)
+        words = shlex.split(command)
+        assert words[:4] == ["celery", "-A", "example", "worker"]
+        self.worker(name, 2, app="example", is_ready=lambda: True)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """What the API of the model was asked, in order."""
+        path = self.folder / "models" / "calls.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def example(tmp_path: Path, redis_server: RedisServer) -> Iterator[Example]:
+    if django.VERSION < (5, 1):
+        pytest.skip("the example tells SQLite how to begin transactions, which needs Django 5.1")
+    project = Example(tmp_path, redis_server)
+    yield project
+    project.close()
+
+
+def test_the_walk(example: Example, tmp_path: Path) -> None:
+    checked_and_no_machine_is_there(example, tmp_path)
+    stopped(example)
+    as_many_as_are_allowed(example)
+    client = example.server.client()
+    wait_for(lambda: not client.keys("{*}:task:*"), 20, "all have ended, none as a dead letter")
+    assert README.left() == []
+
+
+def checked_and_no_machine_is_there(example: Example, tmp_path: Path) -> None:
+    """The checks; and what needs a machine waits until that starts."""
+    folder = tmp_path / "acme"
+    folder.mkdir()
+    (folder / "acme.txt").write_text("Acme is small. It waits for nobody.\n")
+    example.start_as_the_page_does("alpha")
+    migrate, *_ = STARTED.commands
+    samples, of_acme = LOADED.commands
+    said = example.type(
+        [migrate, samples, of_acme.replace("FOLDER", str(folder))],
+        "from documents.tasks import embed_document\n"
+        "embed_document.delay(1)\n"
+        "try:\n    type_in('python manage.py load_model v1')\n"
+        "except CommandError as exc:\n    print('refused:', exc)",
+    )
+    assert "refused: " in said
+    assert "1 documents will be checked" in said
+    wait_for(lambda: example.all_have("checked_at"), 30, "the checks")
+    assert {row["task_status"] for row in example.rows()} == {"succeeded"}
+    assert example.rows()[0]["embedding"] == "[]"
+
+    example.start_as_the_page_does(MACHINE)
+    wait_for(lambda: example.rows()[0]["embedding"] != "[]", 30, "the machine")
+
+
+def stopped(example: Example) -> None:
+    """Nobody calls the model's API, and all else goes on."""
+    strike, *commands, stop = STRUCK.commands
+    said = example.type(
+        [strike],
+        "import json, time\n"
+        "until = time.monotonic() + 20\n"
+        "def known_to():\n"
+        "    listed = type_in('celery -A example reliable orders --json')\n"
+        "    return json.loads(listed)['items'][0]['heard']\n"
+        "while known_to() < 2:\n"
+        "    assert time.monotonic() < until\n"
+        "    time.sleep(0.05)\n"
+        f"for command in {commands!r}:\n"
+        "    type_in(command)\n"
+        "listed = type_in('celery -A example reliable tasks --state parked --json')\n"
+        "found = [one for one in json.loads(listed)['items'] if 'summ' in one['name']]\n"
+        f"print(type_in({stop!r}.replace('ID', found[-1]['task_id'])))",
+    )
+    assert "by " in said
+    assert "the bill" in said
+    assert "1 task revoked" in said
+
+    wait_for(lambda: example.all_have("embedding"), 30, "what the machine does")
+    loaded = example.folder / "models" / "loaded"
+    wait_for(lambda: list(loaded.glob("*/v2")), 20, "the machine has loaded it")
+    assert [path.name.partition("@")[0] for path in loaded.iterdir()] == [MACHINE]
+    assert example.calls() == []
+
+
+def as_many_as_are_allowed(example: Example) -> None:
+    """As many calls of the model a second, and as many connections to the archive."""
+    n_documents = len(example.rows())
+    begun_at = time.time()
+    said = example.type([*RESUMED.commands, *ARCHIVED.commands, *DRAINED.commands])
+    assert "has ended: documents.tasks.summarize_document goes on" in said
+    assert "of 2 places taken" in said
+    assert said.count(f"{n_documents} documents will be archived") == 2
+    assert "gpu-* goes on" in said
+
+    # But for the one that was stopped.
+    wait_for(lambda: example.all_have("summary", but=1), 30, "the summaries")
+    calls = example.calls()
+    assert all(one["at"] >= begun_at + n / 4 - 0.05 for n, one in enumerate(calls)), calls
+    # All others were published before the one of acme.
+    assert [one["said"] for one in calls].index("Acme is small.") < 5
+    archive = example.folder / "archive"
+    stored = lambda: {path.stem for path in archive.glob("*.json")}  # noqa: E731
+    wait_for(lambda: len(stored()) == n_documents, 30, "the archive")
