@@ -20,7 +20,9 @@ class People:
         self._sweepers: list[Sweeper] = []
         self._n_calls = 0
 
-    def publish(self, name: str, task_id: str, place: str, countdown: float = 0.0) -> None:
+    def publish(
+        self, name: str, task_id: str, place: str, countdown: float = 0.0, **asked: Any
+    ) -> None:
         """Somebody calls a task."""
         world, task = self.world, self.world.app.tasks[name]
         self._n_calls += 1
@@ -31,7 +33,7 @@ class People:
         def run() -> None:
             world.observer.began(call)
             options: dict[str, Any] = {"countdown": countdown} if countdown else {}
-            options.update(named)
+            options.update(named, **asked)
             answer = ""
             try:
                 answer = str(task.apply_async((call.nonce, place), task_id=task_id, **options).id)

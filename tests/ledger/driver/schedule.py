@@ -47,6 +47,8 @@ class Actor:
         #: When it moved last.
         self.moved_ms = -1.0
         self.is_over = False
+        #: The command before which it stands still.
+        self.asks: Any = None
         #: What it raised, as a surprise.
         self.error: BaseException | None = None
         self._run = run
@@ -93,6 +95,8 @@ class Schedule:
         #: How often an actor goes on without letting others move.
         self.haste = 0.5
         self.errors: list[tuple[str, BaseException]] = []
+        #: Who does not move, whatever time it is.
+        self.held: set[Actor] = set()
 
     def start(self, process: Process, name: str, run: Callable[[], Any]) -> Actor:
         """Let a thread of *process* begin; it moves when it is chosen."""
@@ -104,13 +108,15 @@ class Schedule:
     def ready(self) -> list[Actor]:
         """Return who can move now."""
         self._sort_out()
-        now = self.now_ms
-        return [one for one in self.actors if one.wake_ms <= now and not one.process.is_frozen]
+        return [one for one in self.actors if one.wake_ms <= self.now_ms and self._is_free(one)]
 
     def next_wake_ms(self) -> float | None:
         """Return when the next one wakes up who sleeps now."""
-        times = [one.wake_ms for one in self.actors if not one.process.is_frozen]
+        times = [one.wake_ms for one in self.actors if self._is_free(one)]
         return min(times) if times else None
+
+    def _is_free(self, actor: Actor) -> bool:
+        return not actor.process.is_frozen and actor not in self.held
 
     def _sort_out(self) -> None:
         over = [actor for actor in self.actors if actor.is_over]

@@ -82,7 +82,9 @@ class Wire:
         if actor is None or getattr(connection, "is_drivers", False):
             send(connection, command, check_health)
             return
+        actor.asks = command
         schedule.stop_here()
+        actor.asks = None
         self.n_commands += 1
         data = command.encode() if isinstance(command, str) else b"".join(command)
         data = self._replaced(_EXPIRY.sub(_stretched, data))

@@ -30,7 +30,7 @@ from tests.ledger.driver.naming import Naming
 from tests.ledger.driver.observer import Fault, Observer
 from tests.ledger.driver.orders import Orders
 from tests.ledger.driver.people import People
-from tests.ledger.driver.schedule import Process, Schedule
+from tests.ledger.driver.schedule import Actor, Process, Schedule
 from tests.ledger.driver.wire import Wire, shown
 
 #: How long a world may take to come to rest, after the last death that a body caused: so often it
@@ -48,13 +48,15 @@ _SIZE = re.compile(rb"[*$]\d*\r?\n?")
 class World:
     """All that one seed makes."""
 
-    def __init__(self, seed: int, stage: Any, *, is_traced: bool = False) -> None:
+    def __init__(
+        self, seed: int, stage: Any, *, climate: Climate | None = None, is_traced: bool = False
+    ) -> None:
         self.seed = seed
         self.stage = stage
         self.choice = Random(seed)
         # How many names there are decides nothing.
         self._names = Random(-1 - seed)
-        self.climate = Climate.of(self.choice)
+        self.climate = climate or Climate.of(self.choice)
         self.schedule = Schedule(self.choice)
         self.schedule.haste = self.climate.haste
         self.is_traced = is_traced
@@ -125,8 +127,7 @@ class World:
             with self._begun():
                 try:
                     self.events.begin()
-                    for _ in range(self.climate.n_steps):
-                        self._step()
+                    self.live()
                     self.note("all faults stop")
                     self.is_resting = True
                     self.events.stop()
@@ -141,9 +142,11 @@ class World:
         finally:
             gc.enable()
 
-    def _step(self) -> None:
-        self.events.maybe()
-        self.move()
+    def live(self) -> None:
+        """Let happen what happens, before all faults stop."""
+        for _ in range(self.climate.n_steps):
+            self.events.maybe()
+            self.move()
 
     def move(self) -> None:
         """Let somebody move, or time pass."""
@@ -154,12 +157,7 @@ class World:
             raise Fault(f"{name} raised {error!r}") from error
         ready = schedule.ready()
         if ready and (self.is_resting or self.choice.random() > self.climate.idleness):
-            self.choice.choice(ready).go_on()
-            if self.observer.fault is not None:
-                raise self.observer.fault
-            if self.wire.has_written:
-                self.wire.has_written = False
-                self.observer.look()
+            self.let_move(self.choice.choice(ready))
             return
         wake_ms = schedule.next_wake_ms()
         if wake_ms is None:
@@ -168,6 +166,15 @@ class World:
             more_ms = self.choice.choice((5, 50, 500, self.climate.longest_pause_ms))
             more_ms = 1000 if self.is_resting else more_ms
             self.pass_time(max(wake_ms - schedule.now_ms, 0) + self.choice.random() * more_ms)
+
+    def let_move(self, actor: Actor) -> None:
+        """Let one of them go on, and look at what it has done."""
+        actor.go_on()
+        if self.observer.fault is not None:
+            raise self.observer.fault
+        if self.wire.has_written:
+            self.wire.has_written = False
+            self.observer.look()
 
     def n_queued(self, queue: str) -> int:
         """How many messages wait in a queue."""

@@ -1,0 +1,121 @@
+"""All orders of two actors' commands: ``python -m tests.ledger.driver.interleavings``, or some.
+
+A world is brought to where two actors stand, each before a command to the server.  From there
+nobody else moves, until both are done; then the world comes to rest, and is looked at as any other.
+The next world is brought to the same point, and goes on in another order, until there is none left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.ledger.driver import mutants
+
+
+def orders(run: Callable[[list[int]], list[int]]) -> Iterator[list[int]]:
+    """Have *run* live each order once; it is given how one begins, and returns how it was."""
+    order: list[int] = []
+    while True:
+        taken = run(order)
+        yield taken
+        while taken and taken[-1] == 1:
+            taken.pop()
+        if not taken:
+            return
+        taken[-1] = 1
+        order = taken
+
+
+def main() -> int:
+    """Run what the command line says; 1 if an order has a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.ledger.driver.interleavings")
+    parser.add_argument("--pair", help="this one alone")
+    parser.add_argument("--share", type=int, help="so many orders of each pair, by chance")
+    parser.add_argument("--seed", type=int, default=0, help="which share")
+    parser.add_argument("--order", help="live this order, and show it: 0110")
+    parser.add_argument("--mutant", help="put this fault back first (`mutants`)")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        again = [sys.executable, "-m", "tests.ledger.driver.interleavings", *sys.argv[1:]]
+        os.execve(sys.executable, again, environment)
+    if options.mutant:
+        mutants.put_back(options.mutant)
+    from tests.ledger.driver.pairs import PAIRS
+    from tests.ledger.driver.stage import Stage
+
+    names = [options.pair] if options.pair else list(PAIRS)
+    n_faults = n_orders = 0
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory, Stage(Path(directory)) as stage:
+        for name in names:
+            if options.order is not None:
+                return int(not _lives(stage, name, [int(one) for one in options.order], True)[1])
+            outcomes = list(_tried(stage, name, options.share, options.seed))
+            what = "by chance" if options.share else "all"
+            print(f"{name}: {len(outcomes)} orders ({what}), {outcomes.count(False)} faults")
+            n_orders, n_faults = n_orders + len(outcomes), n_faults + outcomes.count(False)
+    seconds = time.monotonic() - began
+    print(f"{len(names)} pairs, {n_orders} orders, {n_faults} faults, {seconds:.1f} s")
+    return int(bool(n_faults))
+
+
+def _tried(stage: Any, name: str, share: int | None, seed: int) -> Iterator[bool]:
+    outcomes: list[bool] = []
+
+    def run(order: list[int]) -> list[int]:
+        taken, is_well = _lives(stage, name, order)
+        outcomes.append(is_well)
+        return taken
+
+    if share is None:
+        for _ in orders(run):
+            yield outcomes[-1]
+            if outcomes.count(False) >= 3:
+                return
+        return
+    choice = Random(f"{seed} {name}")
+    for _ in range(share):
+        # As often the one as the other goes on, or one of them has its turn at last.
+        odds = choice.choice((0.1, 0.5, 0.9))
+        run([int(choice.random() < odds) for _ in range(200)])
+        yield outcomes[-1]
+
+
+def _lives(
+    stage: Any, name: str, order: list[int], is_shown: bool = False
+) -> tuple[list[int], bool]:
+    from tests.ledger.driver.meeting import Meeting
+    from tests.ledger.driver.pairs import PAIRS
+
+    world = Meeting(stage, PAIRS[name], order, is_traced=is_shown)
+    try:
+        world.run()
+    except Exception as error:
+        print(*world.steps, sep="\n")
+        words = "".join(map(str, world.taken))
+        print(f"{name}: {error!r}\nagain: --pair '{name}' --order {words}\n", flush=True)
+        return world.taken, False
+    if is_shown:
+        print(*world.steps, sep="\n")
+        print(f"{name}: no fault")
+    return world.taken, True
+
+
+if __name__ == "__main__":
+    # Whoever ends us by SIGTERM would leave the server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What kombu does at the end it would do to a server that is gone.
+    os._exit(code)
