@@ -19,19 +19,25 @@ from random import Random
 from typing import Any
 
 from tests.ledger.driver import mutants
+from tests.ledger.driver.loosened import LOOSENED
 
 
-def orders(run: Callable[[list[int]], list[int]]) -> Iterator[list[int]]:
-    """Have *run* live each order once; it is given how one begins, and returns how it was."""
+def orders(run: Callable[[list[int]], list[int]], most: int | None = None) -> Iterator[list[int]]:
+    """Have *run* live each order once; it is given how one begins, and returns how it was.
+
+    An order says, each time that both could move, whether the other one does (1) or not (0): first
+    the first one moves.  *most*: so many changes at most, for an order has very many others.
+    """
     order: list[int] = []
     while True:
         taken = run(order)
-        yield taken
-        while taken and taken[-1] == 1:
-            taken.pop()
-        if not taken:
+        yield list(taken)
+        while taken:
+            if taken.pop() == 0 and (most is None or sum(taken) < most):
+                taken.append(1)
+                break
+        else:
             return
-        taken[-1] = 1
         order = taken
 
 
@@ -39,17 +45,25 @@ def main() -> int:
     """Run what the command line says; 1 if an order has a fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.ledger.driver.interleavings")
     parser.add_argument("--pair", help="this one alone")
+    parser.add_argument(
+        "--changes",
+        type=int,
+        default=2,
+        help="all orders with so many changes from one to the other at most (2); -1: all",
+    )
     parser.add_argument("--share", type=int, help="so many orders of each pair, by chance")
     parser.add_argument("--seed", type=int, default=0, help="which share")
     parser.add_argument("--order", help="live this order, and show it: 0110")
-    parser.add_argument("--mutant", help="put this fault back first (`mutants`)")
+    parser.add_argument(
+        "--loosened", action="store_true", help="with a script that compares less (`loosened`)"
+    )
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         again = [sys.executable, "-m", "tests.ledger.driver.interleavings", *sys.argv[1:]]
         os.execve(sys.executable, again, environment)
-    if options.mutant:
-        mutants.put_back(options.mutant)
+    if options.loosened:
+        mutants.put_in(LOOSENED[options.pair])
     from tests.ledger.driver.pairs import PAIRS
     from tests.ledger.driver.stage import Stage
 
@@ -60,8 +74,9 @@ def main() -> int:
         for name in names:
             if options.order is not None:
                 return int(not _lives(stage, name, [int(one) for one in options.order], True)[1])
-            outcomes = list(_tried(stage, name, options.share, options.seed))
-            what = "by chance" if options.share else "all"
+            outcomes = list(_tried(stage, name, options))
+            what = "by chance" if options.share else f"all of {options.changes} changes or fewer"
+            what = "all" if not options.share and options.changes < 0 else what
             print(f"{name}: {len(outcomes)} orders ({what}), {outcomes.count(False)} faults")
             n_orders, n_faults = n_orders + len(outcomes), n_faults + outcomes.count(False)
     seconds = time.monotonic() - began
@@ -69,7 +84,7 @@ def main() -> int:
     return int(bool(n_faults))
 
 
-def _tried(stage: Any, name: str, share: int | None, seed: int) -> Iterator[bool]:
+def _tried(stage: Any, name: str, options: argparse.Namespace) -> Iterator[bool]:
     outcomes: list[bool] = []
 
     def run(order: list[int]) -> list[int]:
@@ -77,16 +92,15 @@ def _tried(stage: Any, name: str, share: int | None, seed: int) -> Iterator[bool
         outcomes.append(is_well)
         return taken
 
-    if share is None:
-        for _ in orders(run):
+    if options.share is None:
+        for _ in orders(run, options.changes if options.changes >= 0 else None):
             yield outcomes[-1]
             if outcomes.count(False) >= 3:
                 return
         return
-    choice = Random(f"{seed} {name}")
-    for _ in range(share):
-        # As often the one as the other goes on, or one of them has its turn at last.
-        odds = choice.choice((0.1, 0.5, 0.9))
+    choice = Random(f"{options.seed} {name}")
+    for _ in range(options.share):
+        odds = choice.choice((0.05, 0.2, 0.5))
         run([int(choice.random() < odds) for _ in range(200)])
         yield outcomes[-1]
 

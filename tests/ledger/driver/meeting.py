@@ -32,27 +32,26 @@ class Meeting(World):
     """One order of a pair."""
 
     def __init__(self, stage: Any, pair: Pair, order: Sequence[int], **options: Any) -> None:
-        """*order*: 0 for the first of the two, 1 for the other, each time that both can move.
-
-        After it the first one moves.
-        """
+        """*order*: each time that both can move, 1 if another does than before; first the first."""
         super().__init__(0, stage, climate=Climate(**pair.climate), **options)
         self._pair = pair
         self._order = order
-        #: Who moved, each time that both could.
+        #: As it was, each time that both could move.
         self.taken: list[int] = []
 
     def live(self) -> None:
         self.schedule.haste = 0.0
         two = self._pair.meet(self)
         self.note(f"they meet: {two[0].name} and {two[1].name}")
+        which = 0
         while able := [one for one in two if self._can_move(one)]:
-            which = 0
             if len(able) == 2:
                 n = len(self.taken)
-                which = self._order[n] if n < len(self._order) else 0
-                self.taken.append(which)
-            self._let_command(able[which])
+                self.taken.append(self._order[n] if n < len(self._order) else 0)
+                which ^= self.taken[-1]
+            else:
+                which = two.index(able[0])
+            self._let_command(two[which])
         self.schedule.held.clear()
 
     def _let_command(self, actor: Any) -> None:

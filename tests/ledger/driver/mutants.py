@@ -650,9 +650,12 @@ def put_back(name: str, *, is_control: bool = False) -> None:
     """Put a fault back, before any module of the package is imported; *is_control*: but for the
     fault.
     """
+    put_in(replace(MUTANTS[name], changes={}) if is_control else MUTANTS[name])
+
+
+def put_in(mutant: Mutant) -> None:
+    """Let this process have *mutant*, before any module of the package is imported."""
     global chosen
     assert _PACKAGE not in sys.modules
-    chosen = MUTANTS[name]
-    if is_control:
-        chosen = replace(chosen, changes={})
+    chosen = mutant
     sys.meta_path.insert(0, _Finder)

@@ -111,10 +111,15 @@ def take_over_and_settle(world: Any) -> tuple[Any, Any]:
 
 
 def heartbeat_and_declare(world: Any) -> tuple[Any, Any]:
-    _first_before(world, " settle ")
-    sweeper = world.comes_to(("begin_pass",), ("w2/passes",))
-    beat = world.comes_to(("heartbeat",), ("w1/heartbeat",))
-    _hold(world, "w1/")
+    """The worker runs a task, whose body goes on as soon as both are done."""
+    _are_up(world)
+    world.people.publish("work", "a", "x")
+    body = world.until(lambda: next(iter(world.observer.bodies), None))
+    runner, other = ("w1", "w2") if body.worker.startswith("celery@w1") else ("w2", "w1")
+    world.schedule.held.update(body.process.actors)
+    sweeper = world.comes_to(("begin_pass",), (f"{other}/passes",))
+    beat = world.comes_to(("heartbeat",), (f"{runner}/heartbeat",))
+    _hold(world, f"{runner}/")
     world.goes_by(_LAPSED_SECONDS)
     return beat, sweeper
 
@@ -152,6 +157,7 @@ def _of_a_killed(world: Any) -> Any:
     _first_before(world, " settle ")
     sweeper = world.comes_to(("begin_pass",), ("w2/passes",))
     host = world.hosts[0]
+    world.observer.killed("a")
     for process in host.processes():
         world.schedule.kill(process)
     host.cut()
@@ -216,6 +222,7 @@ _TOGETHER = {
         "a worker that stood still renews its lease as it is declared dead",
         heartbeat_and_declare,
         "freeze",
+        outcomes=("long",),
     ),
     "early claim / child death": _pair(
         "a task is claimed for a process of the pool as that dies",
@@ -226,9 +233,9 @@ _TOGETHER = {
     ),
     "revoke / claim": _pair("a task is revoked as it is claimed", revoke_and_claim, "copies"),
     "revoke / settle": _pair("a task is revoked as it ends", revoke_and_settle, "copies"),
-    "two sweepers": _pair("two processes begin a pass", two_sweepers, "kill_worker"),
+    "two sweepers": _pair("two processes begin a pass", two_sweepers, "kill_child"),
     "slow sweeper": _pair(
-        "a sweeper goes on whose pass another has taken over", slow_sweeper, "kill_worker"
+        "a sweeper goes on whose pass another has taken over", slow_sweeper, "kill_child"
     ),
 }
 
