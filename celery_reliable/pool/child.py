@@ -15,7 +15,7 @@ from kombu.serialization import loads, prepare_accept_content
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
+from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun, Uninterrupted
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.compat.tracer import (
     has_own_hook,
@@ -26,7 +26,7 @@ from celery_reliable.compat.tracer import (
 )
 from celery_reliable.context import current_worker, put_off
 from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.ledger import FOREVER, NextTask, answers
+from celery_reliable.ledger import FOREVER, NextSteps, NextTask, answers
 from celery_reliable.message import payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
@@ -41,7 +41,9 @@ def work(shift: Shift) -> Report:
     put_off.may_wait = _nothing_between
     put_off.is_on = not is_heard_after()
     try:
-        return _Working(shift).work()
+        # The limit is for bodies; else each task would block it by itself, and let it through.
+        with Uninterrupted():
+            return _Working(shift).work()
     finally:
         put_off.is_on = False
 
@@ -70,6 +72,8 @@ class _Working:
         self._accept = prepare_accept_content(self._app.conf.accept_content)
         self._report = Report()
         self._queues = shift.queues
+        #: By the worker's id, and the order in which the queues are asked.
+        self._steps: dict[tuple[str, ...], NextSteps] = {}
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
 
@@ -125,14 +129,12 @@ class _Working:
         queues = self._queues
         if not tag:
             queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
-        step = self._ledger.next_step(
-            take_next_text(),
-            queues,
-            tag=tag,
-            done=done,
-            filed_ms=int(time.time() * 1000),
-            owner=(worker, self._pid),
-        )
+        order = (worker, *queues.names)
+        if order not in self._steps:
+            self._steps[order] = self._ledger.next_steps(
+                take_next_text(), queues, worker=worker, pid=self._pid
+            )
+        step = self._steps[order].step(tag, done=done, filed_ms=int(time.time() * 1000))
         claim = put_off.claim
         if claim is None:
             patience = FOREVER if done else self._config.lease_seconds
@@ -221,7 +223,7 @@ class _Working:
         """Whether only the message is left of a task that did not succeed."""
         error = getattr(retval.exception, "exc", retval.exception)
         is_called_off = shifts_called_off() != self._shift.called_off
-        if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (
+        if isinstance(error, Reject | SystemExit | KeyboardInterrupt | MemoryError) or (
             # It may have been revoked, and nobody may remember that when it comes back.
             isinstance(error, Retry) and is_called_off
         ):

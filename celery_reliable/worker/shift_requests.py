@@ -40,11 +40,13 @@ class ShiftRequests:
     def show(self, running_shifts: Iterable[RunningShift]) -> None:
         """Let Celery's state have a request of each task that runs in a shift."""
         unacked = self.unacked
+        shifts = list(running_shifts)
         filed = unacked.tags() if unacked is not None and self._shown else set()
         for tag in [tag for tag in self._shown if tag not in filed]:
-            # It has ended, and its process runs another task by now.
-            self.hide(tag)
-        for running in running_shifts:
+            if not any(self._is_let_go(tag, running) for running in shifts):
+                # It has ended, and its process runs another task by now.
+                self.hide(tag)
+        for running in shifts:
             for left in self.filed(running):
                 if left.tag in self._shown:
                     continue
@@ -53,6 +55,17 @@ class ShiftRequests:
                     self._shown[left.tag] = request
                     state.requests[request.id] = request
                     state.active_requests.add(request)
+
+    def let_go(self, running: RunningShift) -> Iterator[Any]:
+        """Yield the requests whose messages the worker has acknowledged while a shift ran their
+        tasks, as they were revoked; they are shown no more.
+        """
+        for tag in [tag for tag in self._shown if self._is_let_go(tag, running)]:
+            yield self._shown.pop(tag)
+
+    def _is_let_go(self, tag: str, running: RunningShift) -> bool:
+        is_its_own = running.has(tag) and running.holds(tag)
+        return is_its_own and bool(self._shown[tag].acknowledged)
 
     def hide_all_of(self, running: RunningShift) -> None:
         """Forget the requests of what a shift ran, which has ended."""

@@ -43,6 +43,8 @@ class ShiftRules:
             or w.max_tasks_per_child
             # It goes by what waits in the main process.
             or w.autoscale
+            # Celery then stops what it knows to run.
+            or w.app.conf.worker_cancel_long_running_tasks_on_connection_loss
             or w.time_limit
             or w.soft_time_limit
             or len(state.revoked) > _MOST_REVOKED

@@ -222,9 +222,15 @@ class Shifts:
             if request is None:
                 self._take_over(left, running)
             else:
-                state.total_count[request.name] += 1
-                state.all_total_count[0] += 1
-                request.on_failure(exc_info)
+                self._count_lost(request, exc_info)
+        for request in self._requests.let_go(running):
+            self._count_lost(request, exc_info)
+        self._requests.hide_all_of(running)
+
+    def _count_lost(self, request: Any, exc_info: Any) -> None:
+        state.total_count[request.name] += 1
+        state.all_total_count[0] += 1
+        request.on_failure(exc_info)
 
     def _take_over(self, left: Left, running: RunningShift) -> None:
         """Deal with a message that a shift has left as if the main process had taken it."""
