@@ -9,13 +9,14 @@ from celery_reliable.attempt.execution import around
 from celery_reliable.attempt.fencing import guarded
 from celery_reliable.attempt.outcomes import NotBegun
 from celery_reliable.attempt.replacement import bequeathing
-from celery_reliable.attempt.time_limits import is_touched
+from celery_reliable.attempt.time_limits import Uninterrupted, is_touched
 
 __all__ = [
     "DELIVERY",
     "EARLY",
     "MESSAGE",
     "NotBegun",
+    "Uninterrupted",
     "around",
     "bequeathing",
     "bury",

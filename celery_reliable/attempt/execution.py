@@ -21,7 +21,7 @@ from celery_reliable.attempt.conflicts import give_way
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.attempt.object_lock import NOT_OWN, take
 from celery_reliable.attempt.outcomes import ended, raising
-from celery_reliable.attempt.time_limits import time_to_run, uninterrupted
+from celery_reliable.attempt.time_limits import Uninterrupted, time_to_run
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
@@ -36,7 +36,7 @@ def around(task: Any, tracer: Tracer) -> Tracer:
 
     def trace(uuid: str, args: Any, kwargs: Any, request: dict[str, Any] | None = None) -> Traced:
         given = request if request is not None else {}
-        with uninterrupted():
+        with Uninterrupted():
             return _executed(Delivery(task, tracer, uuid, args, kwargs, given))
 
     return trace
@@ -86,7 +86,10 @@ def _traced(delivery: Delivery, attempt: RunningAttempt) -> Traced:
     """Run the body under its limits, and conclude."""
     try:
         seconds = in_force(delivery.task, "time_to_run_seconds", delivery.request)
-        with time_to_run(delivery.task, attempt, seconds):
+        if seconds:
+            with time_to_run(delivery.task, attempt, seconds):
+                result = delivery.trace()
+        else:
             result = delivery.trace()
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
         # The worker is being stopped, or the task was terminated: then the main process says how

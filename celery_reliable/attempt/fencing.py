@@ -15,7 +15,7 @@ from celery.exceptions import Ignore, Retry
 
 from celery_reliable import clock
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt.time_limits import interruptible
+from celery_reliable.attempt.time_limits import Interruptible
 from celery_reliable.context import current_worker, is_current, running
 
 __all__ = ["guarded"]
@@ -30,7 +30,7 @@ def guarded(body: Any) -> Any:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            with interruptible():
+            with Interruptible():
                 result = function(*args, **kwargs)
         except Retry:
             # The retry is published, which the ledger allowed to the current attempt only.

@@ -14,7 +14,7 @@ from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Look, Place, WorkerLook
-from celery_reliable.ledger.next_attempts import NextStep, NextTask
+from celery_reliable.ledger.next_attempts import NextStep, NextSteps, NextTask
 from celery_reliable.ledger.object_looks import Held, ObjectLook
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
@@ -38,6 +38,7 @@ __all__ = [
     "LivingWorkers",
     "Look",
     "NextStep",
+    "NextSteps",
     "NextTask",
     "NotedRow",
     "ObjectLocks",

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from celery_reliable.ledger import attempts
 from celery_reliable.ledger.answers import ClaimAnswer
-from celery_reliable.ledger.scripts import inside, script
+from celery_reliable.ledger.scripts import Script, inside, script
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Argument, Step, encoded
 from celery_reliable.ledger.workers import ALONE_MS
 
-__all__ = ["Filing", "NextAttempts", "NextStep", "NextTask"]
+__all__ = ["Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask"]
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
 _LONGEST = 256 * 1024
@@ -80,35 +80,42 @@ class NextStep(Step[Any]):
 
     answer: NextTask | None
 
-    def __init__(self, text: str, keys: Sequence[Argument], args: Sequence[Argument]) -> None:
+    def __init__(self, code: Script, call: tuple[Any, ...]) -> None:
         self.transition: Any = _READING
-        self.code = inside(script("claim"), "take_next", text)
-        values = [encoded(one) if isinstance(one, str) else one for one in (*keys, *args)]
-        self.call = (self.code.sha, len(keys), *values)
+        self.code = code
+        self.call = call
         self.answer = None
+
+
+class NextSteps:
+    """Makes the steps of one process that takes from the same queues: most of what each is told is
+    the same, and is encoded once.
+    """
+
+    def __init__(self, text: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
+        self._code = inside(script("claim"), "take_next", text)
+        self._keys = (self._code.sha, len(keys), *map(encoded, keys))
+        self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
+
+    def step(self, tag: str, *, done: str, filed_ms: int) -> NextStep:
+        """Return the step that files the next message under *tag*, which is the token of its claim
+        as well, and removes the one that was filed under *done*.
+
+        *filed_ms*: by the worker's clock.
+        """
+        own = (tag.encode(), done.encode(), b"%d" % filed_ms)
+        return NextStep(self._code, (*self._keys, *own, *self._args))
 
 
 class NextAttempts(TransitionGroup):
     """How a process that takes its own messages begins an attempt."""
 
-    def next_step(
-        self,
-        text: str,
-        queues: Filing,
-        *,
-        tag: str,
-        done: str,
-        filed_ms: int,
-        owner: tuple[str, int],
-    ) -> NextStep:
-        """Return the step that files the next message under *tag*, which is the token of its claim
-        as well, and removes the one that was filed under *done*.
+    def next_steps(self, text: str, queues: Filing, *, worker: str, pid: int) -> NextSteps:
+        """Return what makes the steps of a process of a worker that takes from these queues.
 
-        *text*: the script of the broker's that takes.  *filed_ms*: by the worker's clock.
-        *owner*: the worker's id, and the pid of this process.
+        *text*: the script of the broker's that takes.
         """
-        worker, pid = owner
-        return NextStep(
+        return NextSteps(
             text,
             [
                 queues.unacked,
@@ -120,9 +127,6 @@ class NextAttempts(TransitionGroup):
                 *queues.lists,
             ],
             [
-                tag,
-                done,
-                filed_ms,
                 queues.name,
                 self.keys.record(""),
                 worker,

@@ -21,13 +21,8 @@ local function second(KEYS, ARGV)
 {second}
 end
 local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
-local function part(all, from, to)
-  local found = {{}}
-  for i = from, to do found[#found + 1] = all[i] end
-  return found
-end
-local reply = first(part(KEYS, 1, keys), part(ARGV, 1, args))
-return {{reply, second(part(KEYS, keys + 1, #KEYS), part(ARGV, args + 1, #ARGV - 2))}}
+local reply = first({{unpack(KEYS, 1, keys)}}, {{unpack(ARGV, 1, args)}})
+return {{reply, second({{unpack(KEYS, keys + 1)}}, {{unpack(ARGV, args + 1, #ARGV - 2)}})}}
 """
 
 

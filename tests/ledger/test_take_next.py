@@ -46,9 +46,8 @@ class Taking:
         return self.scene.ledger.take_next(step)
 
     def step(self, tag: str, done: str = "", worker: str = "me") -> Any:
-        return self.scene.ledger.next_step(
-            take_next_text(), self.queues, tag=tag, done=done, filed_ms=1, owner=(worker, 7)
-        )
+        steps = self.scene.ledger.next_steps(take_next_text(), self.queues, worker=worker, pid=7)
+        return steps.step(tag, done=done, filed_ms=1)
 
     def filed(self) -> set[bytes]:
         return set(self.scene.client.hkeys(self.unacked))
