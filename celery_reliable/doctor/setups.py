@@ -32,8 +32,12 @@ _FIELD: Final = "setup"
 _VISIBILITY_SECONDS: Final = 3600.0
 #: Options that came with the orders of operators: a worker that knows those knows these.
 _LATE: Final = ("rate", "at_most", "only_workers", "prefer_workers")
-#: Names of `worker_pool` for the modules that Celery has the pools in.
-_POOLS: Final = {"threads": "thread", "processes": "prefork"}
+#: Names of `worker_pool` for the modules that Celery has the pools in; ours is a prefork pool.
+_POOLS: Final = {
+    "threads": "thread",
+    "processes": "prefork",
+    "celery_reliable.pool:TaskPool": "prefork",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +125,14 @@ def setup_of_settings(app: Celery) -> WorkerSetup:
     """Return how a worker would be set up that is given nothing at the command line."""
     conf = app.conf
     named = str(conf.worker_pool or "prefork")
+    if named == "custom":
+        # Celery reads it so.
+        named = os.environ.get("CELERY_CUSTOM_WORKER_POOL") or named
     pool = (named.rpartition(":")[0] or named).rpartition(".")[2]
     soft = _soft_shutdown_seconds(conf)
     return WorkerSetup(
         where="a worker of these settings",
-        pool=_POOLS.get(pool, pool),
+        pool=_POOLS.get(named, _POOLS.get(pool, pool)),
         slots=conf.worker_concurrency,
         prefetch=_prefetch(conf, conf.worker_prefetch_multiplier),
         time_limit=conf.task_time_limit,

@@ -22,7 +22,13 @@ from celery_reliable.doctor.fleet import (
 from celery_reliable.doctor.installation import check_extras, check_start_method
 from celery_reliable.doctor.schedule import check_rows, check_schedule
 from celery_reliable.doctor.servers import unseen
-from celery_reliable.doctor.setups import PACKAGES, TaskSetup, WorkerSetup, tasks_of
+from celery_reliable.doctor.setups import (
+    PACKAGES,
+    TaskSetup,
+    WorkerSetup,
+    setup_of_settings,
+    tasks_of,
+)
 from celery_reliable.doctor.times import check_times
 from celery_reliable.model import Finding
 from celery_reliable.settings import ReliableConfig, ServerFacts, acl_words
@@ -275,6 +281,25 @@ def test_pools_that_do_not_fork() -> None:
     ]
     assert not list(check_start_method("prefork", {"worker_pool_start_method": "fork"}))
     assert not list(check_start_method("thread", {"worker_pool_start_method": "spawn"}))
+
+
+@pytest.mark.parametrize(
+    ("named", "pool"),
+    [
+        (None, "prefork"),
+        ("processes", "prefork"),
+        ("celery.concurrency.gevent:TaskPool", "gevent"),
+        ("celery_reliable.pool:TaskPool", "prefork"),
+        ("custom", "prefork"),
+    ],
+)
+def test_of_which_kind_a_pool_is(
+    named: str | None, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CELERY_CUSTOM_WORKER_POOL", "celery_reliable.pool:TaskPool")
+    app = Celery(set_as_current=False)
+    app.conf.worker_pool = named
+    assert setup_of_settings(app).pool == pool
 
 
 def test_nothing_is_asked_for_that_is_not_there() -> None:
