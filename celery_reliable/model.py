@@ -112,13 +112,12 @@ class Room:
 
 @dataclass(frozen=True)
 class NextUp:
-    """Who was the first in the line of an object when an attempt took its place there.
+    """How the first in the line of an object may be sent by whoever frees a place there.
 
-    Whoever frees the place puts the message of that one into *queue*, the key of a list on the
-    ledger's server, if it still stands there and may be sent so.
+    Its message is put into *queue*, the key of a list in the ledger's database, if it may be sent
+    so.
     """
 
-    task_id: str
     places: int
     queue: str
     due_in_ms: int

@@ -59,9 +59,7 @@ def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str 
         patience_seconds=FOREVER,
     )
     if isinstance(answer, answers.Placed):
-        next_up = None
-        if queue and answer.next_id:
-            next_up = NextUp(answer.next_id, room.places, queue, reliable.config.queued_ms)
+        next_up = NextUp(room.places, queue, reliable.config.queued_ms) if queue else None
         attempt.claim = replace(
             attempt.claim, object_key=answer.object_key, has_line=stands, next_up=next_up
         )

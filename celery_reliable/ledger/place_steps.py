@@ -37,7 +37,7 @@ def place_step(
     own: str = "",
 ) -> Step[PlaceAnswer]:
     """Return the call by which a task asks for a place of an object; *own*: the one that its record
-    notes, where there are fewer by now.
+    notes, where there are fewer by now.  Without a *task_id* it is who stands in the line first.
     """
     named = slots(object_key, places)
     values = [*seen, *[""] * places][:places]
@@ -72,15 +72,15 @@ def place_step(
 
 
 def hand_over_step(keys: Keys, object_key: str, next_up: NextUp) -> Step[PlaceAnswer]:
-    """Return the call by which whoever frees a place gives it to the one who stood there first.
+    """Return the call by which whoever frees a place gives it to the one who stands there first.
 
-    Nothing happens if that one does not stand there any more, or may not be sent as it is.
+    Nothing happens if that one may not be sent as it is.
     """
     return place_step(
         keys,
         object_key,
         next_up.places,
-        next_up.task_id,
+        "",
         "",
         next_up.due_in_ms,
         queue=next_up.queue,

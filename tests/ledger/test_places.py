@@ -70,14 +70,10 @@ class Line:
         epoch = record.epoch if record is not None else "none"
         return self.scene.ledger.step_up(LINE, self.places, task_id, epoch, due_in_ms=LOOK_MS)
 
-    def hold(self, holder: Claim, first: str) -> Claim:
-        """An attempt that took its place as *first* stood in the line first."""
-        return replace(
-            holder,
-            object_key=LINE,
-            has_line=True,
-            next_up=NextUp(first, self.places, QUEUE, LOOK_MS),
-        )
+    def hold(self, holder: Claim) -> Claim:
+        """An attempt that may put the next one's message into the queue."""
+        next_up = NextUp(self.places, QUEUE, LOOK_MS)
+        return replace(holder, object_key=LINE, has_line=True, next_up=next_up)
 
     def in_queue(self) -> list[bytes]:
         found: list[bytes] = self.scene.client.lrange(QUEUE, 0, -1)
@@ -521,7 +517,7 @@ def test_a_late_copy_of_an_attempt_frees_nothing(line: Line) -> None:
     assert line.told == []
 
 
-# The one who stood first as an attempt began is sent in the step that frees its place.
+# The one who stands first is sent in the step that frees a place.
 
 
 def line_of_three(line: Line) -> Claim:
@@ -533,11 +529,11 @@ def line_of_three(line: Line) -> Claim:
 
 
 @pytest.mark.parametrize("by", ["settle", "unlock", "bury"])
-def test_who_frees_a_place_sends_the_one_who_stood_there_in_the_same_step(
+def test_who_frees_a_place_sends_the_one_who_stands_there_in_the_same_step(
     line: Line, by: str
 ) -> None:
     scene = line.scene
-    holder = line.hold(line_of_three(line), "first")
+    holder = line.hold(line_of_three(line))
 
     if by == "settle":
         scene.ledger.settle(holder)
@@ -550,38 +546,35 @@ def test_who_frees_a_place_sends_the_one_who_stood_there_in_the_same_step(
     assert (record.state, line.in_queue()) == (State.QUEUED, [record.message.encode()])
     assert line.told == []
     assert scene.index_faults() == []
-    # It has the place, and says who is next.
+    # It has the place.
     answer = line.take(scene.claim(Published(TaskRef("first", "app.work"), record.epoch, "")))
-    assert answer == Placed(LINE, "second")
+    assert answer == Placed(LINE)
 
 
-def test_with_several_places_the_one_who_stands_first_is_sent_once(scene: Scene) -> None:
+def test_each_of_several_places_is_passed_on_in_the_step_that_frees_it(scene: Scene) -> None:
     line = Line(scene, 2)
     one, two = line.enter("one", "two")
-    for name in ("first", "second"):
+    for name in ("ended", "first", "second"):
         assert isinstance(line.take(line.start(name), queue=QUEUE), Standing)
+    scene.ledger.revoke("ended")
 
-    scene.ledger.settle(line.hold(one, "first"))
+    scene.ledger.settle(line.hold(one))
     assert len(line.in_queue()) == 1
+    scene.ledger.settle(replace(line.hold(two), object_key=f"{LINE}#2"))
+
+    assert [scene.state(name) for name in ("first", "second")] == ["queued", "queued"]
+    assert len(line.in_queue()) == 2
     assert line.told == []
-    # This one saw the same first.
-    scene.ledger.settle(replace(line.hold(two, "first"), object_key=f"{LINE}#2"))
-
-    assert len(line.in_queue()) == 1
-    assert line.told == ["second"]
+    assert scene.index_faults() == []
 
 
-@pytest.mark.parametrize("why", ["revoked", "gone", "moved", "another queue", "places", "a death"])
+@pytest.mark.parametrize("why", ["revoked", "moved", "another queue", "places", "a death"])
 def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> None:
     scene = line.scene
-    holder = line.hold(line_of_three(line), "first")
+    holder = line.hold(line_of_three(line))
     key = scene.ledger.keys.record("first")
-    first = "first"
     if why == "revoked":
         scene.client.hset(key, "revoked", "1")
-    elif why == "gone":
-        scene.ledger.revoke("first")
-        first = "second"
     elif why == "moved":
         scene.ledger.named.move(
             scene.record_of("first"),
@@ -595,20 +588,20 @@ def test_who_may_not_be_sent_so_is_looked_for_as_ever(line: Line, why: str) -> N
     elif why == "another queue":
         scene.client.hset(key, "list", "another")
     elif why == "places":
-        holder = replace(holder, next_up=NextUp("first", 2, QUEUE, LOOK_MS))
+        holder = replace(holder, next_up=NextUp(2, QUEUE, LOOK_MS))
     else:
         scene.client.hset(key, "suspect", "ran")
 
     scene.ledger.settle(holder)
 
     assert line.in_queue() == []
-    assert line.told == [first]
-    assert scene.state(first) == "parked"
+    assert line.told == ["first"]
+    assert scene.state("first") == "parked"
 
 
 def test_who_was_not_the_one_that_had_the_place_sends_nobody(line: Line) -> None:
     scene = line.scene
-    holder = line.hold(line_of_three(line), "first")
+    holder = line.hold(line_of_three(line))
     late = replace(holder, token="another", attempt=7)
 
     scene.ledger.settle(late)

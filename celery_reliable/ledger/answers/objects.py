@@ -124,13 +124,9 @@ class Sent(Answer):
 @final
 @dataclass(frozen=True)
 class Placed(Answer):
-    """The attempt has a place of its object; the place's name is that of a lock.
-
-    `next_id`: who stands in its line first by now; empty for nobody.
-    """
+    """The attempt has a place of its object; the place's name is that of a lock."""
 
     object_key: str
-    next_id: str = ""
 
 
 @final

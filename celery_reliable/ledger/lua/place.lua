@@ -10,42 +10,55 @@ Moves     free -> held
           held by the value that was seen and whose record is gone -> held
           running(attempt) -> parked   (it stands in the line; its body has not begun, so it gives its number back)
           parked -> queued             (its turn has come: it holds the place as attempt 0)
-KEYS[1]   record   HASH
+KEYS[1]   record   HASH; without an id what the keys of records begin with
 KEYS[2]   due      ZSET
 KEYS[3]   line     ZSET     of the object
 KEYS[4]   claims   HASH     of the attempt's worker; "none" for what is parked
 KEYS[5]   queue    LIST     that the message is put into when its turn has come; "none" when it is sent otherwise
 KEYS[6...]  for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" with an expiry; the record, HASH, of
           the id in the value that was seen of it, or "none"; behind them the lock that was answered with "object"
-ARGV[1]   id
+ARGV[1]   id          "": whoever stands in the line first. The key of that record is made here, so this is for a
+                      queue in the ledger's own database, on a server that is no cluster
 ARGV[2]   attempt     that is about to begin its body; 0: the task is parked
-ARGV[3]   token       of the attempt's claim; the epoch of what is parked, or "": whatever is parked, if its message
-                      may be put into that very queue as it is
+ARGV[3]   token       of the attempt's claim; the epoch of what is parked; "" without an id: whatever is parked, if
+                      its message may be put into that very queue as it is
 ARGV[4]   object
 ARGV[5]   is_new      "1": without a place it stands in the line from now on; else ""
 ARGV[6]   due_in_ms   when somebody must look at what was sent, and at who is the first of the line
 ARGV[7]   is_sent     "1": put its message into the queue, now or when its turn has come; else ""
 ARGV[8...]  for each place: the object as the record notes it; the value that was seen, "" for none
-Returns   {"placed", object, next} | {"held", values, before} | {"standing", before} | {"sent"}
+Returns   {"placed", object} | {"held", values, before} | {"standing", before} | {"sent"}
           | {"send", message, due_ms, suspect} | {"stopping", id, worker} | {"fenced"} | {"object", object}
-          "placed": the attempt has that place, and who stands in the line first by now, "" for nobody; "held": the
-          value of each place in a line of text, "" for a free one, and in the same way who stands before it; "send"
-          it, as `resend` says; "stopping": a task that was seen is over, but what that worker still runs of it has
-          the place; "fenced": the attempt is not the current one, or what is parked does not stand in this line any
-          more; "object": the record notes that place, whose lock is needed
+          "placed": the attempt has that place; "held": the value of each place in a line of text, "" for a free one,
+          and in the same way who stands before it; "send" it, as `resend` says; "stopping": a task that was seen is
+          over, but what that worker still runs of it has the place; "fenced": the attempt is not the current one,
+          what is parked does not stand in this line any more, or nobody does; "object": the record notes that place,
+          whose lock is needed
 Cost      O(places * log N) in records that are due some time; and as often for what has ended in the line
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local id, is_attempt, is_new = ARGV[1], ARGV[2] ~= '0', ARGV[5] == '1'
+local id, is_attempt, is_new, KEYS = ARGV[1], ARGV[2] ~= '0', ARGV[5] == '1', KEYS
+if id == '' then
+  for struck = 1, 1000 do
+    id = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    -- What is parked is due some time.
+    if not id or redis.call('ZSCORE', KEYS[2], id) then break end
+    redis.call('ZREM', KEYS[3], id)
+  end
+  if not id then
+    return {'fenced'}
+  end
+  KEYS = {KEYS[1] .. id, unpack(KEYS, 2)}
+end
 local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
   'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object')
 local waits_for, places, own = 'object ' .. ARGV[4], (#ARGV - 7) / 2, record[15] or ''
 local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[3]
 if not is_attempt then
   is_his = record[1] == 'parked' and record[4] == ARGV[3] and (is_new or record[9] == waits_for)
-  if ARGV[3] == '' and not is_new then
-    -- Who frees a place knows only who stood there first. What was in a death says so in its message.
+  if ARGV[1] == '' then
+    -- What was in a death says so in its message.
     is_his = record[1] == 'parked' and record[9] == waits_for and record[13] == KEYS[5] and not record[8]
       and tonumber(record[14]) == places
   end
@@ -137,7 +150,7 @@ if at and (is_attempt or not record[10]) then
     redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms + (#free > 1 and 0 or ARGV[6]), next_one)
   end
   if is_attempt then
-    return {'placed', names[at], next_one or ''}
+    return {'placed', names[at]}
   end
   redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
   redis.call('ZADD', KEYS[2], now_ms + ARGV[6], id)

@@ -150,13 +150,17 @@ def _place(v: View) -> Reply:  # noqa: C901
     is_attempt, is_new, is_sent = attempt != "0", v.arg(5) == "1", v.arg(7) == "1"
     waits_for, line = f"object {object_key}", v.key(3)
     places = (len(v.call.args) - 7) // 2
-    task = v.task()
+    name = v.key(1)
+    if not task_id:
+        task_id = next(iter(_first_of(v, line)), "")
+        name = f"task:{task_id}"
+    task: Task | None = v.get(name)
     if task is not None and is_attempt:
         is_his = (task.state, str(task.attempt), task.token) == ("running", attempt, token)
     elif task is not None:
         is_his = task.state == "parked" and task.epoch == token
         is_his = is_his and (is_new or task.waiting_for == waits_for)
-        if token == "" and not is_new:
+        if v.arg(1) == "":
             is_his = (
                 task.state == "parked" and task.waiting_for == waits_for
                 and bool(task.list) and task.list == v.call.keys[4] and not task.suspect
@@ -218,14 +222,14 @@ def _place(v: View) -> Reply:  # noqa: C901
         task = task._replace(
             waiting_for="", places="", list="", unsent=False, resends=0, object=named
         )
-        v.put(v.key(1), task)
+        v.put(name, task)
         stands = v.get(line, ())
         next_one = stands[0][1] if stands else ""
         if next_one:
             _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number(6)))
         if is_attempt:
-            return ("placed", named, next_one)
-        v.put(v.key(1), task._replace(state="queued", due=v.now + v.number(6)))
+            return ("placed", named)
+        v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:
         return ("held", "\n".join(values), "\n".join(ahead))
@@ -249,7 +253,7 @@ def _place(v: View) -> Reply:  # noqa: C901
     if task.revoked:
         wait = 0
     v.put(
-        v.key(1),
+        name,
         task._replace(
             waiting_for=waits_for, places=str(places), object=object_key,
             list=v.call.keys[4] if is_sent else "", due=v.now + wait,

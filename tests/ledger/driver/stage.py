@@ -97,11 +97,13 @@ class Stage:
         #: What tells a heartbeat.
         self.heartbeat = found["heartbeat"].sha.encode()
         bury = found["bury"]
-        #: What tells a burial: EVALSHA's word, alone or with that of whose turn is next, or how the
-        #: text of EVAL begins.
+        #: What tells a burial: EVALSHA's word, alone or with that of whose turn is next, which may
+        #: be sent then, or how the text of EVAL begins.
+        passing_on = scripts.together(bury, found["place"])
         self.burials = (
             bury.sha.encode(),
             scripts.together(bury, found["call_up"]).sha.encode(),
+            scripts.together(passing_on, found["call_up"]).sha.encode(),
             bury.text[:60].encode(),
         )
         self._texts = [Lock.LUA_RELEASE_SCRIPT, *(one.text for one in found.values())]
