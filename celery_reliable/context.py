@@ -199,6 +199,8 @@ class RunningAttempt:
     #: Its message was not recorded when it was published.  Once the record is gone, nothing proves
     #: that the task has ended: the message, if it came again, would run again.
     is_adopted: bool = False
+    #: The place of its object that it took in the step that began it.
+    place: str = ""
     #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
     #: or is no longer current.
     is_closed: bool = False

@@ -12,6 +12,7 @@ from celery.exceptions import Ignore, Reject
 
 from celery_reliable import clock, events
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, Delivery
+from celery_reliable.attempt.object_lock import room_needed
 from celery_reliable.attempt.outcomes import NotBegun, ended
 from celery_reliable.attempt.pacing import adopted_to_wait, moment_of
 from celery_reliable.attempt.replacement import adopt
@@ -71,14 +72,15 @@ def claim_or_record(
     message: Callable[[], str],
     *,
     behind: Step[answers.ReserveAnswer] | None = None,
+    along: Step[answers.PlaceAnswer] | None = None,
     patience_seconds: float,
 ) -> tuple[answers.ClaimAnswer, bool]:
     """Claim a task.  One without a record gets it from *message*: then the second value is true.
 
-    *behind*: as `Ledger.claim`.  Raises LedgerUnavailable when the ledger does not answer in time,
-    and LedgerRefused.
+    *behind*, *along*: as `Ledger.claim`.  Raises LedgerUnavailable when the ledger does not answer
+    in time, and LedgerRefused.
     """
-    answer = ledger.claim(request, behind=behind, patience_seconds=patience_seconds)
+    answer = ledger.claim(request, behind=behind, along=along, patience_seconds=patience_seconds)
     if not isinstance(answer, answers.Unrecorded):
         return answer, False
     return ledger.claim(request, message=message(), patience_seconds=patience_seconds), True
@@ -112,6 +114,7 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
     if token in worker.given_back:
         return answers.Changed()
     moment = moment_of(delivery)
+    room = room_needed(delivery) if moment is None else None
     orders = worker.orders_now(lambda: ledger.orders.read(patience_seconds))
     strikes = _strikes(delivery, orders) if orders.all else ()
     for name in worker.turns_to_claim():
@@ -124,6 +127,8 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
             pid=os.getpid(),
             strikes=strikes,
         )
+        due_in_ms = config.queued_ms
+        place = ledger.step_behind(request, room, due_in_ms=due_in_ms) if room else None
         if is_limited(delivery.task) and not delivery.stamp.epoch:
             # Only a record can wait for its moment.
             answer = ledger.claim(request, patience_seconds=patience_seconds)
@@ -135,16 +140,24 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
                 request,
                 delivery.message,
                 behind=moment,
+                along=place,
                 patience_seconds=patience_seconds,
             )
             is_adopted |= was_unrecorded
         if moment is not None and isinstance(moment.answer, answers.ParkedUntil):
             return moment.answer
         if isinstance(answer, answers.Claimed):
-            return RunningAttempt(request.claim(answer.attempt, answer.losses), stamp, is_adopted)
+            claim = request.claim(answer.attempt, answer.losses)
+            return RunningAttempt(claim, stamp, is_adopted, place=_place_of(place))
         if not isinstance(answer, answers.NoLease):
             break
     return answer
+
+
+def _place_of(step: Step[answers.PlaceAnswer] | None) -> str:
+    """Return the place that an attempt got with its claim; empty for none."""
+    answer = step.answer if step is not None else None
+    return answer.object_key if isinstance(answer, answers.Placed) else ""
 
 
 def _may_run(named: NamedWorkers) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
+from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import NAMED
 from celery_reliable.model import NextUp, Room
@@ -19,10 +20,20 @@ from celery_reliable.options import (
     stands_in_line,
 )
 
-__all__ = ["NOT_OWN", "leave", "take"]
+__all__ = ["NOT_OWN", "leave", "room_needed", "take"]
 
 #: What `take` returns when the record is not the attempt's: the server lost it, or it was taken.
 NOT_OWN = ""
+
+
+def room_needed(delivery: Delivery) -> Room | None:
+    """Return the object whose place a delivery's attempt can take in the step that begins it."""
+    try:
+        key = key_of(delivery.task, delivery.args, delivery.kwargs)
+    except ObjectIdError:
+        # The attempt fails by it, as soon as it takes its object.
+        return None
+    return room_of(delivery.task, key, delivery.request)
 
 
 def take(delivery: Delivery, attempt: RunningAttempt) -> str | None:
@@ -49,15 +60,17 @@ def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str 
     """Take a place of an object, or let the task stand in its line: then the attempt is closed."""
     reliable, stands = delivery.reliable, stands_in_line(delivery.task)
     queue = _list_of(delivery) if stands else ""
-    answer = reliable.ledger.take_place(
-        room.object_key,
-        room.places,
-        attempt.claim,
-        due_in_ms=reliable.config.queued_ms,
-        stands=stands,
-        queue=queue,
-        patience_seconds=FOREVER,
-    )
+    answer: answers.PlaceAnswer = answers.Placed(attempt.place)
+    if not attempt.place:
+        answer = reliable.ledger.take_place(
+            room.object_key,
+            room.places,
+            attempt.claim,
+            due_in_ms=reliable.config.queued_ms,
+            stands=stands,
+            queue=queue,
+            patience_seconds=FOREVER,
+        )
     if isinstance(answer, answers.Placed):
         next_up = NextUp(room.places, queue, reliable.config.queued_ms) if queue else None
         attempt.claim = replace(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from celery_reliable.ledger.answers import ClaimAnswer, EndedAnswer, ReserveAnswer, TouchAnswer
+from celery_reliable.ledger.answers import (
+    ClaimAnswer,
+    EndedAnswer,
+    PlaceAnswer,
+    ReserveAnswer,
+    TouchAnswer,
+)
 from celery_reliable.ledger.answers.tasks import Ended, Unrecorded
 from celery_reliable.ledger.senders import sender_of
 from celery_reliable.ledger.transition_group import TransitionGroup
@@ -26,21 +32,24 @@ class Attempts(TransitionGroup):
         *,
         message: str = "",
         behind: Step[ReserveAnswer] | None = None,
+        along: Step[PlaceAnswer] | None = None,
         patience_seconds: float | None = None,
     ) -> ClaimAnswer:
         """Begin an attempt, or return why not.
 
         *message*: the message as it was delivered.  Without it the answer is Unrecorded if there is
         no record and nothing proves that the task has ended; the caller asks again with it.
-        *behind*: another step, which the claim follows in the same one.  It hears its own answer.
+        *behind*: another step, which the claim follows in the same one.  *along*: one that follows
+        the claim, where it follows none.  Each hears its own answer.
         """
         claim = self.claim_step(request, message=message)
-        if behind is None:
-            answer = self._caller.run(claim, patience_seconds)
-        else:
+        if behind is not None:
             behind.answer = self._caller.run(Together(behind, claim), patience_seconds)
             assert claim.answer is not None
             answer = claim.answer
+        else:
+            step = claim if along is None else Together(claim, along)
+            answer = self._caller.run(step, patience_seconds)
         is_asked = isinstance(answer, Unrecorded) and bool(request.generation)
         if is_asked and self.has_ended(
             request.task.id, request.generation, request.epoch, patience_seconds=patience_seconds

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from celery_reliable.ledger.answers import PlaceAnswer
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Step, Transition
-from celery_reliable.model import Claim, NextUp
+from celery_reliable.model import NextUp
 
 __all__ = ["hand_over_step", "place_step", "slots"]
 
@@ -30,7 +30,8 @@ def place_step(
     token: str,
     due_in_ms: int,
     *,
-    claim: Claim | None = None,
+    attempt: int | str = 0,
+    worker: str = "",
     is_new: bool = False,
     seen: Sequence[str] = (),
     queue: str = "",
@@ -54,13 +55,13 @@ def place_step(
             keys.record(task_id),
             keys.due,
             keys.waiting(object_key),
-            keys.claims(claim.worker) if claim else keys.none,
+            keys.claims(worker) if worker else keys.none,
             queue or keys.none,
             *locks,
         ],
         [
             task_id,
-            claim.attempt if claim else 0,
+            attempt,
             token,
             object_key,
             "1" if is_new else "",

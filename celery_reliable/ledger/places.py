@@ -10,7 +10,7 @@ from celery_reliable.ledger.lock_release import call_up_step
 from celery_reliable.ledger.place_steps import place_step
 from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Step
-from celery_reliable.model import Claim
+from celery_reliable.model import Claim, ClaimRequest, Room
 
 __all__ = ["Places"]
 
@@ -49,7 +49,8 @@ class Places(TransitionGroup):
                 claim.task_id,
                 claim.token,
                 due_in_ms,
-                claim=claim,
+                attempt=claim.attempt,
+                worker=claim.worker,
                 is_new=is_new,
                 seen=seen,
                 queue=queue,
@@ -74,6 +75,24 @@ class Places(TransitionGroup):
                 break
             answer = self._caller.run(step(False, ()), patience_seconds)
         return answer
+
+    def step_behind(
+        self, request: ClaimRequest, room: Room, *, due_in_ms: int
+    ) -> Step[PlaceAnswer]:
+        """Return the call by which an attempt takes its place in the very step that begins it.
+
+        Without a place it has changed nothing: the attempt asks again, by `take_place`.
+        """
+        return place_step(
+            self.keys,
+            room.object_key,
+            room.places,
+            request.task.id,
+            request.token,
+            due_in_ms,
+            attempt="",
+            worker=request.worker,
+        )
 
     def step_up(
         self, object_key: str, places: int, task_id: str, epoch: str, *, due_in_ms: int

@@ -127,14 +127,19 @@ class Watch:
             return None
         n_keys = int(words[2])
         keys, args = words[3 : 3 + n_keys], words[3 + n_keys :]
-        named = self._scripts.get(words[1], ("?",))
-        if len(named) == 1:
-            return ((named[0], keys, args),)
-        n_first, n_args = int(args[-2]), int(args[-1])
-        return (
-            (named[0], keys[:n_first], args[:n_args]),
-            (named[1], keys[n_first:], args[n_args:-2]),
-        )
+        return _divided(self._scripts.get(words[1], ("?",)), keys, args)
+
+
+def _divided(
+    names: tuple[str, ...], keys: tuple[str, ...], args: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+    """Return the calls of scripts that were sent as one, as `scripts.together` has them."""
+    *first, last = names
+    if not first:
+        return ((last, keys, args),)
+    n_keys, n_args = int(args[-2]), int(args[-1])
+    before = _divided(tuple(first), keys[:n_keys], args[:n_args])
+    return (*before, (last, keys[n_keys:], args[n_args:-2]))
 
 
 def _known() -> dict[str, tuple[str, ...]]:
@@ -148,6 +153,8 @@ def _known() -> dict[str, tuple[str, ...]]:
         add(script(name), name)
         for second in _SECOND:
             add(together(script(name), script(second)), name, second)
+        passed_on = together(script(name), script("place"))
+        add(together(passed_on, script("call_up")), name, "place", "call_up")
     return found
 
 

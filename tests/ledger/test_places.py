@@ -17,7 +17,7 @@ from celery_reliable.ledger.answers.objects import (
     Unlocked,
 )
 from celery_reliable.ledger.answers.tasks import NotCurrent, Recorded, Send
-from celery_reliable.model import Claim, NextUp, Room, State, TaskRef
+from celery_reliable.model import Claim, ClaimRequest, NextUp, Room, State, TaskRef
 from tests.ledger.scene import LOOK_MS, Published, Scene, older
 from tests.support.promises import promise
 
@@ -515,6 +515,33 @@ def test_a_late_copy_of_an_attempt_frees_nothing(line: Line) -> None:
     assert line.take(older(second)) == NotCurrent()
     assert line.scene.ledger.settle(first).word == "fenced"
     assert line.told == []
+
+
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_an_attempt_takes_its_place_in_the_step_that_begins_it(
+    line: Line, is_claimed: bool
+) -> None:
+    scene = line.scene
+    message = scene.publish("task")
+    request = ClaimRequest(
+        message.task, message.epoch, message.generation, worker="me", token="mine", pid=1000
+    )
+    if not is_claimed:
+        scene.claim(message, token="another's")
+    before = scene.snapshot()
+    place = scene.ledger.step_behind(request, Room(LINE, 1), due_in_ms=LOOK_MS)
+
+    answer = scene.ledger.claim(request, along=place)
+
+    if not is_claimed:
+        assert place.answer == NotCurrent()
+        assert scene.snapshot() == before
+        return
+    assert (answer.word, place.answer) == ("claimed", Placed(LINE))
+    # It is the attempt's, as if it had asked by its number.
+    after = scene.snapshot()
+    assert line.take(Claim("task", 1, "me", "mine")) == Placed(LINE)
+    assert scene.snapshot() == after
 
 
 # The one who stands first is sent in the step that frees a place.

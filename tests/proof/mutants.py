@@ -97,7 +97,7 @@ MUTANTS = [
         "local at = mine or (ahead < #free and free[1])",
         "local at = mine or free[1]",
     ),
-    Mutant("place", "places", "redis.call('SET', KEYS[at], ARGV[2] .. ':' .. id)", ""),
+    Mutant("place", "places", "redis.call('SET', KEYS[at], attempt .. ':' .. id)", ""),
     Mutant("acknowledge", "stopping", "redis.call('HDEL', KEYS[2], 'stopping', 'stopping_on')", ""),
     Mutant(
         "outlive",

@@ -19,7 +19,8 @@ KEYS[6...]  for each place: the lock, STRING "<attempt>:<id>", or "kept:<id>" wi
           the id in the value that was seen of it, or "none"; behind them the lock that was answered with "object"
 ARGV[1]   id          "": whoever stands in the line first. The key of that record is made here, so this is for a
                       queue in the ledger's own database, on a server that is no cluster
-ARGV[2]   attempt     that is about to begin its body; 0: the task is parked
+ARGV[2]   attempt     that is about to begin its body; "": the one that the claim with this token has begun;
+                      0: the task is parked
 ARGV[3]   token       of the attempt's claim; the epoch of what is parked; "" without an id: whatever is parked, if
                       its message may be put into that very queue as it is
 ARGV[4]   object
@@ -54,7 +55,8 @@ end
 local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
   'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object')
 local waits_for, places, own = 'object ' .. ARGV[4], (#ARGV - 7) / 2, record[15] or ''
-local is_his = record[1] == 'running' and record[2] == ARGV[2] and record[3] == ARGV[3]
+local attempt = ARGV[2] == '' and record[2] or ARGV[2]
+local is_his = record[1] == 'running' and record[2] == attempt and record[3] == ARGV[3]
 if not is_attempt then
   is_his = record[1] == 'parked' and record[4] == ARGV[3] and (is_new or record[9] == waits_for)
   if ARGV[1] == '' then
@@ -106,8 +108,8 @@ for place = 1, places do
   if not value or is_over then
     free[#free + 1] = at
   else
-    local attempt, holder = string.match(value, '^(%w+):(.*)$')
-    if holder == id and (attempt ~= 'kept' or record[5]) then mine = at end
+    local number, holder = string.match(value, '^(%w+):(.*)$')
+    if holder == id and (number ~= 'kept' or record[5]) then mine = at end
   end
 end
 -- By the time of publication; within one ms by the number among its sender's.
@@ -142,7 +144,7 @@ local at = mine or (ahead < #free and free[1])
 if at and (is_attempt or not record[10]) then
   redis.call('HDEL', KEYS[1], 'waiting_for', 'places', 'list', 'unsent', 'resends')
   redis.call('HSET', KEYS[1], 'object', names[at])
-  redis.call('SET', KEYS[at], ARGV[2] .. ':' .. id)
+  redis.call('SET', KEYS[at], attempt .. ':' .. id)
   redis.call('ZREM', KEYS[3], id)
   local next_one = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
   if next_one then
@@ -166,7 +168,7 @@ end
 if is_attempt then
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
   redis.call('HDEL', KEYS[4], id)
-  redis.call('HSET', KEYS[1], 'state', 'parked', 'attempt', ARGV[2] - 1,
+  redis.call('HSET', KEYS[1], 'state', 'parked', 'attempt', attempt - 1,
     'spent', string.sub((record[11] or ' ') .. ARGV[3] .. ' ', -200))
   if record[12] then
     -- An operator has named other workers meanwhile.

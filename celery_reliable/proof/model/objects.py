@@ -155,6 +155,8 @@ def _place(v: View) -> Reply:  # noqa: C901
         task_id = next(iter(_first_of(v, line)), "")
         name = f"task:{task_id}"
     task: Task | None = v.get(name)
+    if attempt == "" and task is not None:
+        attempt = str(task.attempt)
     if task is not None and is_attempt:
         is_his = (task.state, str(task.attempt), task.token) == ("running", attempt, token)
     elif task is not None:

@@ -186,7 +186,9 @@ def _unlike(name: str, expected: Any, found: Any) -> str:
             if field == "spared_claims":
                 continue
             ours, theirs = getattr(expected, field), getattr(found, field)
-            if ours != theirs:
+            # A script that adds what PTTL has answered comes to one more or less.
+            is_rounded = field == "due" and bool(ours and theirs) and abs(ours - theirs) <= 1
+            if ours != theirs and not is_rounded:
                 return f"{name}: the model has {field} {ours!r}, the server {theirs!r}"
         return ""
     if name.partition(":")[0] not in COMPARED:
