@@ -61,7 +61,10 @@ class Consumers:
         if not self._channel.is_consumed(delivery.queue):
             unacked.give_back(self._channel, delivery.tag, is_last=False)
         elif not returns_of(payload):
-            self._open(delivery, payload, early)
+            if early is None and unacked.worker.is_too_early(payload):
+                unacked.remove_soon(delivery.tag)
+            else:
+                self._open(delivery, payload, early)
         elif unacked.worker.opening(delivery, payload):
             try:
                 self._open(delivery, payload, early)

@@ -20,6 +20,10 @@ def _no(name: str) -> bool:
     return False
 
 
+def _not_parked(payload: dict[str, Any]) -> bool:
+    return False
+
+
 def _not_begun(channel: Any, delivery: Delivery, payload: Any, early: Any) -> bool:
     return False
 
@@ -61,6 +65,8 @@ class WorkerHooks:
     is_taken_by_pool: Callable[[str], bool] = _no
     #: Returns the claim that goes to the server with a message as it is filed; None for none.
     early: Callable[[Any], Any] = _nothing
+    #: Whether the task of a message is parked, as it comes too early: the message is dropped.
+    is_too_early: Callable[[dict[str, Any]], bool] = _not_parked
     #: Called before a message is opened that came back from a dead worker.  False when it has to be
     #: dropped.
     opening: Callable[[Delivery, dict[str, Any]], bool] = _may_be_opened

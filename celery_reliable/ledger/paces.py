@@ -23,12 +23,31 @@ class Paces:
         self._caller = caller
         self._keys = keys
 
-    def reserve(self, task_id: str, task_name: str, rate: Rate, *, epoch: str) -> ReserveAnswer:
-        """Ask for the moment of a publication: it is now, or the task is parked until then."""
-        return self._caller.run(self.reserve_step(task_id, task_name, rate, epoch=epoch))
+    def reserve(
+        self,
+        task_id: str,
+        task_name: str,
+        rate: Rate,
+        *,
+        epoch: str,
+        only_to_wait: bool = False,
+        patience_seconds: float | None = None,
+    ) -> ReserveAnswer:
+        """Ask for the moment of a publication: it is now, or the task is parked until then.
+
+        *only_to_wait*: one that is now is not taken, and has to be asked for again.
+        """
+        step = self.reserve_step(task_id, task_name, rate, epoch=epoch, only_to_wait=only_to_wait)
+        return self._caller.run(step, patience_seconds)
 
     def reserve_step(
-        self, task_id: str, task_name: str, rate: Rate, *, epoch: str
+        self,
+        task_id: str,
+        task_name: str,
+        rate: Rate,
+        *,
+        epoch: str,
+        only_to_wait: bool = False,
     ) -> Step[ReserveAnswer]:
         """Return the call of `reserve` unsent: a claim may be made in one step with it."""
         return Step(
@@ -39,7 +58,7 @@ class Paces:
                 self._keys.rate(rate.key),
                 self._keys.line(task_name),
             ],
-            [task_id, epoch, rate.interval_us, rate.key],
+            [task_id, epoch, rate.interval_us, rate.key, "1" if only_to_wait else ""],
         )
 
     def ripe(

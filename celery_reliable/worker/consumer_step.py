@@ -26,6 +26,7 @@ from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
 from celery_reliable.worker.early_claims import EarlyClaims
+from celery_reliable.worker.early_moments import EarlyMoments
 from celery_reliable.worker.long_deliveries import LongDeliveries
 from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.unbegun import Unbegun
@@ -173,6 +174,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         holder=lambda: step.process.id,
         running_tags=_running_tags,
         is_held_back=lambda queue: step.process.order_against(queue) is not None,
+        is_too_early=EarlyMoments(c, step.process),
         opening=partial(_opening, step.openings),
         opened=step.openings.end,
         before_leaving=step.claims.release,

@@ -152,6 +152,8 @@ def _reserve(v: View) -> Reply:
     if given > v.call.now_us:
         moment += v.call.now_us - given
     moment = max(moment, v.call.now_us)
+    if moment == v.call.now_us and v.arg(5) == "1":
+        return ("free",)
     following = moment + int(v.number(3))
     until = v.now + math.ceil((following - v.call.now_us) / 1000) + 1000
     v.put(v.key(3), Lock(f"{v.call.now_us} {following}", until))

@@ -77,18 +77,23 @@ def test_a_limited_task_waits_without_a_slot_and_leaves_when_it_is_called_off(
     add_tasks(project.app)
     worker = project.start_worker("one", app=LIMITED, concurrency=1)
     client = project.redis.client()
-    sent = [project.send("seldom") for _ in range(4)]
+    sent = [project.send("seldom")]
+    project.effects.run_of(sent[0].id)
+    # The one process there is gives nobody its moment.
+    holder = project.send("gate", "gate")
+    project.effects.run_of(holder.id)
+    sent += [project.send("seldom") for _ in range(3)]
 
     def parked() -> list[str]:
         return [one.id for one in sent if client.hget(RECORD + one.id, "state") == b"parked"]
 
     wait_for(lambda: len(parked()) == 3, 10, "three wait")
-    # The one process there is is free.
+    project.effects.open_gate("gate")
     assert project.send("work", 0).get(timeout=10) == "worked"
     moments = [client.zscore(DUE, one) for one in parked()]
     assert [round((b - a) / 1000, 1) for a, b in pairwise(sorted(moments))] == [10.0, 10.0]
     for one in parked():
         project.app.control.revoke(one)
     wait_until_settled(project.redis, 20)
-    assert len(project.effects.runs()) == 2
+    assert len(project.effects.runs()) == 3
     assert worker.is_running
