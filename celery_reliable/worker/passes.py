@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 
 from celery_reliable import events
 from celery_reliable.exceptions import ReliableError
@@ -28,8 +29,9 @@ class Passes(NativeThread):
         self._host = host
         self._sweeper: Sweeper | None = None
         self._pacing: Pacing | None = None
-        #: When something happened for which a pass is wanted at once, by the server's clock; or 0.
-        self._wanted_ms = 0
+        #: When things happened for which a pass is wanted at once, by the server's clock.  What one
+        #: thread puts there while another takes what is there is not lost.
+        self._wanted: deque[int] = deque()
         #: Claims that nobody runs, and since when that is so, by the monotonic clock.
         self._orphans: dict[tuple[str, int], float] = {}
 
@@ -39,7 +41,7 @@ class Passes(NativeThread):
         while not self.stop_asked(wait):
             # A pass takes locks that children need.
             with fork_gate:
-                if self._wanted_ms or time.monotonic() >= sweep_at:
+                if self._wanted or time.monotonic() >= sweep_at:
                     sweep_at = time.monotonic() + self._sweep()
                 paced = self._pace()
             wait = max(0.0, sweep_at - time.monotonic())
@@ -54,8 +56,8 @@ class Passes(NativeThread):
         try:
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._host.app)
-            wanted_ms, self._wanted_ms = self._wanted_ms, 0
-            self._sweeper.wanted_ms = max(self._sweeper.wanted_ms, wanted_ms)
+            while self._wanted:
+                self._sweeper.wanted_ms = max(self._sweeper.wanted_ms, self._wanted.popleft())
             self._tell_of_lost_pop(self._sweeper)
             _, wait = self._sweeper.run_if_due()
             self._look_at_own_claims(self._sweeper)
@@ -87,7 +89,7 @@ class Passes(NativeThread):
         """Have a pass begin now, unless one has begun since then, by the server's clock; by any
         thread.
         """
-        self._wanted_ms = max(self._wanted_ms, since_ms)
+        self._wanted.append(since_ms)
         self.wake()
 
     def stop(self) -> None:

@@ -1,15 +1,17 @@
-"""How a worker looks at claims that nobody runs."""
+"""How a worker looks at claims that nobody runs, and begins a pass when one is wanted."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from celery_reliable.model import Claim
+from celery_reliable.worker import passes as module
 from celery_reliable.worker.passes import Passes
 
 SWEEP_SECONDS = 2.0
@@ -81,3 +83,60 @@ def test_one_by_which_nobody_began_is_no_loss(scene: Scene) -> None:
     scene.look(0)
     scene.look(SWEEP_SECONDS)
     assert (scene.lost, scene.released) == ([], [scene.claim])
+
+
+class Heeding:
+    """Notes for which moments passes were wanted when they began."""
+
+    wanted_ms = 0
+    broker: Any = None
+
+    def __init__(self, app: Any) -> None:
+        self.heeded: list[int] = []
+
+    def run_if_due(self) -> tuple[None, float]:
+        self.heeded.append(self.wanted_ms)
+        self.wanted_ms = 0
+        return None, SWEEP_SECONDS
+
+
+def test_a_call_that_comes_between_any_two_steps_of_the_thread_is_heeded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Sweeper", Heeding)
+    monkeypatch.setattr(Passes, "_tell_of_lost_pop", lambda *_: None)
+    monkeypatch.setattr(Passes, "_look_at_own_claims", lambda *_: None)
+    scene.host.app = None
+    scene.host.health = SimpleNamespace(look=lambda broker: None)
+    code = Passes._sweep.__code__
+
+    def sweep(*, hurried_at: int) -> tuple[list[int], bool]:
+        """Sweep twice, and be called at one step of the first time."""
+        passes, n_steps = Passes(scene.host), 0
+
+        def step(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal n_steps
+            if frame.f_code is not code:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                n_steps += 1
+                if n_steps == hurried_at:
+                    passes.hurry(7)
+            return step
+
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            passes._sweep()
+        finally:
+            sys.settrace(before)
+        passes._sweep()
+        assert isinstance(passes._sweeper, Heeding)
+        return passes._sweeper.heeded, n_steps >= hurried_at
+
+    at = 1
+    while (found := sweep(hurried_at=at))[1]:
+        assert 7 in found[0], f"the call at step {at} was lost"
+        at += 1
+    assert at > 20
