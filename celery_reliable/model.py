@@ -218,6 +218,8 @@ class Record:
     state: State
     name: str = ""
     epoch: str = ""
+    #: Of the publication that is to follow the attempt which runs, as an operator has moved it.
+    next_epoch: str = ""
     attempt: int = 0
     losses: int = 0
     max_losses: int | None = None

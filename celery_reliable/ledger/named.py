@@ -97,7 +97,7 @@ class NamedTasks:
             ],
             [
                 record.task_id,
-                record.epoch,
+                record.next_epoch or record.epoch,
                 epoch,
                 message,
                 named,

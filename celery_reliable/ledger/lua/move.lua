@@ -13,7 +13,7 @@ KEYS[2]   due      ZSET
 KEYS[3]   claims   HASH   of the attempt's worker; "none" where none ran that was to be stopped
 KEYS[4]   taken    HASH   likewise
 ARGV[1]   id
-ARGV[2]   seen        epoch of the publication that was seen
+ARGV[2]   seen        epoch of the publication that was seen, or of the one that follows its attempt
 ARGV[3]   epoch       names the new publication
 ARGV[4]   message     of that
 ARGV[5]   named       which workers may run it, as JSON; "{}" for any
@@ -35,7 +35,7 @@ end
 if found[2] == ARGV[3] or found[11] == ARGV[3] then
   return {'moved'}
 end
-if found[2] ~= ARGV[2] or (state == 'running') ~= (ARGV[6] ~= '')
+if (found[11] or found[2]) ~= ARGV[2] or (state == 'running') ~= (ARGV[6] ~= '')
     or (state ~= 'running' and state ~= 'queued' and state ~= 'parked') then
   return {'changed'}
 end

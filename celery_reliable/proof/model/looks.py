@@ -100,7 +100,7 @@ def _move(v: View) -> Reply:
     if v.arg(3) in (task.epoch, task.next_epoch):
         return ("moved",)
     is_running = task.state == "running"
-    if task.epoch != v.arg(2) or is_running != (v.arg(6) != ""):
+    if (task.next_epoch or task.epoch) != v.arg(2) or is_running != (v.arg(6) != ""):
         return ("changed",)
     if task.state not in ("running", "queued", "parked"):
         return ("changed",)
