@@ -70,7 +70,10 @@ class Runs:
         while each has one.  None: nobody knows of the run any more.
         """
         answer = self._caller.call(
-            _ASSIGN, [self._keys.run(run)], [member, "", *workers], patience_seconds
+            _ASSIGN,
+            [self._keys.run(run), self._keys.runs],
+            [member, "", run, *workers],
+            patience_seconds,
         )
         if isinstance(answer, Assigned):
             return answer.worker
@@ -78,7 +81,8 @@ class Runs:
 
     def confirm(self, run: str, member: str, worker: str) -> None:
         """Note that a member begins on this worker alone; on none, where it is empty."""
-        self._caller.call(_ASSIGN, [self._keys.run(run)], [member, worker or "-"])
+        keys = self._keys
+        self._caller.call(_ASSIGN, [keys.run(run), keys.runs], [member, worker or "-", run])
 
     def look_later(self, run: str, due_ms: str, *, due_in_ms: int) -> EndRunAnswer:
         """Look at a run again in *due_in_ms*, as it goes on."""

@@ -80,3 +80,20 @@ def test_a_run_that_is_over_is_forgotten_after_a_while(scene: Scene) -> None:
 
     assert not scene.client.exists(keys.runs)
     assert FAR_MS - 60_000 < scene.client.pttl(keys.run("run")) <= FAR_MS
+
+
+def test_a_run_of_which_a_member_is_published_later_is_not_forgotten(scene: Scene) -> None:
+    runs = begin(scene, "one", "two")
+    ((name, due_ms),) = runs.due(9)
+    # None of its members has a record yet: its publisher is slow.
+    runs.end(name, due_ms, keep_ms=FAR_MS)
+
+    assert runs.assign("run", "one", ["a"]) == "a"
+
+    assert scene.client.pttl(scene.ledger.keys.run("run")) > 1000 * FAR_MS
+    ((name, due_ms),) = runs.due(9)
+    assert runs.assign("run", "two", ["a"]) == ""
+    assert runs.end(name, due_ms, keep_ms=FAR_MS) == Ended()
+    # Who waits for a worker is looked at again and again.
+    assert runs.assign("run", "two", ["a"]) == ""
+    assert [one for one, _ in runs.due(9)] == ["run"]

@@ -422,12 +422,12 @@ def beat(x: Explorer, world: World) -> Told:
 
 def assign(x: Explorer, world: World) -> Told:
     """Each member of a run has a worker, and is assigned anew when that has gone."""
+    keys = ("run:r", "runs")
     if not dict(world.ledger).get("run:r"):
-        keys = ("run:r", "runs")
         yield "begins", x.asked(world, "begin_run", keys, "r", "name", "[]", 0, *x.scope.ids)[0]
         return
     for member in x.scope.ids:
-        after, _ = x.asked(world, "assign", ("run:r",), member, "", *x.scope.workers)
+        after, _ = x.asked(world, "assign", keys, member, "", "r", *x.scope.workers)
         had = [
             name
             for names in dict(dict(after.ledger)["run:r"]).values()

@@ -4,13 +4,18 @@ assign: give a member of a run a worker that no other member has, or had with su
 A member that is assigned anew keeps the worker that it had until it is certain that nothing of it begins there: then
 the new one is confirmed.
 
-KEYS[1]   run   HASH
+A run that was taken for over, as none of its members had a record just then, is looked at again: a publisher may be
+slow, and one member may have ended before the next is published.
+
+KEYS[1]   run    HASH
+KEYS[2]   runs   ZSET
 ARGV[1]   member      id of its task
 ARGV[2]   confirmed   the only worker that it has from now on; "-" for none; "": one is to be chosen
-ARGV[3...] names of workers, the best first
+ARGV[3]   run         id
+ARGV[4...] names of workers, the best first
 Returns   {"assigned", worker} | {"waits"} | {"absent"}
           "waits": each has another member; "absent": the run is over and forgotten
-Cost      O(members of the run)
+Cost      O(members of the run), O(log N) in runs if it was taken for over
 ]]
 local before = redis.call('HGET', KEYS[1], ARGV[1])
 if not before then
@@ -21,15 +26,23 @@ if ARGV[2] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[1], worker)
   return {'assigned', worker}
 end
-local taken, field = {}, ''
+local taken, field, is_over = {}, '', false
 for i, value in ipairs(redis.call('HGETALL', KEYS[1])) do
   if i % 2 == 1 then
     field = value
+    is_over = is_over or value == ':over'
   elseif field ~= ARGV[1] and string.sub(field, 1, 1) ~= ':' then
     for name in string.gmatch(value, '[^\n]+') do taken[name] = true end
   end
 end
-for i = 3, #ARGV do
+if is_over then
+  local time = redis.call('TIME')
+  redis.call('HDEL', KEYS[1], ':over')
+  -- A year: the ledger's user may not have the right to take the expiry away.
+  redis.call('PEXPIRE', KEYS[1], 31622400000)
+  redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[3])
+end
+for i = 4, #ARGV do
   if not taken[ARGV[i]] then
     local names = ARGV[i]
     for name in string.gmatch(before, '[^\n]+') do

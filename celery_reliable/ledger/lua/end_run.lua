@@ -15,6 +15,7 @@ if redis.call('ZSCORE', KEYS[2], ARGV[1]) ~= ARGV[2] then
 end
 if ARGV[3] ~= '' then
   redis.call('ZREM', KEYS[2], ARGV[1])
+  redis.call('HSET', KEYS[1], ':over', '1')
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   return {'ended'}
 end

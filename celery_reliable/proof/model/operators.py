@@ -70,7 +70,10 @@ def _assign(v: View) -> Reply:
         v.put_pairs(v.key(1), members | {member: worker})
         return ("assigned", worker)
     others = {name for one, had in members.items() if one != member for name in had.split("\n")}
-    for name in v.call.args[2:]:
+    if v.arg(3) not in v.pairs("runs"):
+        # Its members had no records when it was looked at; now one is published.
+        v.put_pairs("runs", v.pairs("runs") | {v.arg(3): str(v.now)})
+    for name in v.call.args[3:]:
         if name not in others or not v.holds("each member of a run has its own worker"):
             before = [one for one in members[member].split("\n") if one not in ("", name)]
             v.put_pairs(v.key(1), members | {member: "\n".join([name, *before])})
