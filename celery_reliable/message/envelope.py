@@ -66,13 +66,17 @@ class Stamp:
 _MOST_DIGITS = 15
 
 
-def new_epoch(attempt: int) -> str:
+def new_epoch(attempt: int, following: str = "") -> str:
     """Return the name of one publication: the attempt that makes it (0: none) and a nonce.
 
     The nonce distinguishes publications that no attempt made, such as those of an id that a
     replaced task left behind.
+
+    *following*: the epoch of the task's publication before it.  Who sent that is named on: a server
+    that knows the sender's number has had the record, also after a restart.
     """
-    return f"{attempt}-{secrets.token_hex(4)}"
+    sender = following.split("-", 2)[2:]
+    return "-".join((str(attempt), secrets.token_hex(4), *sender))
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class DeadLetters:
         envelope = self._to_send(letter, to_queue)
         if not self._is_ours(letter, envelope):
             return self._replay_plain(letter, envelope, by)
-        epoch = new_epoch(letter.attempts)
+        epoch = new_epoch(letter.attempts, Stamp.of(envelope.headers).epoch)
         ledger = self._ledger
         while True:
             headers = {"retries": 0, "eta": None}

@@ -177,7 +177,7 @@ class Moves:
         home = (envelope.exchange, envelope.routing_key)
         if before is not None and any(before.home):
             home = before.home
-        epoch = new_epoch(Stamp("", record.epoch).attempt)
+        epoch = new_epoch(Stamp("", record.epoch).attempt, record.epoch)
         again = envelope.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
         # A member of a run stays one: no other member's worker runs it.

@@ -138,7 +138,7 @@ class NamedTasks:
         if named.pin and place.named.pin != named.pin:
             # What was sent to the other worker must not begin there, should one of its name start.
             stamp = Stamp.of(envelope.headers)
-            epoch = new_epoch(stamp.attempt)
+            epoch = new_epoch(stamp.attempt, stamp.epoch)
             sent = sent.stamped(Stamp(stamp.generation, epoch))
         return Resent(sent.to_text(), record.epoch, epoch)
 

@@ -8,7 +8,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from celery import Celery
 
+from celery_reliable import ReliableTask
+from celery_reliable.app import reliable_of
 from celery_reliable.ledger.answers.tasks import (
     Ended,
     Held,
@@ -21,12 +24,18 @@ from celery_reliable.ledger.answers.tasks import (
 )
 from celery_reliable.ledger.senders import Senders, sender_of
 from celery_reliable.model import State, TaskRef
+from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.moves import Moves
 from tests.conftest import StartRedis
 from tests.ledger.scene import Published, RestartableScene, Scene, open_ledger
 from tests.support.promises import promise
 
 QUEUE = "celery"
 HOUR_MS = 3_600_000
+
+
+def render() -> None:
+    """Nobody runs it."""
 
 
 def end_in_all_ways(scene: Scene) -> list[Published]:
@@ -52,6 +61,36 @@ def test_what_ended_has_ended_after_a_restart_that_lost_nothing(
         assert scene.ledger.has_ended(message.task.id, message.generation, message.epoch)
         assert isinstance(scene.ask(message), Ended)
         assert scene.ledger.find(message.task.id) is None
+
+
+@pytest.mark.parametrize("how", ["moved", "replayed"])
+def test_what_an_operator_published_anew_has_ended_after_such_a_restart(
+    restartable: RestartableScene, how: str
+) -> None:
+    scene, url = restartable, restartable.server.url()
+    app = Celery("shop", broker=url, backend=url, set_as_current=False)
+    app.conf.reliable = {"REDIS_URL": url, "NAMESPACE": "own"}
+    task = app.task(render, base=ReliableTask, name="app.work", shared=False)
+    # Which generation it is says the ledger to whoever publishes.
+    scene.publish("another")
+    published = task.apply_async()
+    ref, generation = TaskRef(published.id, task.name), scene.ledger.generation
+    before = scene.record_of(published.id).epoch
+    if how == "moved":
+        Moves(app, scene.ledger).move([published.id], ["gpu-*"], by="me")
+    else:
+        scene.bury(scene.claim(Published(ref, before, generation)))
+        DeadLetters(app).replay(published.id)
+    anew = Published(ref, scene.record_of(published.id).epoch, generation)
+    assert anew.epoch != before
+    scene.ledger.settle(scene.claim(anew))
+
+    restartable.restart()
+
+    assert scene.ledger.has_ended(ref.id, anew.generation, anew.epoch)
+    assert isinstance(scene.ask(anew), Ended)
+    reliable_of(app).close()
+    app.close()
 
 
 def test_numbers_of_attempts_do_not_fall_over_a_restart_that_lost_nothing(
