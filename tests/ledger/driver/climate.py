@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from tests.ledger.driver import mutants
 
@@ -38,6 +39,18 @@ KINDS = (
 def tasks_in_line(number: int) -> tuple[str, ...]:
     """Return some of the tasks that wait for a place."""
     return (("single",), ("lined",), ("shared",), ("lined", "shared"))[number // 8 % 4]
+
+
+def _beside_names(found: Climate, number: int) -> dict[str, Any]:
+    """Return what some worlds have where workers are named: moves, orders, lines."""
+    which = number // 16 % 4
+    if which == 0:
+        return {}
+    kinds = found.kinds | ({"moves", "orders"} if which == 2 else {"moves"})
+    # An id that lives several times tells nothing of a move.
+    ids = tuple("abcdefgijklm")
+    tasks = (*found.tasks, *tasks_in_line(number // 8)) if which == 3 else found.tasks
+    return {"kinds": kinds, "ids": ids, "tasks": tasks}
 
 
 @dataclass
@@ -96,6 +109,7 @@ class Climate:
             # Each has to find its worker, and a run one for each member.
             n_hosts = max(2, found.n_hosts)
             found = replace(found, kinds=found.kinds | {"named"}, n_hosts=n_hosts)
+            found = replace(found, **_beside_names(found, number))
         return found._for(mutants.chosen) if mutants.chosen is not None else found
 
     def _for(self, mutant: mutants.Mutant) -> Climate:

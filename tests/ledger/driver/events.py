@@ -36,6 +36,7 @@ CHANCES = {
     "long": 0.01,
     "orders": 0.04,
     "named": 0.03,
+    "moves": 0.06,
 }
 _ACTS = ("revoke", "revoke", "replay", "discard", "purge", "release")
 _STEPS_SECONDS = (-3600.0, -600.0, -30.0, -1.0, 1.0, 30.0, 600.0, 3600.0)
@@ -163,6 +164,9 @@ class Events:
 
     def _named(self) -> None:
         self.world.naming.act()
+
+    def _moves(self) -> None:
+        self.world.moves.act()
 
     # Processes.
 

@@ -82,10 +82,17 @@ class Body:
     worker: str
     attempt: int
     began_ms: float
+    #: The queue that its message was sent to.
+    queue: str = ""
     ended_ms: float | None = None
     how: str = ""
     #: It killed its own process.
     is_suicide: bool = False
+
+    @property
+    def node(self) -> str:
+        """The name of the worker in which it runs, as Celery has it."""
+        return f"celery@{(self.process.parent or self.process).name}"
 
     @property
     def is_live(self) -> bool:

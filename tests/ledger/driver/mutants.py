@@ -505,6 +505,32 @@ MUTANTS = {
         is_alone=True,
         tried_first=3,
     ),
+    "moved_in_vain": Mutant(
+        "who is moved takes along whom its message named before",
+        {
+            "operations/moves.py": (
+                (
+                    "message, epoch = self._again(envelope, record, meant)",
+                    (
+                        "before = NamedWorkers.of(envelope.headers) or NamedWorkers()\n"
+                        "            message, epoch = self._again(envelope, record, before)"
+                    ),
+                ),
+            ),
+        },
+        "it was moved to|has not ended there",
+        ("named", "moves"),
+        {**_NAMED, "chances": {"act": 0.0, "publish": 0.1, "moves": 0.1}},
+        is_alone=True,
+    ),
+    "nowhere_else": Mutant(
+        "what may go to another queue, as nobody may run it, waits for a worker all the same",
+        {"publishing/placement.py": (("    if named.else_queue:\n", "    if False:\n"),)},
+        "does not come to rest",
+        ("named",),
+        _NAMED,
+        is_alone=True,
+    ),
     "given_twice": Mutant(
         "a member of a run gets a worker that another member has",
         {"ledger/lua/assign.lua": (("if not taken[ARGV[i]] then", "if true then"),)},

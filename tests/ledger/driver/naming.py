@@ -8,10 +8,11 @@ from itertools import product
 from typing import Any
 
 from tests.ledger.driver.facts import Body, Call
+from tests.ledger.driver.moves import ODD
 from tests.ledger.driver.tasks import OWN, QUEUE
 
-#: Every other worker, by its name.
-ODD = "celery@w*[13579]"
+#: Workers that nobody starts.
+_NOBODY = "celery@nobody"
 _RUN = ("work", "light")
 
 
@@ -44,6 +45,10 @@ class Naming:
         """Return the options of a call that is about to be published."""
         if not self.is_there or call.name == "plain" or self.world.choice.random() < 0.4:
             return {}
+        if self.world.choice.random() < 0.2:
+            # As nobody is there it goes to the other queue, where all may run it.
+            self.world.note(f"{call.nonce} is for nobody, or else for all")
+            return {"only_workers": _NOBODY, "else_queue": QUEUE}
         self._only[call.nonce] = ODD
         self.world.note(f"{call.nonce} is for {ODD}")
         return {"only_workers": ODD}
@@ -83,6 +88,17 @@ class Naming:
         broker = self.world.stage.brokers[self.world.climate.is_apart]
         return [QUEUE, *sorted(key.decode() for key in broker.keys(f"*{OWN}"))]
 
+    def pausable(self) -> list[str]:
+        """Return the queues that an operator may pause."""
+        up = [host for host in self.world.hosts if host.is_up and host.is_ready]
+        own = [one for host in up for one in host.queues if one != QUEUE]
+        return [QUEUE, *own] if self.is_there else [QUEUE]
+
+    def is_of_run(self, task_id: str) -> bool:
+        """Whether a task is a member of a run."""
+        calls = self.world.observer.calls.values()
+        return any("/" in one.nonce for one in calls if one.task_id == task_id)
+
     # -- what is promised
 
     def call_of(self, nonce: str, task_id: str) -> Call:
@@ -111,8 +127,9 @@ class Naming:
         """Return what is wrong with a body that begins."""
         if not self.is_there:
             return ""
-        nonce = body.call.nonce.partition("/")[0]
-        node = f"celery@{host_of(body)}"
+        nonce, node = body.call.nonce.partition("/")[0], body.node
+        if self.world.moves.of(body.call):
+            return str(self.world.moves.check_begin(body, node))
         only = self._only.get(nonce)
         if only is not None and not fnmatchcase(node, only):
             return f"{body.call} begins as {body}, on {node}: it is for {only}"
@@ -127,13 +144,8 @@ class Naming:
             if any(one.is_lost or one.replays for one in members):
                 continue
             # One that came late ended too, and changed nothing.
-            ended = [{host_of(one) for one in m.bodies if one.how == "done"} for m in members]
+            ended = [{one.node for one in m.bodies if one.how == "done"} for m in members]
             ended = [one for one in ended if one]
             if not any(len(set(one)) == len(one) for one in product(*ended)):
                 return f"{run.call.nonce} has ended on {ended}: not on as many workers"
         return ""
-
-
-def host_of(body: Body) -> str:
-    """Return the name of the worker in which a body runs."""
-    return (body.process.parent or body.process).name

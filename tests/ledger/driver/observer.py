@@ -160,6 +160,7 @@ class Observer:
             attempt.claim.worker if attempt else "",
             attempt.claim.attempt if attempt else 0,
             self.now_ms,
+            (task.request.delivery_info or {}).get("routing_key", ""),
         )
         self.world.note(f"body of {body.task_id} {body} begins")
         try:
@@ -448,7 +449,11 @@ class Observer:
     def look_at_rest(self) -> None:
         """What was accepted has run to an end, or was called off, buried, or changed nothing."""
         self.look()
-        wrong = self.world.orders.check_results() or self.world.naming.check_runs()
+        wrong = (
+            self.world.orders.check_results()
+            or self.world.naming.check_runs()
+            or self.world.moves.check_ends()
+        )
         if wrong:
             raise Fault(wrong)
         dead = {name for name, state in self._sight.states.items() if state == "dead"}

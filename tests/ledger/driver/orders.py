@@ -41,7 +41,8 @@ class Given:
     def holds_back(self, body: Body, host: str) -> bool:
         """Whether a body is not to begin, at a worker."""
         if self.kind is OrderKind.PAUSE:
-            return True
+            # What goes to a worker's own queue is held by a pause of that.
+            return body.queue == self.target
         if self.kind is OrderKind.DRAIN:
             return self.target == f"celery@{host}"
         if body.task == "plain" or body.task != self.target:
@@ -93,7 +94,8 @@ class Orders:
     def _order(self, kind: OrderKind) -> Given:
         choice = self.world.choice
         if kind is OrderKind.PAUSE:
-            return Given(kind, tasks.QUEUE)
+            queues = self.world.naming.pausable()
+            return Given(kind, choice.choice(queues) if len(queues) > 1 else queues[0])
         if kind is OrderKind.DRAIN:
             up = [host.name for host in self.world.hosts if host.is_up]
             return Given(kind, f"celery@{choice.choice(up or ['w1'])}")

@@ -26,6 +26,7 @@ from tests.ledger.driver import clock, quiet, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
 from tests.ledger.driver.hosts import Host
+from tests.ledger.driver.moves import Moves
 from tests.ledger.driver.naming import Naming
 from tests.ledger.driver.observer import Fault, Observer
 from tests.ledger.driver.orders import Orders
@@ -77,6 +78,7 @@ class World:
         self.people = People(self)
         self.orders = Orders(self)
         self.naming = Naming(self)
+        self.moves = Moves(self)
         self.events = Events(self)
         self.is_resting = False
         #: Two runs of one seed have the same.
