@@ -503,7 +503,6 @@ MUTANTS = {
         ("named", "copies"),
         {**_NAMED, "chances": {"act": 0.0, "publish": 0.2, "named": 0.02, "copies": 0.1}},
         is_alone=True,
-        tried_first=3,
     ),
     "moved_in_vain": Mutant(
         "who is moved takes along whom its message named before",
