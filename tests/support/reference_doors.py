@@ -19,7 +19,7 @@ from celery_reliable.operations import metrics as declared
 from celery_reliable.operations.cli import reliable
 from tests.support.rst import head, one_line, prose, section, table
 
-__all__ = ["api", "commands", "fleet_metrics", "metrics", "walk"]
+__all__ = ["api", "commands", "fleet_metrics", "metric_names", "metrics", "walk"]
 
 
 def commands() -> str:
@@ -126,6 +126,11 @@ def fleet_metrics() -> list[tuple[str, str, tuple[str, ...]]]:
             labels = ast.literal_eval(third) if ast.unparse(node.func) == "labelled" else ()
             found[ast.literal_eval(name)] = (ast.literal_eval(text), tuple(labels))
     return [(name, *rest) for name, rest in found.items()]
+
+
+def metric_names() -> set[str]:
+    """The names of all metrics, as Prometheus has them."""
+    return {name for name, _, _ in fleet_metrics()} | {_total(one) for one in _counts()}
 
 
 def _counts() -> list[Any]:

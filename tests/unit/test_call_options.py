@@ -106,6 +106,7 @@ def test_a_call_in_this_very_process_takes_them_too():
         ("else_que", "Did you mean 'else_queue'?"),
         ("if_exist", "Did you mean 'if_exists'?"),
         ("on_conflict", "an option of the task, and not of one call"),
+        ("if_open", "an option of the task, and not of one call"),
         ("object_ids", "Did you mean 'object_id'?"),
     ],
 )

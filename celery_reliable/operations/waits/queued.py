@@ -47,7 +47,12 @@ def queued(look: Look, seen: Seen, now_ms: int) -> Why:
             queue=seen.queue,
         )
     if record.is_unsent:
-        lost = f"was lost ({record.cause})" if record.cause else "could not be sent"
+        if record.cause:
+            lost = f"was lost ({record.cause})"
+        elif look.history and look.history[-1].what == "moved":
+            lost = "was moved"
+        else:
+            lost = "could not be sent"
         return Why(
             Wait.RESEND,
             f"It {lost}, and waits to be sent to {queue_of(seen)} again at "

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 
+from tests.docs.blocks import Page
 from tests.integration.conftest import Project, Run
 from tests.support.processes import Worker
 
-COMMAND = ("verify", "--seconds", "6", "--json")
+PAGES = ("proof.rst",)
+PROOF = Page(*PAGES)
+(COMMAND,) = PROOF.commands()
+#: Who reads the page has a minute.
+WORDS = [*COMMAND.replace("60", "6").split()[4:], "--json"]
 
 
 def test_what_a_worker_does_is_as_the_model_says(
@@ -22,7 +27,7 @@ def test_what_a_worker_does_is_as_the_model_says(
     busy = threading.Thread(target=work)
     busy.start()
     try:
-        ran = run(*COMMAND)
+        ran = run(*WORDS)
     finally:
         is_over.set()
         busy.join()
@@ -31,3 +36,4 @@ def test_what_a_worker_does_is_as_the_model_says(
     assert ran.json["is_right"] is True
     assert ran.json["judged"]["settle"] > 1
     assert ran.json["judged"]["claim"] > 1
+    assert PROOF.left() == []
