@@ -10,6 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
+from celery_reliable.broker import take_next_text
+from celery_reliable.ledger.scripts import inside, script, together
 from tests.integration.conftest import Project
 from tests.integration.figures import (
     DEAD,
@@ -18,7 +20,7 @@ from tests.integration.figures import (
     wait_until_settled,
 )
 from tests.support.processes import Worker
-from tests.support.redis_server import RedisServer
+from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -109,6 +111,23 @@ def test_what_kills_its_process_is_buried_and_nothing_beside_it(pooled: Project)
     assert_each_ran_once(pooled.effects, [held.id, *(other.id for other in others)])
 
 
+@pytest.mark.parametrize("how", ["drop_request", "drop_reply"])
+def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy, how: str) -> None:
+    start(pooled.with_settings(broker_url=proxy.url()))
+    result, gate, _ = in_shift(pooled)
+    behind = [pooled.send("work", 0) for _ in range(3)]
+    taking = inside(script("claim"), "take_next", take_next_text())
+    rule = getattr(proxy, how)(script=together(script("settle"), taking).sha, times=2)
+    pooled.effects.open_gate(gate)
+    for one in [result, *behind]:
+        one.get(timeout=20)
+    rule.wait(2)
+    wait_until_settled(pooled.redis, 10)
+    assert_each_ran_once(pooled.effects, [one.id for one in [result, *behind]])
+    # None was taken and forgotten.
+    assert {run.attempt for run in pooled.effects.runs()} == {1}
+
+
 def test_a_warm_stop_ends_a_shift_and_leaves_what_waits(pooled: Project) -> None:
     one = start(pooled)
     result, gate, _ = in_shift(pooled)
@@ -182,18 +201,6 @@ def test_it_is_there_by_the_name_that_celery_has_for_pools_of_others(project: Pr
     project.effects.open_gate(gate)
     assert result.get(timeout=20) == gate
     wait_until_settled(project.redis, 10)
-
-
-def test_what_was_stopped_ends_though_nobody_can_store_that(
-    pooled: Project, results: RedisServer
-) -> None:
-    pooled = pooled.with_settings(result_url=results.url())
-    start(pooled)
-    result, *_ = in_shift(pooled)
-    results.stop()
-    pooled.app.control.revoke(result.id, terminate=True)
-    wait_until_settled(pooled.redis, 20)
-    assert len(pooled.effects.runs(result.id)) == 1
 
 
 def test_idle_processes_do_not_wake(pooled: Project) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
+
+import pytest
 
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import Project
@@ -14,6 +17,9 @@ from tests.support.waiting import wait_for
 WAYS = ("drop_request", "drop_reply")
 
 
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_SHIFTS")), reason="in shifts another script does all of this"
+)
 @promise("never-two")
 def test_a_lost_step_of_an_attempt_is_repeated_at_once(project: Project, proxy: RedisProxy) -> None:
     project.with_settings(broker_url=proxy.url()).start_worker("one")
