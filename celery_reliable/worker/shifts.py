@@ -210,9 +210,11 @@ class Shifts:
         running = self.running.remove(token)
         if running is None:
             return
-        if not isinstance(exc_info.exception, _ENDED):
+        # billiard wraps what a process has sent, and what it says of one that died.
+        exc = getattr(exc_info.exception, "exc", exc_info.exception)
+        if not isinstance(exc, _ENDED):
             # Of what it ran nobody knows more than if it had died.
-            exc_info = lost_worker(exc_info.exception)
+            exc_info = lost_worker(exc)
         for left in self._requests.filed(running):
             try:
                 request = self._requests.request(left, running)

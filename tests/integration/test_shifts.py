@@ -12,6 +12,7 @@ import pytest
 
 from celery_reliable.broker import take_next_text
 from celery_reliable.ledger.scripts import inside, script, together
+from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import (
     DEAD,
@@ -104,6 +105,9 @@ def test_what_kills_its_process_is_buried_and_nothing_beside_it(pooled: Project)
     others = [pooled.send("work", 0) for _ in range(20)]
     client = pooled.redis.client()
     wait_for(lambda: client.zscore(DEAD, deadly.id), 30, "it is a dead letter")
+    told = [entry.cause for entry in DeadLetters(pooled.app).get(deadly.id).history]
+    pids = [run.pid for run in pooled.effects.runs(deadly.id)]
+    assert told == [f"child_lost: signal 9 (SIGKILL), pid {pid}" for pid in pids]
     for other in others:
         assert other.get(timeout=20) == "worked"
     pooled.effects.open_gate("open")
