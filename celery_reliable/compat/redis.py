@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -109,6 +109,7 @@ def has_something_to_read(connection: Any) -> bool:
 
 
 @relies_on(
+    Kept(f"{_CONNECTION}.encoder"),
     Name(f"{_CONNECTION}.send_packed_command", takes=("command",)),
     Name(f"{_CONNECTION}.read_response"),
     part=Part.WORKER,
@@ -121,15 +122,16 @@ def ask(connection: Any, commands: Sequence[Sequence[Any]]) -> list[Any]:
     of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.
     Without it messages can neither be taken from queues nor claimed as they are taken.
     """
-    connection.send_packed_command([_packed(command) for command in commands])
+    encode = connection.encoder.encode
+    connection.send_packed_command([_packed(command, encode) for command in commands])
     return [_reply(connection) for _ in commands]
 
 
-def _packed(command: Sequence[Any]) -> bytes:
+def _packed(command: Sequence[Any], encode: Callable[[Any], bytes]) -> bytes:
     """Return a command as it is sent.  redis-py takes three times as long for forty arguments."""
     parts = [b"*%d" % len(command)]
     for one in command:
-        value = one if isinstance(one, bytes) else str(one).encode()
+        value = one if isinstance(one, bytes) else encode(one)
         parts += (b"$%d" % len(value), value)
     parts.append(b"")
     return b"\r\n".join(parts)
