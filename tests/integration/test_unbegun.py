@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from typing import Any
 
@@ -24,6 +25,9 @@ AWKWARD = f"{PROJECT}.awkward"
 SHORT = (("work", 0.01), ("plain_work", 0.01), ("plain_late", "open"))
 
 
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
+)
 @promise("nothing-behind-busy")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_is_fetched_behind_a_long_task_begins_where_somebody_is_free(
@@ -99,6 +103,9 @@ def test_workers_with_short_tasks_give_nothing_back(project: Project) -> None:
     assert project.redis.client().script_exists(script("requeue").sha) == [False]
 
 
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_SHIFTS")), reason="in this pool nothing waits in the worker"
+)
 @promise("nothing-behind-busy")
 def test_messages_do_not_go_to_and_fro_between_workers_that_are_busy_by_turns(
     project: Project,

@@ -21,7 +21,8 @@ from tests.support.waiting import wait_for
 from tests.support.walking import Entry, entries, following
 
 pytestmark = pytest.mark.skipif(
-    bool(os.environ.get("TESTS_APART")), reason="the page has the way with steps that are one"
+    bool(os.environ.get("TESTS_APART") or os.environ.get("TESTS_SHIFTS")),
+    reason="the page has the way of prefork, with steps that are one",
 )
 
 APP = "tests.integration.project.followed"
