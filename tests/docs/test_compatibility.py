@@ -52,7 +52,7 @@ def test_what_ci_runs_is_what_it_says() -> None:
     assert "redis>=7,<8" in tox["testenv:apart"]["deps"]
     assert "hiredis" in tox["testenv:apart"]["deps"]
     assert "hiredis" not in oldest
-    for env in ("oldest", "apart", "unit-py312", "unit-py313", "environments"):
+    for env in ("oldest", "apart", "pool", "unit-py313", "environments"):
         assert re.search(rf"^(?:tox run -e|together) (?:\S+,)?{env}\b", CI, re.MULTILINE), env
     for env in re.findall(r"tox run -e ([\w-]+)", TEXT):
         assert f"[testenv:{env}]" in (ROOT / "tox.ini").read_text() or env.startswith("all-py3")
