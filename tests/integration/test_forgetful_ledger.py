@@ -177,7 +177,7 @@ class TestLaggingReplica:
             ledger.start()
             wait_for(lambda: generation(ledger) != counted, 15, "a pass sees another server")
         two = apart.start_worker("two", options=("-Q", "second,third"))
-        # Its two processes are then held by two tasks, in whichever order it takes its queues' turns.
+        # Its two processes are then held by two tasks, in whichever order its queues take turns.
         apart.effects.run_of(quick.id)
         late = [send("gate", "late", queue="third").id, send("follow", ["retry:late", "finish"]).id]
         for task_id in (claimed, parked, *late):

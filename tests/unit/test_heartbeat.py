@@ -126,6 +126,8 @@ def test_a_call_that_comes_between_any_two_steps_of_the_thread_is_heeded(
             return step
 
         before = sys.gettrace()
+        # Python 3.12 gives no events of steps unless some frame asked for them before.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(step)
         try:
             passes._sweep()
