@@ -187,6 +187,7 @@ MUTANTS = {
         },
         is_alone=True,
         n_worlds=80,
+        tried_first=13,
     ),
     "anybody_waits": Mutant(
         "anybody publishes the id of a task that waits for its canvas",
@@ -315,6 +316,7 @@ MUTANTS = {
         ("late", "cut"),
         {"delays": 0.1, "n_hosts": 2, "chances": {"cut": 0.02, "late": 0.02}},
         is_alone=True,
+        tried_first=13,
     ),
     "late_revocation": Mutant(
         "a revocation that comes late calls off what was published after it",
