@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from celery import Celery
 
-from celery_reliable.model import State
 from celery_reliable.operations import Desk, Wait
 from tests.browser.shop.factory import MENDED, SECRET
 from tests.support.waiting import wait_for
@@ -43,7 +42,12 @@ class Night:
     def count_twice(self, shelf: str) -> tuple[str, str]:
         """A count that does not end, and one that waits for the same shelf."""
         first = self._send("stock.count", shelf)
-        self._wait_for_state(first, State.RUNNING)
+        # It runs before it has its object.
+        wait_for(
+            lambda: first in {one.holder for one in self.desk.objects.page().items},
+            _NIGHT_SECONDS,
+            "the first count to have the shelf",
+        )
         second = self._send("stock.count", shelf)
         with suppress(AssertionError):
             wait_for(
@@ -70,13 +74,6 @@ class Night:
 
     def _send(self, name: str, *args: object, **options: object) -> str:
         return str(self.shop.tasks[name].apply_async(args, **options).id)
-
-    def _wait_for_state(self, task_id: str, state: State) -> None:
-        def is_so() -> bool:
-            record = self.desk.ledger.find(task_id)
-            return record is not None and record.state is state
-
-        wait_for(is_so, _NIGHT_SECONDS, f"{task_id} to be {state}")
 
     def mend(self) -> None:
         """Let the payments answer again."""
