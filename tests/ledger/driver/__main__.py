@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ledger.driver import mutants
+from tests.ledger.driver.hashing import fix_order_of_sets
 
 
 def main() -> int:
@@ -30,11 +31,7 @@ def main() -> int:
         "--control", action="store_true", help="without the fault, in the same climate"
     )
     options = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # Or a set of the package would be in another order each time.
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        again = [sys.executable, "-m", "tests.ledger.driver", *sys.argv[1:]]
-        os.execve(sys.executable, again, environment)
+    fix_order_of_sets("tests.ledger.driver")
     if options.mutant:
         mutants.put_back(options.mutant, is_control=options.control)
     from tests.ledger.driver.stage import Stage

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from tests.ledger.driver import mutants
+from tests.ledger.driver.hashing import fix_order_of_sets
 from tests.ledger.driver.loosened import LOOSENED
 
 
@@ -58,10 +59,7 @@ def main() -> int:
         "--loosened", action="store_true", help="with a script that compares less (`loosened`)"
     )
     options = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        again = [sys.executable, "-m", "tests.ledger.driver.interleavings", *sys.argv[1:]]
-        os.execve(sys.executable, again, environment)
+    fix_order_of_sets("tests.ledger.driver.interleavings")
     if options.loosened:
         mutants.put_in(LOOSENED[options.pair])
     from tests.ledger.driver.pairs import PAIRS
