@@ -244,8 +244,10 @@ def _without_attempt(delivery: Delivery, answer: _Answer) -> Traced:
         return ended(NotBegun(f"not run: {answer.word}"), states.IGNORED)
     events.delivery_dropped(name=delivery.task.name, task_id=delivery.id, reply=answer.word)
     heir = delivery.request.get(HEIR)
-    if isinstance(answer, answers.Stale) and not delivery.stamp.epoch and heir:
-        # It is stale only because a worker without the package published it unrecorded.
+    refused = isinstance(answer, (answers.Stale, answers.Held))
+    if refused and not delivery.stamp.epoch and heir:
+        # It is refused only because a worker without the package published it unrecorded; the task
+        # that the canvas replaces may still be unwinding.
         try:
             if adopt(delivery.reliable.ledger, delivery.ref, delivery.message(), str(heir)):
                 events.publication_adopted(name=delivery.task.name, task_id=delivery.id)
