@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.commands import entry_point_path
+from tests.integration.conftest import Project
 from tests.support import preloaded
 from tests.support.processes import REPOSITORY, CeleryProcess
 from tests.support.waiting import wait_for
@@ -137,6 +138,11 @@ def test_its_end_by_a_signal_is_told_as_one(folder: Path) -> None:
     process.kill_main()
     assert process.exit_code == -9
     assert process.survivors() == []
+
+
+def test_the_workers_of_the_suite_are_forked(project: Project) -> None:
+    # One more variable that nobody knows here would make each of them import all anew, unseen.
+    assert preloaded.can_be_forked(["worker"], project.environ("ready", {}), REPOSITORY)
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,11 @@ MODULES = (
 LATE_VARIABLES = frozenset(
     {
         "BROKER_URL",
+        "CELERY_RELIABLE_TRACE",
         "CELERY_SETTINGS",
         "COLUMNS",
         "EFFECTS_URL",
+        "KEEPS_FETCHED",
         "PYTEST_CURRENT_TEST",
         "PYTHONPATH",
         "PYTHONUNBUFFERED",
