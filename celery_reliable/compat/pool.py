@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
@@ -12,6 +14,7 @@ __all__ = [
     "billiards",
     "flush_before_reassigning",
     "futures_of",
+    "hear_of_ends",
     "n_processes_up",
     "stop_by",
     "task_ids_of",
@@ -132,6 +135,58 @@ def flush_before_reassigning(pool: Any) -> None:
         give_to_another(job, process)
 
     processes.on_partial_read = on_partial_read
+
+
+@relies_on(
+    Name(
+        f"{_ASYNC}._track_child_process",
+        takes=("proc", "hub"),
+        used_by=f"{_ASYNC}.register_with_event_loop",
+    ),
+    Used(by=f"{_ASYNC}._track_child_process", name="_sentinel_poll"),
+    Used(by=f"{_ASYNC}._untrack_child_process", name="_sentinel_poll"),
+    part=Part.PREFORK,
+    is_promise=False,
+)
+def hear_of_ends(pool: Any) -> bool:
+    """Let a started pool of processes hear of the end of one when it can be waited for.  False
+    where it does not: in other pools, and where the system has no descriptors of processes (Linux
+    has).
+
+    The pool waits for the end of a pipe that the process has inherited.  That ends a moment before
+    the process has: then the pool looks too early, and not again until its next timer.  And it does
+    not end while anything else lives that the process has forked.
+
+    Replaces ``AsynPool._track_child_process`` of this one pool, so that ``_sentinel_poll`` of a
+    process is a descriptor of the process.  Checked on Celery 5.6.3 and 5.7.0.  Without it one of
+    two deaths is heard of up to half a second later.
+    """
+    from celery.concurrency.asynpool import AsynPool
+
+    processes = billiards(pool)
+    if not isinstance(processes, AsynPool) or not _has_descriptors():
+        return False
+    track = processes._track_child_process
+
+    def track_process(process: Any, hub: Any) -> None:
+        if not hasattr(process, "_sentinel_poll"):
+            with suppress(OSError):
+                process._sentinel_poll = os.pidfd_open(process.pid)
+        track(process, hub)
+
+    processes._track_child_process = track_process
+    return True
+
+
+def _has_descriptors() -> bool:
+    """Whether processes can have descriptors: not each kernel, nor each sandbox, allows it."""
+    if not hasattr(os, "pidfd_open"):
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return False
+    return True
 
 
 @relies_on(

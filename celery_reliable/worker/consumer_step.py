@@ -36,8 +36,8 @@ __all__ = ["ConsumerStep"]
 
 #: How often the main loop notes that it turns; STALL_SECONDS is compared with that.
 _TURN_SECONDS = 1.0
-#: How often the pool is asked for dead children: a child that dies within milliseconds of its
-#: task's start is noticed by Celery's own timer only, every 5 s.
+#: How often the pool is asked for dead children where it does not hear of each: otherwise one of
+#: two is noticed by Celery's own timer only, every 5 s.
 _CHILDREN_SECONDS = 0.5
 #: How often the unacked hash is compared with what the worker holds.
 _RECONCILE_SECONDS = 5.0
@@ -81,7 +81,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard looks by a thread of its own, and may not be called by two.
-        if step.pool_name == "prefork" and c.hub is not None:
+        if step.pool_name == "prefork" and c.hub is not None and not step.hears_of_ends:
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.orders.begin(c)
         c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))

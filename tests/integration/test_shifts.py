@@ -41,13 +41,13 @@ def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: A
     return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
 
 
-def in_shift(pooled: Project) -> tuple[Any, str, int]:
+def in_shift(pooled: Project, of: str = "gate") -> tuple[Any, str, int]:
     """A task at a gate that the only process of a worker has taken by itself; the gate, and that
     process.
     """
-    before, opened = pooled.send("gate", "gate 0"), "gate 0"
+    before, opened = pooled.send("gate", f"{of} 0"), f"{of} 0"
     # On a busy machine a shift may be over before its next task is there.
-    for gate in (f"gate {n}" for n in range(1, 20)):
+    for gate in (f"{of} {n}" for n in range(1, 20)):
         pooled.effects.run_of(before.id)
         result = pooled.send("gate", gate)
         pooled.effects.open_gate(opened)
@@ -81,6 +81,23 @@ def test_of_a_killed_process_the_task_comes_back_and_is_charged(pooled: Project)
         assert other.get(timeout=20) == "worked"
     assert_each_ran_once(pooled.effects, [other.id for other in behind])
     wait_until_settled(pooled.redis, 10)
+
+
+def test_the_tasks_of_killed_processes_are_back_at_once(
+    pooled: Project, pytestconfig: pytest.Config
+) -> None:
+    one, waited = start(pooled), []
+    for turn in range(12 if pytestconfig.getoption("full") else 3):
+        result, gate, pid = in_shift(pooled, f"turn {turn}")
+        one.kill_child(pid)
+        killed_at = pooled.effects.now()
+        wait_for(lambda r=result: len(pooled.effects.runs(r.id)) == 2, 10, "it runs again")
+        waited.append(pooled.effects.starts(result.id)[1] - killed_at)
+        pooled.effects.open_gate(gate)
+        assert result.get(timeout=20) == gate
+    print("seconds from the death in a shift to the re-run:", [round(w, 2) for w in waited])
+    # For machines that have much else to do.
+    assert max(waited) <= 2
 
 
 def test_of_a_killed_worker_what_its_processes_took_comes_back(pooled: Project) -> None:

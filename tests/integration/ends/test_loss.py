@@ -55,6 +55,21 @@ def test_a_child_that_dies_within_milliseconds_is_noticed_within_two_seconds(
     assert max(waited) <= 2
 
 
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="no descriptors of processes here")
+def test_a_death_is_heard_of_at_once_though_something_of_the_process_lives_on(
+    project: Project, worker: Worker
+) -> None:
+    """Celery's own timer, which hears of them too, would take five seconds for each but one."""
+    began = project.effects.now()
+    for turn in range(3):
+        result = project.send("forking_gate", f"gate-{turn}")
+        os.kill(project.effects.run_of(result.id).pid, signal.SIGKILL)
+        wait_for(lambda r=result: len(project.effects.runs(r.id)) == 2, 10, "the second run")
+        project.effects.open_gate(f"gate-{turn}")
+        assert result.get(timeout=10) == f"gate-{turn}"
+    assert project.effects.now() - began <= 8
+
+
 @promise("poison-stops")
 def test_poison_stops_after_max_losses_and_one_runs(
     project: Project, workers: dict[str, Worker]

@@ -73,6 +73,14 @@ def failing(self: Any, message: str = "as told") -> None:
         raise Broken(message)
 
 
+def forking_gate(self: Any, name: str) -> str:
+    """`gate`, beside a process that it has forked, and that outlives it."""
+    if not os.fork():
+        signal.pause()
+        os._exit(0)
+    return gate(self, name)
+
+
 def failing_gate(self: Any, name: str) -> None:
     """Run until the test opens the gate of this name, then raise Broken."""
     with self.app.effects.run(self) as run:
@@ -233,6 +241,7 @@ def replaced(self: Any, numbers: Sequence[int]) -> None:
 RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (work, {}),
     (gate, {}),
+    (forking_gate, {}),
     (poison, {}),
     (poison_times, {}),
     (flaky, {}),
