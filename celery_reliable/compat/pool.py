@@ -149,9 +149,9 @@ def flush_before_reassigning(pool: Any) -> None:
     is_promise=False,
 )
 def hear_of_ends(pool: Any) -> bool:
-    """Let a started pool of processes hear of the end of one when it can be waited for.  False
-    where it does not: in other pools, and where the system has no descriptors of processes (Linux
-    has).
+    """Let a started pool of processes hear of the end of one when it can be waited for.  Call this
+    before the event loop begins; a second time changes nothing.  False where it does not: in other
+    pools, and where the system has no descriptors of processes (Linux has).
 
     The pool waits for the end of a pipe that the process has inherited.  That ends a moment before
     the process has: then the pool looks too early, and not again until its next timer.  And it does
@@ -166,6 +166,8 @@ def hear_of_ends(pool: Any) -> bool:
     processes = billiards(pool)
     if not isinstance(processes, AsynPool) or not _has_descriptors():
         return False
+    if "_track_child_process" in vars(processes):
+        return True
     track = processes._track_child_process
 
     def track_process(process: Any, hub: Any) -> None:

@@ -21,7 +21,7 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.pool import write_this_turn
+from celery_reliable.compat.pool import hear_of_ends, write_this_turn
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
@@ -81,7 +81,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))
         # Without an event loop billiard looks by a thread of its own, and may not be called by two.
-        if step.pool_name == "prefork" and c.hub is not None and not step.hears_of_ends:
+        if step.pool_name == "prefork" and c.hub is not None and not hear_of_ends(c.pool):
             c.timer.call_repeatedly(_CHILDREN_SECONDS, c.pool.maintain_pool)
         step.orders.begin(c)
         c.timer.call_repeatedly(_ORDERS_SECONDS, self._heed, (c, step))

@@ -17,7 +17,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked, opened_unacked
 from celery_reliable.compat.controller import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.pool import flush_before_reassigning, hear_of_ends, wait_aside
+from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
@@ -118,7 +118,6 @@ class WorkerStep(bootsteps.StartStopStep):
         self.claims.run_in(w.pool, self.pool_name)
         self.orders.run_in(self.pool_name)
         flush_before_reassigning(w.pool)
-        self.hears_of_ends = hear_of_ends(w.pool)
         self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
         self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
