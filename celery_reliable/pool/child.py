@@ -30,6 +30,7 @@ from celery_reliable.ledger import FOREVER, NextSteps, NextTask, answers
 from celery_reliable.message import payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
+from celery_reliable.pool.life import own_life
 from celery_reliable.pool.shared import come_to, shifts_called_off
 from celery_reliable.pool.shift import Left, Report, Shift
 
@@ -38,6 +39,7 @@ __all__ = ["work"]
 
 def work(shift: Shift) -> Report:
     """Take messages and run their tasks, until one of the shift's ends is reached."""
+    own_life.begin_shift()
     put_off.may_wait = _nothing_between
     put_off.is_on = not is_heard_after()
     try:
@@ -118,6 +120,7 @@ class _Working:
             or time.monotonic() >= self._over_at
             or os.getppid() != self._process.pid
             or self._process.told_version != self._orders
+            or own_life.is_over
             # One that began with less has to run something, or nobody ever would.
             or bool(shift.max_memory_kb and number and memory_kb() > shift.max_memory_kb)
         )
@@ -199,6 +202,7 @@ class _Working:
             },
         }
         report.count(report.begun, name)
+        own_life.has_task()
         outcome = run_as_prefork(name, task_id, request, arguments)
         has_failed, retval, _ = outcome
         return not has_failed or self._has_ended(found, outcome, retval)

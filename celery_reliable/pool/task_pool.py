@@ -6,6 +6,9 @@ from typing import Any
 
 from celery.concurrency.prefork import TaskPool as PreforkPool
 
+from celery_reliable.compat.processes import pool_of_lives
+from celery_reliable.pool.life import own_life
+
 __all__ = ["TaskPool", "kind_of"]
 
 
@@ -24,6 +27,11 @@ class TaskPool(PreforkPool):
 
     #: What kind of pool it is, for all who have to know.
     kind = "prefork"
+
+    def on_start(self) -> None:
+        """Start the processes, each of which knows how many tasks it has run."""
+        self.Pool = pool_of_lives(own_life)
+        super().on_start()
 
 
 def kind_of(pool: Any) -> str:

@@ -39,8 +39,6 @@ class ShiftRules:
             self._process.sends_events
             or task_received.receivers
             or not w.app.use_fast_trace_task
-            # These are counted and timed by billiard, job by job.
-            or w.max_tasks_per_child
             # It goes by what waits in the main process.
             or w.autoscale
             # Celery then stops what it knows to run.

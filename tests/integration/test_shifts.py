@@ -248,3 +248,45 @@ def test_idle_processes_do_not_wake(pooled: Project) -> None:
     before = woken()
     wait_for_pops(4)
     assert woken() == before
+
+
+def by_process(pooled: Project) -> dict[int, list[str]]:
+    """The ids of the tasks that each process has run, in the order in which they began."""
+    found: dict[int, list[str]] = {}
+    for run in sorted(pooled.effects.runs(), key=lambda run: run.started_at):
+        found.setdefault(run.pid, []).append(run.task_id)
+    return found
+
+
+def one_by_one(pooled: Project, count: int) -> int:
+    """Run tasks of which all but the first wait behind another; return how many of them processes
+    have taken by themselves.
+    """
+    gates = [f"gate {n}" for n in range(count)]
+    results = [pooled.send("gate", gate) for gate in gates]
+    in_shifts = 0
+    for result, gate in zip(results, gates, strict=True):
+        pooled.effects.run_of(result.id)
+        in_shifts += "." in record_of(pooled.redis, result.id)["token"]
+        pooled.effects.open_gate(gate)
+        assert result.get(timeout=20) == gate
+    assert_each_ran_once(pooled.effects, [result.id for result in results])
+    assert {run.attempt for run in pooled.effects.runs()} == {1}
+    wait_until_settled(pooled.redis, 10)
+    return in_shifts
+
+
+def test_a_process_is_replaced_after_its_number_of_tasks(pooled: Project) -> None:
+    start(pooled, options=("--max-tasks-per-child", "3"))
+    in_shifts = one_by_one(pooled, 10)
+    assert [len(one) for one in by_process(pooled).values()] == [3, 3, 3, 1]
+    # The main process may hand the first of its tasks to each.
+    assert in_shifts >= 6
+
+
+def test_a_process_that_has_too_much_memory_is_replaced(pooled: Project) -> None:
+    # Each has more than that from its beginning.
+    start(pooled, options=("--max-memory-per-child", "1"))
+    in_shifts = one_by_one(pooled, 4)
+    assert [len(one) for one in by_process(pooled).values()] == [1, 1, 1, 1]
+    assert in_shifts >= 1
