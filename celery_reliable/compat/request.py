@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
-from billiard.exceptions import WorkerLostError
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.worker.request import Request, create_request_cls
 from kombu.utils.imports import symbol_by_name
 
@@ -123,6 +123,19 @@ def request_for(c: Any, task: Any, message: Any, pid: int | None, started_at: fl
     )
     request.worker_pid, request.time_start = pid, started_at
     return request
+
+
+@relies_on(Name("billiard.exceptions:TimeLimitExceeded"), part=Part.PREFORK)
+def over_limit(seconds: float) -> ExceptionInfo:
+    """Return what billiard tells of a job whose time limit was up.
+
+    Makes an ``ExceptionInfo`` with a ``TimeLimitExceeded``.  Checked on billiard 4.3.2.  Without it
+    nobody stores the failure of a task that ran for too long in a shift.
+    """
+    try:
+        raise TimeLimitExceeded(seconds)
+    except TimeLimitExceeded:
+        return ExceptionInfo()
 
 
 @relies_on(Name("billiard.exceptions:WorkerLostError"), part=Part.PREFORK)

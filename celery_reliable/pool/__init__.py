@@ -7,9 +7,12 @@ from __future__ import annotations
 from celery_reliable.pool.child import work
 from celery_reliable.pool.shared import (
     N_SLOTS,
+    Limited,
     call_off_shifts,
-    come_to,
+    clear_slot,
     how_far,
+    limited,
+    means,
     shifts_called_off,
 )
 from celery_reliable.pool.shift import First, Left, Report, Shift
@@ -19,13 +22,16 @@ __all__ = [
     "N_SLOTS",
     "First",
     "Left",
+    "Limited",
     "Report",
     "Shift",
     "TaskPool",
     "call_off_shifts",
-    "come_to",
+    "clear_slot",
     "how_far",
     "kind_of",
+    "limited",
+    "means",
     "shifts_called_off",
     "work",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from celery import states
@@ -31,6 +31,7 @@ from celery_reliable.message import payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
 from celery_reliable.pool.life import own_life
+from celery_reliable.pool.limits import limits_heard, run_limited
 from celery_reliable.pool.shared import come_to, shifts_called_off
 from celery_reliable.pool.shift import Left, Report, Shift
 
@@ -44,7 +45,7 @@ def work(shift: Shift) -> Report:
     put_off.is_on = not is_heard_after()
     try:
         # The limit is for bodies; else each task would block it by itself, and let it through.
-        with Uninterrupted():
+        with Uninterrupted(), limits_heard(shift):
             return _Working(shift).work()
     finally:
         put_off.is_on = False
@@ -78,6 +79,8 @@ class _Working:
         self._steps: dict[tuple[str, ...], NextSteps] = {}
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
+        #: That of the message whose task runs.
+        self._number = 0
 
     def work(self) -> Report:
         """Return what was done."""
@@ -90,6 +93,7 @@ class _Working:
         while True:
             is_over = self._is_over(number)
             number += 1
+            self._number = number
             come_to(self._shift.slot, number - 1, number)
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
@@ -203,7 +207,12 @@ class _Working:
         }
         report.count(report.begun, name)
         own_life.has_task()
-        outcome = run_as_prefork(name, task_id, request, arguments)
+        limits = self._shift.limits.get(name)
+        if limits is None:
+            outcome = run_as_prefork(name, task_id, request, arguments)
+        else:
+            run = partial(run_as_prefork, name, task_id, request, arguments)
+            outcome = run_limited(self._shift.slot, self._number, limits, run)
         has_failed, retval, _ = outcome
         return not has_failed or self._has_ended(found, outcome, retval)
 

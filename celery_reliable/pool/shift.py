@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ class Shift:
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
     first: First | None = None
+    #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Left(NamedTuple):

@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from celery_reliable.pool import N_SLOTS, First, come_to, how_far
+from celery_reliable.pool import N_SLOTS, First, clear_slot, how_far
 
 __all__ = ["RunningShift", "RunningShifts"]
 
@@ -24,6 +25,10 @@ class RunningShift:
     #: With which message it began, and the token of its claim.
     first: First | None = None
     pid: int | None = None
+    #: That of the pool.
+    job: Any = None
+    #: When the last task began of which it was told that its soft limit is up.
+    told_of: float = 0.0
 
     def holds(self, tag: str) -> bool:
         """Whether it is not done with this message, or claim."""
@@ -38,6 +43,12 @@ class RunningShift:
         """Whether it has taken the message with this tag."""
         is_first = self.first is not None and self.first.tag == tag
         return is_first or tag.rpartition(".")[0] == self.token
+
+    def tag_of(self, number: int) -> str:
+        """Return the tag of its message with this number."""
+        if self.first is not None and not number:
+            return self.first.tag
+        return f"{self.token}.{number}"
 
     def token_of(self, tag: str) -> str:
         """Return the token of the claim of the message with this tag."""
@@ -69,7 +80,7 @@ class RunningShifts:
     def add(self, first: First | None) -> RunningShift:
         """Return a new one; *first*: the message with which it begins."""
         slot = self._slots.popleft()
-        come_to(slot, 0, 0)
+        clear_slot(slot)
         running = RunningShift(secrets.token_hex(8), slot, first)
         self._running[running.token] = running
         if first is not None:

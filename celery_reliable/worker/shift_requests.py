@@ -10,6 +10,7 @@ from typing import Any
 
 from celery.worker import state
 
+from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.attempt import DELIVERY
 from celery_reliable.broker import WorkerUnacked, opened_unacked
@@ -39,8 +40,14 @@ class ShiftRequests:
 
     def show(self, running_shifts: Iterable[RunningShift]) -> None:
         """Let Celery's state have a request of each task that runs in a shift."""
+        try:
+            self._show(list(running_shifts))
+        except Exception as exc:
+            # The broker or the ledger is away. Who asked sees less.
+            events.shifts_not_seen(error=exc)
+
+    def _show(self, shifts: list[RunningShift]) -> None:
         unacked = self.unacked
-        shifts = list(running_shifts)
         filed = unacked.tags() if unacked is not None and self._shown else set()
         for tag in [tag for tag in self._shown if tag not in filed]:
             if not any(self._is_let_go(tag, running) for running in shifts):
@@ -55,6 +62,10 @@ class ShiftRequests:
                     self._shown[left.tag] = request
                     state.requests[request.id] = request
                     state.active_requests.add(request)
+
+    def shown(self, tag: str) -> Any:
+        """Return the request that is shown of a message; None if there is none."""
+        return self._shown.get(tag)
 
     def let_go(self, running: RunningShift) -> Iterator[Any]:
         """Yield the requests whose messages the worker has acknowledged while a shift ran their

@@ -43,8 +43,6 @@ class ShiftRules:
             or w.autoscale
             # Celery then stops what it knows to run.
             or w.app.conf.worker_cancel_long_running_tasks_on_connection_loss
-            or w.time_limit
-            or w.soft_time_limit
             or len(state.revoked) > _MOST_REVOKED
             or waiting_for_slots(w)
         )
@@ -56,12 +54,25 @@ class ShiftRules:
         cold = [one.name for one in tasks if not self._is_hot(c, one)]
         return cold if len(cold) < len(tasks) else None
 
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Return soft and hard time limits by the names of the reliable tasks that have one, in
+        seconds; 0: none.
+        """
+        w = self._worker
+        found = {
+            one.name: (
+                one.soft_time_limit or w.soft_time_limit or 0.0,
+                one.time_limit or w.time_limit or 0.0,
+            )
+            for one in w.app.tasks.values()
+            if is_reliable(one)
+        }
+        return {name: limits for name, limits in found.items() if any(limits)}
+
     def _is_hot(self, c: Any, task: Any) -> bool:
         return not (
             not has_default_strategy(task)
             or not has_default_request(task, "celery_reliable.request:ReliableRequest")
-            or task.time_limit
-            or task.soft_time_limit
             or getattr(type(task), "time_to_run_seconds", None)
             or is_limited(task)
             or has_rate_limit(c, task.name)

@@ -6,13 +6,14 @@ import time
 from functools import partial
 from typing import Any
 
-from billiard.exceptions import Terminated, WorkerLostError
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery, Queues
 from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
+from celery_reliable.compat.processes import limit_job
 from celery_reliable.compat.request import lost_worker
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool import (
@@ -28,6 +29,7 @@ from celery_reliable.pool import (
 from celery_reliable.worker import throughput
 from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts
+from celery_reliable.worker.shift_limits import ShiftLimits
 from celery_reliable.worker.shift_requests import ShiftRequests
 from celery_reliable.worker.shift_rules import ShiftRules
 
@@ -36,7 +38,7 @@ __all__ = ["Shifts", "shifts_of"]
 #: How long a shift takes messages.
 _SHIFT_SECONDS = 1.0
 #: With what a process ends that died, or was stopped.
-_ENDED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
+_ENDED = (Terminated, TimeLimitExceeded, WorkerLostError, SystemExit, KeyboardInterrupt)
 #: A shift of fewer tasks that left something to the main process was in vain.
 _IN_VAIN = 8
 #: After that no shift begins for so long, doubled each time.
@@ -65,6 +67,7 @@ class Shifts:
         self._requests = ShiftRequests(w, reliable, process, unacked)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
+        self._limits = ShiftLimits(w, self.running, self._requests, self._lost)
         self._unsure: set[str] = set()
         self._is_leaving = False
         self._not_before = 0.0
@@ -83,11 +86,7 @@ class Shifts:
 
     def show(self) -> None:
         """Let Celery's state have a request of each task that runs in a shift."""
-        try:
-            self._requests.show(self.running)
-        except Exception as exc:
-            # The broker or the ledger is away. Who asked sees less.
-            events.shifts_not_seen(error=exc)
+        self._requests.show(self.running)
 
     # -- beginning
 
@@ -148,17 +147,20 @@ class Shifts:
             frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
             first,
+            self._rules.limits(),
         )
-        acquire_slot(self._worker, self._submit, shift)
+        acquire_slot(self._worker, partial(self._submit, running), shift)
 
-    def _submit(self, shift: Shift) -> None:
-        self._worker.pool.apply_async(
+    def _submit(self, running: RunningShift, shift: Shift) -> None:
+        running.job = self._worker.pool.apply_async(
             work,
             (shift,),
             accept_callback=partial(self._accepted, shift.token),
             callback=partial(self._ended, shift.token),
             error_callback=partial(self._lost, shift.token),
         )
+        if running.job is not None:
+            limit_job(running.job)
 
     def _accepted(self, token: str, pid: int, accepted_at: float) -> None:
         self.running.accepted(token, pid)
@@ -174,11 +176,13 @@ class Shifts:
         """The worker leaves: no shift begins any more."""
         self._is_leaving = True
         call_off_shifts()
+        self._limits.leave()
         # Celery waits for what runs, or stops it.
         self.show()
 
     def look(self) -> None:
-        """Let them end if something waits for one of their processes."""
+        """Keep the time limits, and let all end if something waits for one of their processes."""
+        self._limits.look()
         if self.running and waiting_for_slots(self._worker):
             self.call_off()
 
@@ -224,15 +228,10 @@ class Shifts:
             if request is None:
                 self._take_over(left, running)
             else:
-                self._count_lost(request, exc_info)
+                _end(request, exc_info)
         for request in self._requests.let_go(running):
-            self._count_lost(request, exc_info)
+            _end(request, exc_info)
         self._requests.hide_all_of(running)
-
-    def _count_lost(self, request: Any, exc_info: Any) -> None:
-        state.total_count[request.name] += 1
-        state.all_total_count[0] += 1
-        request.on_failure(exc_info)
 
     def _take_over(self, left: Left, running: RunningShift) -> None:
         """Deal with a message that a shift has left as if the main process had taken it."""
@@ -251,3 +250,13 @@ class Shifts:
         if request is not None:
             state.task_reserved(request)
             request.on_success(left.outcome)
+
+
+def _end(request: Any, exc_info: Any) -> None:
+    """Let a request end that its process cannot end, as the pool does."""
+    state.total_count[request.name] += 1
+    state.all_total_count[0] += 1
+    request.on_failure(exc_info)
+    exc = getattr(exc_info.exception, "exc", exc_info.exception)
+    if isinstance(exc, TimeLimitExceeded):
+        request.on_timeout(False, *exc.args)

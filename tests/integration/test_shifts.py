@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 
 from celery_reliable.broker import take_next_text
 from celery_reliable.ledger.scripts import inside, script, together
@@ -290,3 +291,50 @@ def test_a_process_that_has_too_much_memory_is_replaced(pooled: Project) -> None
     in_shifts = one_by_one(pooled, 4)
     assert [len(one) for one in by_process(pooled).values()] == [1, 1, 1, 1]
     assert in_shifts >= 1
+
+
+def test_a_hard_time_limit_ends_a_task_of_a_shift(pooled: Project) -> None:
+    start(pooled, options=("--time-limit", "3"))
+    result, _, pid = in_shift(pooled)
+    behind = [pooled.send("work", 0) for _ in range(5)]
+    with pytest.raises(TimeLimitExceeded):
+        result.get(timeout=20)
+    for other in behind:
+        assert other.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [other.id for other in behind])
+    assert len(pooled.effects.runs(result.id)) == 1
+    assert pid not in {run.pid for other in behind for run in pooled.effects.runs(other.id)}
+    assert record_of(pooled.redis, result.id)["reason"] == "time_limit"
+
+
+def test_a_soft_time_limit_interrupts_a_task_of_a_shift(pooled: Project) -> None:
+    one = start(pooled, options=("--soft-time-limit", "3"))
+    result, _, pid = in_shift(pooled)
+    behind = [pooled.send("work", 0) for _ in range(5)]
+    with pytest.raises(SoftTimeLimitExceeded):
+        result.get(timeout=20)
+    for other in behind:
+        assert other.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [other.id for other in behind])
+    assert len(pooled.effects.runs(result.id)) == 1
+    # Its process lives on.
+    assert one.children() == [pid]
+
+
+def test_a_warm_stop_does_not_wait_beyond_the_time_limit_of_a_shifts_task(pooled: Project) -> None:
+    one = start(pooled, options=("--time-limit", "3"))
+    result, _, _ = in_shift(pooled)
+    one.signal_main(signal.SIGTERM)
+    assert one.wait_until_ended() == 0
+    with pytest.raises(TimeLimitExceeded):
+        result.get(timeout=10)
+    assert record_of(pooled.redis, result.id)["reason"] == "time_limit"
+
+
+def test_a_limit_is_for_each_task_and_not_for_a_shift(pooled: Project) -> None:
+    start(pooled, options=("--time-limit", "2", "--soft-time-limit", "1.9"))
+    results = [pooled.send("work", 0.3) for _ in range(9)]
+    for result in results:
+        assert result.get(timeout=20) == "worked"
+    assert_each_ran_once(pooled.effects, [result.id for result in results])
+    assert {run.attempt for run in pooled.effects.runs()} == {1}

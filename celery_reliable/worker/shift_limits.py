@@ -1,0 +1,85 @@
+"""Time limits of what runs in shifts, as the main process keeps them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from celery_reliable.compat.processes import limit_job
+from celery_reliable.compat.request import lost_worker, over_limit
+from celery_reliable.pool import Limited, how_far, limited, means
+from celery_reliable.worker.children import end_child
+from celery_reliable.worker.running_shift import RunningShift, RunningShifts
+from celery_reliable.worker.shift_requests import ShiftRequests
+
+__all__ = ["ShiftLimits"]
+
+#: What is up within that, a timer waits for; it is longer than the time between two looks.
+_SOON_SECONDS = 0.75
+
+
+class ShiftLimits:
+    """The limits of one worker.  For the main loop."""
+
+    def __init__(
+        self,
+        w: Any,
+        shifts: RunningShifts,
+        requests: ShiftRequests,
+        lose: Callable[[str, Any], None],
+    ) -> None:
+        self._worker = w
+        self._shifts = shifts
+        self._requests = requests
+        self._lose = lose
+
+    def look(self) -> None:
+        """Stop what has run for too long, and see to what soon will have."""
+        for running in self._shifts:
+            task = limited(running.slot)
+            if task is None or running.pid is None:
+                continue
+            for limit, act in ((task.soft, self._tell), (task.hard, self._stop)):
+                left = task.since + limit - time.monotonic()
+                if limit and left <= 0:
+                    act(running, task)
+                elif limit and left < _SOON_SECONDS:
+                    self._worker.timer.call_after(left, act, (running, task))
+
+    def leave(self) -> None:
+        """Let the pool keep the limits, as it does while it is stopped."""
+        for running in self._shifts:
+            task = limited(running.slot)
+            if task is not None and running.job is not None:
+                limit_job(running.job, task.soft or None, task.hard or None, task.since)
+
+    def _runs(self, running: RunningShift, task: Limited) -> bool:
+        return running in self._shifts and limited(running.slot) == task
+
+    def _tell(self, running: RunningShift, task: Limited) -> None:
+        """The soft limit is up."""
+        if not self._runs(running, task) or running.told_of == task.since:
+            return
+        running.told_of = task.since
+        self._requests.show(self._shifts)
+        request = self._requests.shown(running.tag_of(task.number))
+        if request is not None:
+            request.on_timeout(True, task.soft)
+        means(running.slot, task.since)
+        if running.pid is not None and self._runs(running, task):
+            with suppress(ProcessLookupError):
+                os.kill(running.pid, signal.SIGUSR1)
+
+    def _stop(self, running: RunningShift, task: Limited) -> None:
+        """The hard limit is up."""
+        if not self._runs(running, task):
+            return
+        end_child(running.pid)
+        # It may have ended just before, and its process run another by then.
+        is_it = self._runs(running, task) and how_far(running.slot) == (task.number, task.number)
+        error = over_limit(task.hard) if is_it else lost_worker(RuntimeError("stopped too late"))
+        self._lose(running.token, error)
