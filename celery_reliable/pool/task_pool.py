@@ -21,7 +21,7 @@ class TaskPool(PreforkPool):
     after a second, or when the main process calls it off.
 
     Only the ordinary tasks run like that: reliable ones, of queues in the ledger's own database,
-    without ETA, expiry, time limit, rate, or the like.  All others go by the main process as in
+    without ETA, expiry, rate, or the like.  All others go by the main process as in
     prefork, as all do while it sends events of tasks.
     """
 

@@ -13,6 +13,7 @@ from celery_reliable.compat.processes import limit_job
 from celery_reliable.compat.request import lost_worker, over_limit
 from celery_reliable.pool import Limited, how_far, limited, means
 from celery_reliable.worker.children import end_child
+from celery_reliable.worker.own_claim import ending
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts
 from celery_reliable.worker.shift_requests import ShiftRequests
 
@@ -30,7 +31,7 @@ class ShiftLimits:
         w: Any,
         shifts: RunningShifts,
         requests: ShiftRequests,
-        lose: Callable[[str, Any], None],
+        lose: Callable[[RunningShift, Any], None],
     ) -> None:
         self._worker = w
         self._shifts = shifts
@@ -76,10 +77,13 @@ class ShiftLimits:
 
     def _stop(self, running: RunningShift, task: Limited) -> None:
         """The hard limit is up."""
-        if not self._runs(running, task):
+        # While the pool is stopped this is a thread, beside which the main loop hears of the death.
+        if not self._runs(running, task) or self._shifts.remove(running.token) is None:
             return
-        end_child(running.pid)
-        # It may have ended just before, and its process run another by then.
-        is_it = self._runs(running, task) and how_far(running.slot) == (task.number, task.number)
-        error = over_limit(task.hard) if is_it else lost_worker(RuntimeError("stopped too late"))
-        self._lose(running.token, error)
+        slot, number = running.slot, task.number
+        with ending(running.token_of(running.tag_of(number))):
+            end_child(running.pid)
+            # It may have ended just before, and its process run another by then.
+            is_it = limited(slot) == task and how_far(slot) == (number, number)
+            too_late = RuntimeError("its time limit was another task's")
+            self._lose(running, over_limit(task.hard) if is_it else lost_worker(too_late))

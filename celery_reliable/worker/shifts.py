@@ -67,7 +67,7 @@ class Shifts:
         self._requests = ShiftRequests(w, reliable, process, unacked)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._limits = ShiftLimits(w, self.running, self._requests, self._lost)
+        self._limits = ShiftLimits(w, self.running, self._requests, self._end_lost)
         self._unsure: set[str] = set()
         self._is_leaving = False
         self._not_before = 0.0
@@ -212,8 +212,10 @@ class Shifts:
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""
         running = self.running.remove(token)
-        if running is None:
-            return
+        if running is not None:
+            self._end_lost(running, exc_info)
+
+    def _end_lost(self, running: RunningShift, exc_info: Any) -> None:
         # billiard wraps what a process has sent, and what it says of one that died.
         exc = getattr(exc_info.exception, "exc", exc_info.exception)
         if not isinstance(exc, _ENDED):
