@@ -117,6 +117,7 @@ MUTANTS = {
             "chances": {"publish": 0.1, "act": 0.0, "kill_worker": 0.03},
         },
         is_alone=True,
+        tried_first=5,
     ),
     "innocents": Mutant(
         "a worker's death is charged to all that it ran",
@@ -222,6 +223,7 @@ MUTANTS = {
         "does not come to rest|was accepted, and has never ended",
         ("hostile", "restart"),
         {"tasks": ("work",)},
+        tried_first=3,
     ),
     "late_burial": Mutant(
         "a late copy of a task that has ended is buried by a worker without its code",
@@ -490,6 +492,7 @@ MUTANTS = {
         (),
         _BUSY,
         is_alone=True,
+        tried_first=3,
     ),
     "anybodys": Mutant(
         "a worker begins what its message says is for others",
