@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> int:
         for key, mutant in everything.items()
         if (not asked.only or asked.only in key) and (asked.survivors or key not in SURVIVORS)
     ]
-    outcomes = tried(chosen, {} if asked.anew else killers, asked.jobs)
+    outcomes = tried(chosen, {} if asked.anew else killers, asked.jobs, progress=asked.progress)
     if asked.write:
         found = {key: killer for key, killer in {**killers, **outcomes}.items() if killer}
         kept = {key: killer for key, killer in found.items() if key in everything}
@@ -56,30 +56,40 @@ def main(words: list[str] | None = None) -> int:
 
 
 def tried(
-    mutants: list[lua.Mutant], killers: dict[str, str], n_jobs: int, tests: Sequence[str] = TESTS
+    mutants: list[lua.Mutant],
+    killers: dict[str, str],
+    n_jobs: int,
+    tests: Sequence[str] = TESTS,
+    progress: Path | None = None,
 ) -> dict[str, str | None]:
-    """Return what killed each mutant: a test, or `HUNG`; None for one that lives."""
-    with ThreadPoolExecutor(n_jobs) as pool:
+    """Return what killed each mutant: a test, or `HUNG`; None for one that lives.
+
+    The file *progress* gets a line with each outcome at once.  What stands there is not tried again.
+    """
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(n_jobs) as pool:
+        outcomes = progress or Path(folder, "outcomes")
         parts = [mutants[i::n_jobs] for i in range(n_jobs)]
-        done = pool.map(lambda part: _tried(part, killers, tests), parts)
-        return dict(sorted(one for part in done for one in part.items()))
+        list(pool.map(lambda part: _try(part, killers, tests, outcomes), parts))
+        found = _outcomes(outcomes)
+    return {key: found[key] for key in sorted(one.key for one in mutants)}
 
 
-def _tried(
-    mutants: list[lua.Mutant], killers: dict[str, str], tests: Sequence[str]
-) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def _try(
+    mutants: list[lua.Mutant], killers: dict[str, str], tests: Sequence[str], outcomes: Path
+) -> None:
+    """Append the outcome of each mutant that has none yet."""
+    used = outcomes.with_name(outcomes.name + ".used")
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = Path(folder, "outcomes")
-        while left := [mutant for mutant in mutants if mutant.key not in found]:
-            n_before = len(found)
-            job = Job(left, killers, str(outcomes), str(Path(folder, "used")))
+        while left := [mutant for mutant in mutants if mutant.key not in _outcomes(outcomes)]:
+            job = Job(left, killers, str(outcomes), str(used))
             done = _run(job.hand_over(Path(folder, "job")), tests)
-            lines = outcomes.read_text().splitlines() if outcomes.exists() else []
-            found = dict(json.loads(line) for line in lines)
-            if len(found) == n_before:
+            if left[0].key not in _outcomes(outcomes):
                 raise SystemExit(f"pytest ended with {done.returncode}:\n{done.stdout}")
-    return found
+
+
+def _outcomes(file: Path) -> dict[str, str | None]:
+    lines = file.read_text().splitlines() if file.exists() else []
+    return dict(json.loads(line) for line in lines)
 
 
 def _run(environ: dict[str, str], tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -102,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="so many processes at a time")
     parser.add_argument(
         "--anew", action="store_true", help="do not trust which test killed a mutant before"
+    )
+    parser.add_argument(
+        "--progress", type=Path, metavar="FILE", help="keep each outcome there; another run goes on"
     )
     parser.add_argument("--survivors", action="store_true", help="also those that are said to live")
     parser.add_argument("--write", action="store_true", help="keep which test killed which mutant")

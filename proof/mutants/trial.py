@@ -118,7 +118,10 @@ class _Trials:
             if not kept.exists():
                 found = self._in_a_fork(self._scripts_used)
                 assert found is not None, "a test does not end on the code as it is"
-                kept.write_text(json.dumps(found))
+                # Another process may read it: it is there as a whole, or not at all.
+                own = kept.with_name(f"{kept.name}.{os.getpid()}")
+                own.write_text(json.dumps(found))
+                own.replace(kept)
             self._used = json.loads(kept.read_text())
         used = self._used
         able = [one for one in used if f"{mutant.folder}/{mutant.script}" in used[one]]
