@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["SURVIVORS"]
+__all__ = ["OF_ORDER", "OF_SCRIPTS"]
 
-SURVIVORS: dict[str, str] = {}
+OF_SCRIPTS: dict[str, str] = {}
+
+OF_ORDER: dict[str, str] = {}

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("tree_sitter_lua", reason="tox run -e mutants installs it")
 
 from proof.mutants import lua
-from proof.mutants.__main__ import tried
+from proof.mutants.lua_trials import tried
 
 TEXT = b"""\
 -- if this then
