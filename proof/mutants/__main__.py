@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    today = datetime.date.today().isoformat()
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     parser = argparse.ArgumentParser(prog="python -m proof.mutants", description=__doc__)
     parser.add_argument(
         "--python", action="store_true", help="the mutants of order, not of scripts"

@@ -10,7 +10,7 @@ from pathlib import Path
 import tree_sitter_lua
 from tree_sitter import Language, Node, Parser
 
-__all__ = ["Mutant", "all_mutants", "mutants", "of_text", "source"]
+__all__ = ["Mutant", "all_mutants", "mutants", "of_text", "path", "source"]
 
 _PACKAGE = Path(__file__).parents[2] / "celery_reliable"
 
@@ -52,8 +52,8 @@ class Mutant:
 def all_mutants() -> Iterator[Mutant]:
     """Yield the mutants of all scripts of the package."""
     for folder in FOLDERS:
-        for path in sorted((_PACKAGE / folder / "lua").glob("*.lua")):
-            yield from mutants(folder, path.stem)
+        for file in sorted((_PACKAGE / folder / "lua").glob("*.lua")):
+            yield from mutants(folder, file.stem)
 
 
 def mutants(folder: str, script: str) -> list[Mutant]:
@@ -63,7 +63,12 @@ def mutants(folder: str, script: str) -> list[Mutant]:
 
 def source(folder: str, script: str) -> bytes:
     """Return the text of a script of the package."""
-    return (_PACKAGE / folder / "lua" / f"{script}.lua").read_bytes()
+    return path(folder, script).read_bytes()
+
+
+def path(folder: str, script: str) -> Path:
+    """Return the file of a script of the package."""
+    return _PACKAGE / folder / "lua" / f"{script}.lua"
 
 
 def of_text(folder: str, script: str, text: bytes) -> list[Mutant]:

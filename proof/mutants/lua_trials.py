@@ -30,7 +30,7 @@ def tried(
     tests: Sequence[str] = TESTS,
     progress: Path | None = None,
 ) -> dict[str, str | None]:
-    """Return what killed each mutant: a test, or `HUNG`; None for one that lives.
+    """Return what killed each mutant: a test; None for one that lives.
 
     The file *progress* gets each outcome at once.  What stands there is not tried again.
     """

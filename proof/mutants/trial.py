@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -23,10 +22,7 @@ from celery_reliable.ledger import scripts, transitions
 from proof.mutants import lua
 
 #: So long one test may take on a mutant.  A script that never ends is killed with its server.
-SECONDS = 120
-
-#: The outcome of a mutant on which a test never ended.
-HUNG = "hung"
+SECONDS = 40
 
 #: The environment variable that names the file with the job.
 _HANDED_OVER = "PROOF_MUTANTS_JOB"
@@ -91,14 +87,14 @@ class _Trials:
         sound = self._in_a_fork(lambda: [one for one in known if self._passes(one)]) or []
         for mutant in self._job.mutants:
             killer = self._job.killers.get(mutant.key)
-            outcome = None
+            outcome, has_hung = None, False
             if killer is not None and killer in sound:
-                outcome = self._tried(mutant, [killer])
+                outcome, has_hung = self._tried(mutant, [killer])
             if outcome is None:
-                outcome = self._tried(mutant, self._candidates(mutant))
+                outcome, has_hung = self._tried(mutant, self._candidates(mutant))
             with Path(self._job.outcomes).open("a") as lines:
                 lines.write(json.dumps([mutant.key, outcome]) + "\n")
-            if outcome == HUNG:
+            if has_hung:
                 # Its server may be busy for ever: the rest needs another.
                 return
 
@@ -150,15 +146,26 @@ class _Trials:
                 del used[nodeid]
         return {nodeid: sorted(names) for nodeid, names in used.items() if names}
 
-    def _tried(self, mutant: lua.Mutant, nodeids: list[str]) -> str | None:
-        """Return the first test that fails on the mutant; None when all pass."""
+    def _tried(self, mutant: lua.Mutant, nodeids: list[str]) -> tuple[str | None, bool]:
+        """Return the first test that fails on the mutant, None when all pass; and whether it never
+        ended.
+        """
+        # Who is killed cannot say at which test.
+        at = Path(f"{self._job.outcomes}.at.{os.getpid()}")
 
         def killer() -> str:
             _put(mutant)
-            return next((nodeid for nodeid in nodeids if not self._passes(nodeid)), "")
+            for nodeid in nodeids:
+                at.write_text(nodeid)
+                if not self._passes(nodeid):
+                    return nodeid
+            return ""
 
         found: str | None = self._in_a_fork(killer)
-        return HUNG if found is None else found or None
+        try:
+            return (at.read_text(), True) if found is None else (found or None, False)
+        finally:
+            at.unlink(missing_ok=True)
 
     def _in_a_fork(self, doing: Callable[[], Any]) -> Any:
         """Return what a function returns in a fork; None when a test took too long."""
@@ -188,17 +195,13 @@ class _Trials:
 
 
 def _put(mutant: lua.Mutant) -> None:
-    """Let this process call the mutant instead of its script."""
-    if mutant.folder == "broker":
-        text = unacked._script
+    """Let this process read the mutant instead of its script, whenever it reads it."""
+    path, read = lua.path(mutant.folder, mutant.script), Path.read_text
 
-        def instead(name: str) -> str:
-            return mutant.text if name == mutant.script else text(name)
+    def instead(self: Path, *args: Any, **kwargs: Any) -> str:
+        return mutant.text if self == path else read(self, *args, **kwargs)
 
-        unacked._script = instead  # type: ignore[assignment]
-        return
-    # All that hold the script hold this object.
-    code = scripts.script(mutant.script)
-    object.__setattr__(code, "text", mutant.text)
-    object.__setattr__(code, "sha", hashlib.sha1(mutant.text.encode()).hexdigest())
-    scripts.together.cache_clear()
+    Path.read_text = instead  # type: ignore[method-assign]
+    # Tests that record their calls do this, too: they read all scripts anew.
+    for cached in (scripts.script, scripts.together, scripts.inside, unacked._script):
+        cached.cache_clear()
