@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PACKAGE", "Change", "Mutant", "drop", "move", "swap"]
+__all__ = ["PACKAGE", "Change", "Mutant", "Table", "drop", "move", "swap"]
 
 PACKAGE = Path(__file__).parents[2] / "celery_reliable"
 
@@ -61,6 +61,11 @@ def move(text: str, *, behind: str = "", before: str = "", nth: int = 0, nth_to:
     """Do a statement later, or earlier."""
     how = "behind" if behind else "before"
     return Change(how, text, behind or before, nth, nth_to)
+
+
+#: Mutants by the path in the package and the function there: what the fault is, how it is made, and
+#: the tests that may see it.
+Table = dict[str, dict[str, list[tuple[str, Change, tuple[str, ...]]]]]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,244 @@
+"""Of the order in what runs, publishes and stores."""
+
+from __future__ import annotations
+
+from proof.mutants.python import Table, drop, move, swap
+
+__all__ = ["TABLE"]
+
+TABLE: Table = {
+    "attempt/execution.py": {
+        "_attempted": [
+            (
+                "who stands in line runs its body all the same",
+                drop("if attempt.is_closed:"),
+                ("tests/integration/objects/test_places_in_line.py",),
+            ),
+            (
+                "another has the object, and that is not minded",
+                drop("if holder == NOT_OWN:"),
+                ("tests/integration/objects/test_unique_tasks.py",),
+            ),
+        ],
+        "_executed": [
+            (
+                "what the attempt has published waits for a pass",
+                drop("if attempt.unsent is not None:"),
+                (
+                    "tests/integration/ends/test_success.py::test_retries_at_once_run_in_order_and_never_twice",
+                    "tests/integration/ends/test_success.py",
+                ),
+            ),
+        ],
+    },
+    "attempt/conclusion.py": {
+        "conclude": [
+            (
+                "an attempt that goes on keeps its object",
+                drop("if attempt.is_closed or attempt.is_replaced:"),
+                (
+                    "tests/integration/objects/test_conflicts.py",
+                    "tests/integration/objects/test_unique_tasks.py",
+                ),
+            ),
+            (
+                "the chord is not told by a second attempt",
+                drop("if claim.attempt > 1 and"),
+                (
+                    "tests/integration/ends/test_loss.py::test_a_chord_survives_a_killed_header",
+                    "tests/integration/test_canvas.py",
+                ),
+            ),
+            (
+                "who is refused at the settlement keeps its object, and tells nobody",
+                drop("if isinstance(answer, answers.Fenced | answers.Gone) and"),
+                (
+                    "tests/integration/test_telling.py::test_every_refusal_is_told",
+                    "tests/integration/ends/test_revocation.py",
+                    "tests/integration/test_zombies.py",
+                ),
+            ),
+        ],
+        "no_outcome": [
+            (
+                "the object is left after the loss was counted",
+                move("leave(delivery.task, attempt)", behind="answer = "),
+                (),
+            ),
+            (
+                "a retry without a stored outcome is lost, too",
+                drop("if attempt.is_closed:"),
+                ("tests/integration/ends/test_success.py",),
+            ),
+        ],
+    },
+    "attempt/fencing.py": {
+        "guarded.run": [
+            (
+                "nobody asks after the body whether the attempt counts",
+                drop("_raise_if_taken(None)"),
+                ("tests/integration/test_zombies.py",),
+            ),
+            (
+                "it is asked before the body, and not after it",
+                move("_raise_if_taken(None)", before="try:"),
+                ("tests/integration/test_zombies.py",),
+            ),
+            (
+                "a failure is stored, whoever has the task by now",
+                drop("_raise_if_taken(exc)"),
+                ("tests/integration/test_zombies.py",),
+            ),
+        ],
+    },
+    "attempt/claiming.py": {
+        "claimed_early": [
+            (
+                "an early claim of long ago counts",
+                drop("if clock.now() - asked_at >"),
+                ("tests/unit/test_claiming.py",),
+            ),
+        ],
+        "_turned_away": [
+            (
+                "what is turned away and was never recorded has no record",
+                drop("if isinstance(answer, answers.Absent):"),
+                ("tests/integration/test_named_workers.py",),
+            ),
+        ],
+        "_without_attempt": [
+            (
+                "what a worker that is dead was given is acknowledged",
+                drop("if isinstance(answer, answers.NoLease):"),
+                (),
+            ),
+        ],
+    },
+    "attempt/object_lock.py": {
+        "take": [
+            (
+                "the claim does not say which object it has",
+                drop("if holder is None:"),
+                ("tests/integration/objects/test_unique_tasks.py",),
+            ),
+        ],
+        "_take_place": [
+            (
+                "an attempt that stands in line counts as running",
+                drop("attempt.is_closed = True"),
+                ("tests/integration/objects/test_places_in_line.py",),
+            ),
+        ],
+    },
+    "attempt/replacement.py": {
+        "bequeathing.replaced": [
+            (
+                "the canvas is published before the id is left to it",
+                drop("_bequeath(task, attempt, canvas)"),
+                (
+                    "tests/integration/ends/test_success.py::test_a_canvas_runs_whole_also_in_the_place_of_its_host",
+                ),
+            ),
+        ],
+    },
+    "attempt/time_limits.py": {
+        "Uninterrupted.__exit__": [
+            (
+                "a limit that came too late is let through before it is dropped",
+                swap("_drop_pending()", "signal.pthread_sigmask(signal.SIG_UNBLOCK"),
+                (
+                    "tests/integration/ends/test_limits.py::test_a_soft_limit_that_comes_too_late_for_the_body_changes_nothing",
+                    "tests/integration/ends/test_limits.py",
+                ),
+            ),
+        ],
+        "is_touched": [
+            (
+                "a touch is told to the ledger, and not to the attempt",
+                drop("attempt.deadline = touched_at + seconds"),
+                ("tests/integration/test_stuck.py",),
+            ),
+        ],
+    },
+    "publishing/recorder.py": {
+        "RecordingProducer.publish": [
+            (
+                "a retry is sent while its attempt still runs",
+                drop("if publication.attempt is not None:"),
+                (
+                    "tests/integration/ends/test_success.py::test_a_retry_waits_until_its_body_has_unwound",
+                ),
+            ),
+            (
+                "it is sent, and never recorded",
+                move("try:\n    return self._producer", before="if not publication.record("),
+                ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
+            ),
+        ],
+    },
+    "publishing/publication.py": {
+        "Publication._record": [
+            (
+                "the stamp is made before the generation is known",
+                move("self.headers[HEADER] =", before="while True:"),
+                ("tests/ledger/test_senders.py", "tests/ledger/test_generations.py"),
+            ),
+            (
+                "a sender counts on before it was answered",
+                move("ledger.senders.answered(self.epoch)", before="while True:"),
+                (),
+            ),
+        ],
+        "Publication._may_send": [
+            (
+                "an attempt that has published itself again is settled, too",
+                drop("if self.attempt is not None:"),
+                ("tests/integration/ends/test_success.py",),
+            ),
+        ],
+    },
+    "publishing/resending.py": {
+        "send_stored": [
+            (
+                "what could not be sent is left as if it had been",
+                drop("_leave(ledger, task_id, answer"),
+                (),
+            ),
+        ],
+    },
+    "results/backend.py": {
+        "PatientBackend.mark_as_done": [
+            (
+                "a call is answered with a unique task whose success is stored",
+                drop("if store_result:"),
+                ("tests/integration/objects/test_unique_calls.py",),
+            ),
+        ],
+        "PatientBackend._settled_with": [
+            (
+                "an attempt that is settled with its result counts as running",
+                drop("attempt.is_closed = attempt.is_settled = True", nth=2),
+                ("tests/integration/ends/test_success.py",),
+            ),
+            (
+                "an attempt that is refused stores its result by itself",
+                drop("if isinstance(answer, answers.Fenced):"),
+                ("tests/integration/test_zombies.py",),
+            ),
+        ],
+        "PatientBackend.mark_as_failure": [
+            (
+                "errbacks are called before the failure is stored",
+                move("self._store(_marked", behind="if call_errbacks and"),
+                ("tests/integration/ends/test_failure.py",),
+            ),
+        ],
+        "PatientBackend._store": [
+            (
+                "an outcome is stored late, whoever has the task by then",
+                drop("if not is_current("),
+                ("tests/integration/outages/test_results_away.py",),
+            ),
+        ],
+    },
+}

@@ -1,0 +1,215 @@
+"""Of the order in a worker and its broker."""
+
+from __future__ import annotations
+
+from proof.mutants.python import Table, drop, move, swap
+
+__all__ = ["TABLE"]
+
+TABLE: Table = {
+    "worker/heartbeat.py": {
+        "Heartbeat._beat": [
+            (
+                "a lease counts from the answer, and not from the question",
+                move("sent_at = clock.now()", behind="beat = self._renew()"),
+                (),
+            ),
+            (
+                "a claim that was stopped is not acknowledged",
+                drop("self._workers.acknowledge(claim)"),
+                ("tests/integration/test_stuck.py",),
+            ),
+            (
+                "a worker that was declared dead holds its lease",
+                drop("process.lost()"),
+                ("tests/integration/test_zombies.py",),
+            ),
+            (
+                "the lease counts before the new connection is known",
+                move(
+                    "process.renewed(sent_at + config.lease_seconds)",
+                    before="if self.connection.is_another:",
+                ),
+                (),
+            ),
+            (
+                "a worker that was forgotten registers under its old id",
+                drop("process.reborn()"),
+                ("tests/integration/test_zombies.py",),
+            ),
+        ],
+        "Heartbeat._run": [
+            (
+                "a connection that was cut leaves the lease as sure as it was",
+                drop("self._process.doubt()", nth=1),
+                (),
+            ),
+            (
+                "a ledger that does not answer leaves the lease as sure as it was",
+                drop("self._process.doubt()", nth=2),
+                (),
+            ),
+        ],
+        "Heartbeat._register": [
+            (
+                "the lease counts before the orders are known",
+                swap("self._process.obey(", "self._process.renewed("),
+                (),
+            ),
+        ],
+    },
+    "worker/early_claims.py": {
+        "EarlyClaims.forget": [
+            (
+                "what is dropped with the connection is under way for ever",
+                drop("early.give_up()"),
+                ("tests/unit/test_claiming.py",),
+            ),
+            (
+                "an early claim that was dropped is not remembered",
+                drop("self._watched[early.request.token] = early"),
+                ("tests/unit/test_claiming.py",),
+            ),
+        ],
+        "EarlyClaims.__call__": [
+            (
+                "an early claim that is under way is known to nobody",
+                drop("self._watched = {"),
+                ("tests/integration/test_early_claims.py",),
+            ),
+        ],
+    },
+    "worker/consumer_step.py": {
+        "ConsumerStep.stop": [
+            (
+                "early claims are not forgotten with the connection",
+                drop("if step.claims.early is not None:"),
+                ("tests/integration/test_early_claims.py",),
+            ),
+        ],
+    },
+    "worker/pool_stop.py": {
+        "PostponedStop.__call__": [
+            (
+                "a stop that comes too early is forgotten",
+                drop("self._is_asked = True"),
+                ("tests/unit/test_pool_stops.py",),
+            ),
+        ],
+        "PostponedStop.begin": [
+            (
+                "a stop is put off for ever",
+                drop("self._may_stop = True"),
+                ("tests/unit/test_pool_stops.py",),
+            ),
+        ],
+    },
+    "worker/running_claims.py": {
+        "RunningClaims.stop": [
+            (
+                "what is taken from a worker is stored by it all the same",
+                drop("request.reliable_is_taken = True"),
+                (
+                    "tests/integration/test_pools.py::test_a_taken_attempt_cannot_be_stopped_and_changes_nothing",
+                    "tests/integration/test_stuck.py",
+                ),
+            ),
+        ],
+    },
+    "worker/lost_child.py": {
+        "end_lost": [
+            (
+                "the message of a lost child goes behind the others",
+                drop("note(request.message, GOES_FIRST, True)"),
+                ("tests/integration/ends/test_loss.py", "tests/integration/test_shutdowns.py"),
+            ),
+            (
+                "nobody is told of a burial that a child's death has brought",
+                drop("if isinstance(answer, answers.Spent):"),
+                (
+                    "tests/integration/test_telling.py::test_every_burial_is_told",
+                    "tests/integration/ends/test_loss.py",
+                ),
+            ),
+        ],
+    },
+    "worker/worker_step.py": {
+        "WorkerStep._deregister": [
+            (
+                "what was acknowledged is not removed by a worker that ends",
+                drop("unacked.catch_up()"),
+                ("tests/integration/test_unacked_hashes.py",),
+            ),
+        ],
+    },
+    "worker/openings.py": {
+        "Openings.end": [
+            (
+                "an opening that was told is told again for ever",
+                drop("self._noted = None"),
+                ("tests/integration/test_deadly_messages.py",),
+            ),
+        ],
+    },
+    "broker/qos.py": {
+        "QoS.restore_unacked_once": [
+            (
+                "claims are released after their messages went back",
+                move("unacked.worker.before_leaving()", behind="for tag in reversed(tags):"),
+                ("tests/ledger/test_room_of_a_channel.py",),
+            ),
+        ],
+        "QoS.reject": [
+            (
+                "what is rejected for good stays in the unacked hash",
+                drop("unacked.remove(delivery_tag)"),
+                ("tests/integration/test_redelivered.py",),
+            ),
+        ],
+    },
+    "broker/worker_unacked.py": {
+        "WorkerUnacked.take": [
+            (
+                "what was popped and not filed is forgotten",
+                drop("if popped is not None:", nth=2),
+                ("tests/ledger/test_room.py",),
+            ),
+            (
+                "acknowledgements are forgotten before they were taken",
+                move(
+                    "with self._lock:\n    self._unremoved.difference_update",
+                    before="try:\n    reply",
+                ),
+                ("tests/ledger/test_room.py",),
+            ),
+        ],
+        "WorkerUnacked.catch_up": [
+            (
+                "what is put back is forgotten first",
+                move("unfiled.pop()", before="self.run(self._put_back"),
+                ("tests/ledger/test_room.py",),
+            ),
+            (
+                "what could not be removed is not removed later",
+                drop("self._unremoved |= tags"),
+                ("tests/ledger/test_room.py", "tests/ledger/test_room_of_a_channel.py"),
+            ),
+        ],
+        "WorkerUnacked.reconcile": [
+            (
+                "the list that the broker has lost is not made again",
+                drop("if self._namespace:"),
+                ("tests/ledger/test_room.py", "tests/integration/recovery/test_forgotten_rooms.py"),
+            ),
+        ],
+    },
+    "broker/taking.py": {
+        "Taking.ask": [
+            (
+                "what is answered beside a take is not heard",
+                drop("beside.hear(answer)"),
+                ("tests/ledger/test_room.py",),
+            ),
+        ],
+    },
+}
