@@ -33,6 +33,7 @@ N_WORLDS = 24
 #: How a random world is named that kills a mutant.
 _WORLD = re.compile(r"world ([0-9]+)")
 _FAULTY_WORLD = re.compile(r"^world ([0-9]+): ", re.MULTILINE)
+_MISSING = re.compile(r"^ERROR: not found: .*?/copy/(.*)$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -71,18 +72,20 @@ class Copy:
         return self._in_worlds(0, N_WORLDS)
 
     def failing(self, tests: Sequence[str]) -> set[str]:
-        """Return which of these tests fail."""
+        """Return which of these tests fail, or are not there."""
         worlds = [one for one in tests if _WORLD.fullmatch(one)]
         bad = {one for one in worlds if self.killer([one])}
         named = [one for one in tests if one not in worlds]
-        if named:
-            code, said = self._run("pytest", *_options(), *named)
-            if code is None:
-                return {*bad, *named}
-            bad |= {*_FAILED.findall(said)} & {*named}
-            if code and not bad:
-                raise SystemExit(f"pytest ended with {code}:\n{said}")
-        return bad
+        if not named:
+            return bad
+        code, said = self._run("pytest", *_options(), *named)
+        if missing := {*_MISSING.findall(said)} & {*named}:
+            # Then none was run.
+            return {*bad, *missing, *self.failing([one for one in named if one not in missing])}
+        failed = {*_FAILED.findall(said)} & {*named}
+        if code and not failed:
+            raise SystemExit(f"pytest ended with {code}:\n{said}")
+        return {*bad, *(named if code is None else failed)}
 
     def _in_worlds(self, first: int, count: int) -> str | None:
         words = ("--first", str(first), "--worlds", str(count), "--most", "1")

@@ -13,8 +13,8 @@ from celery_reliable.proof import Entry, Rejected, checked
 from tests.ledger.scene import open_ledger
 from tests.ledger.test_properties import Walk
 from tests.ledger.world import World
-from tests.proof.mutants import MUTANTS, Mutant
 from tests.proof.scenes import MODULES, play, scenes_of
+from tests.proof.trace_mutants import MUTANTS, Mutant
 from tests.support.acl import granted
 from tests.support.traces import check_traces
 

@@ -1,0 +1,113 @@
+"""A mutant of order is made of the text as it is, and of each it is said what becomes of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from proof.mutants.__main__ import Kind, of_order, of_scripts
+from proof.mutants.ordering import MUTANTS
+from proof.mutants.python import Change, Mutant, drop, move, swap
+from proof.mutants.python_trials import tried
+
+ROOT = Path(__file__).parents[2]
+
+TEXT = """\
+def run():
+    a = 1
+    try:
+        store(a)
+    finally:
+        tell()
+    if a:
+        tell(2)
+"""
+
+#: So many may live; fewer is better.
+MOST_ALIVE: Mapping[str, int] = {"order": 0, "scripts": 0}
+
+
+def changed(change: Change) -> list[str]:
+    tree = ast.parse(TEXT)
+    change.apply(tree.body[0])
+    return [line.strip() for line in ast.unparse(tree).splitlines()][1:]
+
+
+def is_there(test: str) -> bool:
+    if re.fullmatch("world [0-9]+", test):
+        return True
+    path, *_, name = test.split("[")[0].split("::")
+    file = ROOT / path
+    return file.is_file() and f"def {name}(" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (drop("store(a)"), "a = 1|try:|pass|finally:|tell()|if a:|tell(2)"),
+        (swap("store(a)", "tell()"), "a = 1|try:|tell()|finally:|store(a)|if a:|tell(2)"),
+        (
+            move("store(a)", behind="if a:"),
+            "a = 1|try:|pass|finally:|tell()|if a:|tell(2)|store(a)",
+        ),
+        (move("a = 1", behind="try:"), "pass|try:|store(a)|finally:|tell()|a = 1|if a:|tell(2)"),
+        (move("tell()", before="try:"), "a = 1|tell()|try:|store(a)|finally:|pass|if a:|tell(2)"),
+        (drop("tell(", nth=2), "a = 1|try:|store(a)|finally:|tell()|if a:|pass"),
+    ],
+    ids=lambda one: one.how if isinstance(one, Change) else "",
+)
+def test_a_statement_is_left_out_or_moved(change: Change, lines: str) -> None:
+    assert "|".join(changed(change)) == lines
+
+
+@pytest.mark.parametrize(
+    "change",
+    [drop("gone()"), drop("tell("), drop("tell(", nth=3), swap("if a:", "tell(2)")],
+    ids=lambda change: change.text,
+)
+def test_what_is_not_there_or_not_certain_is_an_error(change: Change) -> None:
+    with pytest.raises(LookupError):
+        changed(change)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.key)
+def test_each_can_be_made(mutant: Mutant) -> None:
+    compile(mutant.text(), mutant.path, "exec")
+
+
+@pytest.mark.parametrize("kind", ["order", "scripts"])
+def test_of_each_it_is_said_which_test_kills_it_or_why_it_may_live(kind: str) -> None:
+    if kind == "scripts":
+        pytest.importorskip("tree_sitter_lua", reason="tox run -e mutants installs it")
+    of: Kind = of_scripts() if kind == "scripts" else of_order()
+
+    told = [*of.killers, *of.survivors]
+
+    assert sorted(told) == sorted(of.everything), "python -m proof.mutants --untried --write"
+    assert all(reason.endswith(".") for reason in of.survivors.values())
+    assert len(of.survivors) <= MOST_ALIVE[kind]
+
+
+@pytest.mark.parametrize("name", ["order", "script"])
+def test_each_test_that_kills_one_is_there(name: str) -> None:
+    told = json.loads((ROOT / f"proof/mutants/{name}_killers.json").read_text())
+
+    missing = {one for one in told.values() if not is_there(one)}
+
+    assert not missing
+
+
+def test_one_dies_by_the_test_that_killed_it_or_by_another_that_sees_it() -> None:
+    seen = MUTANTS["a stop is put off for ever"]
+    file = "tests/unit/test_pool_stops.py"
+    named = f"{file}::test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked"
+    blind = f"{file}::test_that_is_not_there"
+
+    assert tried([seen], {seen.key: named}, 1) == {seen.key: named}
+    # Where that is not there any more another is looked for.
+    assert str(tried([seen], {seen.key: blind}, 1)[seen.key]).startswith(file)
