@@ -332,3 +332,9 @@ def test_a_step_forward_is_told_from_an_outage(scene: Scene) -> None:
     note(scene, "passed_ms", -HOUR_MS)
     step = begin(scene, expected_ms=scene.workers.time_ms() - HOUR_MS)
     assert step.stepped_by_ms == pytest.approx(HOUR_MS, abs=5000)
+    scene.ledger.passes.end("mine", {})
+
+    # The passes after it know of it, too: what is due may be so by the step alone.
+    note(scene, "passed_ms", -SWEEP_MS)
+    later = begin(scene, expected_ms=scene.workers.time_ms())
+    assert (later.stepped_ms, later.stepped_by_ms) == (step.stepped_ms, step.stepped_by_ms)

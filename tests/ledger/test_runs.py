@@ -58,6 +58,14 @@ def test_a_run_that_is_repeated_keeps_what_was_given(scene: Scene) -> None:
     assert runs.find("run") is not None
 
 
+def test_a_run_knows_whose_it_is_and_when_it_began(scene: Scene) -> None:
+    run = begin(scene, "one").find("run")
+
+    assert run is not None
+    assert (run.name, run.only) == ("app.work", ("gpu-*",))
+    assert 0 <= scene.workers.time_ms() - run.begun_ms < 60_000
+
+
 def test_nobody_is_given_anything_of_a_run_that_is_forgotten(scene: Scene) -> None:
     runs = scene.ledger.runs
 
