@@ -167,6 +167,16 @@ def test_what_is_asked_for_many_is_done_for_each_whatever_is_lost(
     assert far.seen_due("task 4").due_ms == "0"
 
 
+def test_what_the_server_refuses_of_many_is_a_refusal(far: Scene) -> None:
+    for number in range(3):
+        far.publish(f"task {number}", due_in_ms=0)
+    dues = far.ledger.due(10).dues
+    far.client.set(far.ledger.keys.record("task 1"), "no record")
+
+    with pytest.raises(LedgerRefused):
+        far.ledger.resend_all(dues, due_in_ms=LOOK_MS)
+
+
 def test_nothing_is_asked_for_none(far: Scene, proxy: RedisProxy) -> None:
     asked = proxy.watch()
 

@@ -154,6 +154,26 @@ def test_what_may_not_have_been_filed_is_not_lost(
         assert len(unacked) == 0
 
 
+def test_what_is_made_up_for_in_vain_is_made_up_for_later(proxy: RedisProxy) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        client.lpush("one", message("acknowledged"))
+        unacked = unacked_on(client)
+        (delivery,) = unacked.take(QUEUES, LISTS, 1).deliveries
+        proxy.drop_request("EVALSHA")
+        with pytest.raises(redis.ConnectionError):
+            unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+        unacked.remove_soon(delivery.tag)
+
+        for lost in ("HDEL", "EVALSHA"):
+            rule = proxy.drop_request(lost)
+            unacked.catch_up()
+            assert rule.acted == 1
+        unacked.catch_up()
+
+        assert len(unacked) == 0
+        assert client.llen("one") == 1
+
+
 def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
     shared_redis.lpush("one", *[message(str(n)) for n in range(2)])
     shared_redis.config_set("maxmemory", 1)

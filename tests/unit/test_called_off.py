@@ -30,6 +30,23 @@ def test_what_nobody_runs_any_more_is_revoked_to_its_caller(seen: State) -> None
     assert cast(Any, app.AsyncResult(f"seen {seen.value}")).state == "REVOKED"
 
 
+@pytest.mark.parametrize("seen", [State.QUEUED, State.PARKED])
+def test_it_is_revoked_to_its_caller_before_its_record_goes(seen: State) -> None:
+    """Whoever dies in between leaves a record, by which somebody finds it again."""
+    app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
+    task_id = f"first {seen.value}"
+    states = []
+
+    def revoke(*_: Any, **__: Any) -> answers.Cancelled:
+        states.append(cast(Any, app.AsyncResult(task_id)).state)
+        return answers.Cancelled()
+
+    ledger: Any = SimpleNamespace(revoke=revoke)
+    call_off_task(app, ledger, Record(task_id, seen, name="shop.work", message=MESSAGE))
+
+    assert states == ["REVOKED"]
+
+
 def test_what_runs_is_not_revoked_to_its_caller_yet() -> None:
     app = Celery("shop", broker="memory://", backend="cache+memory://", set_as_current=False)
     ledger: Any = SimpleNamespace(revoke=lambda *_, **__: answers.Running("worker"))

@@ -145,3 +145,14 @@ def test_a_call_without_the_object_is_refused_where_it_is_made(project: Project)
         # By name, where Celery itself does not look at the arguments.
         project.app.send_task("project.locked", kwargs={"seconds": 1})
     assert not project.redis.client().keys("*task*")
+
+
+def test_an_attempt_that_goes_on_leaves_its_object_to_who_comes_next(project: Project) -> None:
+    first = project.send("once_fail", "object", ["retry", "finish"])
+    second = project.send("once_fail", "object")
+
+    # They begin one after the other, and the retry behind both.
+    project.start_worker("one", concurrency=1)
+
+    assert second.get(timeout=10) == "run 1"
+    assert project.effects.runs(first.id)
