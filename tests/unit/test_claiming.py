@@ -11,16 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, states
 from celery.worker import state
 
 from celery_reliable import clock
-from celery_reliable.attempt.claiming import claimed_early
+from celery_reliable.attempt.claiming import _without_attempt, claimed_early
 from celery_reliable.attempt.delivery import DELIVERY, EARLY
 from celery_reliable.compat.notes import note
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger.answers import ClaimAnswer
+from celery_reliable.ledger.answers.tasks import NoLease
 from celery_reliable.ledger.transitions import Step, Transition
+from celery_reliable.message import Stamp
 from celery_reliable.model import Claim, ClaimRequest, TaskRef
 from celery_reliable.worker.consumer_step import ConsumerStep
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
@@ -156,3 +158,14 @@ def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
     assert claims.is_given_up("waiting")
     assert not claims.is_given_up("running")
     assert step.is_connecting
+
+
+def test_what_a_worker_without_a_lease_was_given_is_not_acknowledged() -> None:
+    delivery: Any = SimpleNamespace(
+        task=SimpleNamespace(name="work"), id="id", request={}, stamp=Stamp()
+    )
+
+    ended = _without_attempt(delivery, NoLease())
+
+    assert ended.info.state == states.REJECTED
+    assert ended.info.retval.requeue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,3 +47,18 @@ def test_outside_of_attempts_an_error_is_raised_at_once(backend: Any) -> None:
 def test_a_success_is_told_by_how_it_begins(backend: Any, state: str, is_success: bool) -> None:
     meta = backend._get_result_meta({"status": "SUCCESS"}, state, None, None)
     assert backend.encode(meta).startswith(SUCCESS_BEGINS) is is_success
+
+
+def test_errbacks_are_called_when_the_failure_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    stored: Any = SimpleNamespace(mark_as_failure=lambda *_, **__: done.append("stored"))
+    monkeypatch.setattr(
+        "celery_reliable.results.backend.run_errbacks", lambda *_: done.append("told")
+    )
+    task = SimpleNamespace(name="work")
+
+    PatientBackend(task, stored).mark_as_failure(
+        "id", ValueError(), request=SimpleNamespace(errbacks=["one"])
+    )
+
+    assert done == ["stored", "told"]

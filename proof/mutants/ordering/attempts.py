@@ -10,7 +10,7 @@ TABLE: Table = {
     "attempt/execution.py": {
         "_attempted": [
             (
-                "who stands in line runs its body all the same",
+                "who stands in line gives way, as if there were none",
                 drop("if attempt.is_closed:"),
                 ("tests/integration/objects/test_places_in_line.py",),
             ),
@@ -37,8 +37,7 @@ TABLE: Table = {
                 "an attempt that goes on keeps its object",
                 drop("if attempt.is_closed or attempt.is_replaced:"),
                 (
-                    "tests/integration/objects/test_conflicts.py",
-                    "tests/integration/objects/test_unique_tasks.py",
+                    "tests/integration/objects/test_conflicts.py::test_an_attempt_that_goes_on_leaves_its_object_to_who_comes_next",
                 ),
             ),
             (
@@ -77,17 +76,17 @@ TABLE: Table = {
             (
                 "nobody asks after the body whether the attempt counts",
                 drop("_raise_if_taken(None)"),
-                ("tests/integration/test_zombies.py",),
+                ("tests/unit/test_fencing.py",),
             ),
             (
                 "it is asked before the body, and not after it",
                 move("_raise_if_taken(None)", before="try:"),
-                ("tests/integration/test_zombies.py",),
+                ("tests/unit/test_fencing.py",),
             ),
             (
                 "a failure is stored, whoever has the task by now",
                 drop("_raise_if_taken(exc)"),
-                ("tests/integration/test_zombies.py",),
+                ("tests/unit/test_fencing.py",),
             ),
         ],
     },
@@ -110,7 +109,7 @@ TABLE: Table = {
             (
                 "what a worker that is dead was given is acknowledged",
                 drop("if isinstance(answer, answers.NoLease):"),
-                (),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
     },
@@ -119,7 +118,9 @@ TABLE: Table = {
             (
                 "the claim does not say which object it has",
                 drop("if holder is None:"),
-                ("tests/integration/objects/test_unique_tasks.py",),
+                (
+                    "tests/integration/objects/test_conflicts.py::test_an_attempt_that_goes_on_leaves_its_object_to_who_comes_next",
+                ),
             ),
         ],
         "_take_place": [
@@ -193,7 +194,9 @@ TABLE: Table = {
             (
                 "an attempt that has published itself again is settled, too",
                 drop("if self.attempt is not None:"),
-                ("tests/integration/ends/test_success.py",),
+                (
+                    "tests/integration/ends/test_success.py::test_retries_at_once_run_in_order_and_never_twice",
+                ),
             ),
         ],
     },
@@ -211,33 +214,39 @@ TABLE: Table = {
             (
                 "a call is answered with a unique task whose success is stored",
                 drop("if store_result:"),
-                ("tests/integration/objects/test_unique_calls.py",),
+                (
+                    "tests/integration/objects/test_unique_tasks.py::test_a_call_after_an_outcome_is_another_task_though_a_hook_still_has_the_object",
+                ),
             ),
         ],
         "PatientBackend._settled_with": [
             (
                 "an attempt that is settled with its result counts as running",
                 drop("attempt.is_closed = attempt.is_settled = True", nth=2),
-                ("tests/integration/ends/test_success.py",),
+                ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
             ),
             (
                 "an attempt that is refused stores its result by itself",
                 drop("if isinstance(answer, answers.Fenced):"),
-                ("tests/integration/test_zombies.py",),
+                (
+                    "tests/integration/test_zombies.py::test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing",
+                ),
             ),
         ],
         "PatientBackend.mark_as_failure": [
             (
                 "errbacks are called before the failure is stored",
                 move("self._store(_marked", behind="if call_errbacks and"),
-                ("tests/integration/ends/test_failure.py",),
+                ("tests/unit/test_storing.py",),
             ),
         ],
         "PatientBackend._store": [
             (
                 "an outcome is stored late, whoever has the task by then",
                 drop("if not is_current("),
-                ("tests/integration/outages/test_results_away.py",),
+                (
+                    "tests/integration/outages/test_results_away.py::test_who_lost_the_task_meanwhile_stores_nothing",
+                ),
             ),
         ],
     },

@@ -14,24 +14,28 @@ TABLE: Table = {
                 move(
                     "for claim, _ in claims[:batch]:", behind="if unacked is not None and entries:"
                 ),
-                ("tests/integration/recovery/test_dead_workers.py",),
+                (),
             ),
             (
                 "a worker is never forgotten",
                 drop("self.ledger.workers.deregister("),
-                ("tests/integration/recovery/test_dead_workers.py",),
+                (),
             ),
             (
                 "nobody is blamed for a message that kills who opens it",
                 drop("if lease.verdict.may_be_opening:"),
-                ("tests/integration/test_deadly_messages.py",),
+                (
+                    "tests/integration/test_deadly_messages.py::test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged",
+                ),
             ),
         ],
         "DeadWorkers.recover_ownerless": [
             (
                 "what is in a hash that nobody owns stays there",
                 drop("if entries:"),
-                ("tests/integration/test_unacked_hashes.py",),
+                (
+                    "tests/integration/test_unacked_hashes.py::test_an_unacked_hash_that_no_lease_names_is_emptied",
+                ),
             ),
         ],
     },
@@ -40,7 +44,7 @@ TABLE: Table = {
             (
                 "the message of a task that is over goes back to its queue",
                 drop("if is_over("),
-                ("tests/integration/recovery/test_dead_workers.py",),
+                (),
             ),
         ],
         "Returns._bury": [
@@ -56,7 +60,9 @@ TABLE: Table = {
             (
                 "a loss is counted before anybody looks for a stored success",
                 move("if record is not None and is_current and", behind="answer = "),
-                ("tests/integration/test_lives.py",),
+                (
+                    "tests/integration/test_lives.py::test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock",
+                ),
             ),
         ],
         "Losses._tell": [
@@ -84,7 +90,9 @@ TABLE: Table = {
             (
                 "it is asked too late of which groups the letters were",
                 move("members = self._ledger.groups", behind="for task_id, buried_ms, reason in"),
-                ("tests/integration/sweeps/test_retention.py",),
+                (
+                    "tests/integration/sweeps/test_retention.py::test_a_pass_knows_the_groups_of_those_that_stay",
+                ),
             ),
         ],
     },
@@ -143,14 +151,14 @@ TABLE: Table = {
             (
                 "orders are read once and for all",
                 drop("if version != self._asked_for:"),
-                ("tests/integration/test_stop_button.py",),
+                (),
             ),
         ],
         "WorkerProcess.obey": [
             (
                 "children do not hear that there are other orders",
                 drop("self._told["),
-                ("tests/integration/test_stop_button.py",),
+                (),
             ),
         ],
     },

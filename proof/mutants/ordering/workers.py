@@ -12,17 +12,17 @@ TABLE: Table = {
             (
                 "a lease counts from the answer, and not from the question",
                 move("sent_at = clock.now()", behind="beat = self._renew()"),
-                (),
+                ("tests/unit/test_beats.py",),
             ),
             (
                 "a claim that was stopped is not acknowledged",
                 drop("self._workers.acknowledge(claim)"),
-                ("tests/integration/test_stuck.py",),
+                ("tests/unit/test_beats.py",),
             ),
             (
                 "a worker that was declared dead holds its lease",
                 drop("process.lost()"),
-                ("tests/integration/test_zombies.py",),
+                ("tests/unit/test_beats.py",),
             ),
             (
                 "the lease counts before the new connection is known",
@@ -35,26 +35,26 @@ TABLE: Table = {
             (
                 "a worker that was forgotten registers under its old id",
                 drop("process.reborn()"),
-                ("tests/integration/test_zombies.py",),
+                ("tests/unit/test_beats.py",),
             ),
         ],
         "Heartbeat._run": [
             (
                 "a connection that was cut leaves the lease as sure as it was",
                 drop("self._process.doubt()", nth=1),
-                (),
+                ("tests/unit/test_beats.py",),
             ),
             (
                 "a ledger that does not answer leaves the lease as sure as it was",
                 drop("self._process.doubt()", nth=2),
-                (),
+                ("tests/unit/test_beats.py",),
             ),
         ],
         "Heartbeat._register": [
             (
                 "the lease counts before the orders are known",
                 swap("self._process.obey(", "self._process.renewed("),
-                (),
+                ("tests/unit/test_beats.py",),
             ),
         ],
     },
@@ -75,7 +75,9 @@ TABLE: Table = {
             (
                 "an early claim that is under way is known to nobody",
                 drop("self._watched = {"),
-                ("tests/integration/test_early_claims.py",),
+                (
+                    "tests/integration/test_early_claims.py::test_what_is_received_slowly_is_nobody_elses_meanwhile",
+                ),
             ),
         ],
     },
@@ -84,7 +86,7 @@ TABLE: Table = {
             (
                 "early claims are not forgotten with the connection",
                 drop("if step.claims.early is not None:"),
-                ("tests/integration/test_early_claims.py",),
+                ("tests/unit/test_claiming.py",),
             ),
         ],
     },
@@ -111,7 +113,6 @@ TABLE: Table = {
                 drop("request.reliable_is_taken = True"),
                 (
                     "tests/integration/test_pools.py::test_a_taken_attempt_cannot_be_stopped_and_changes_nothing",
-                    "tests/integration/test_stuck.py",
                 ),
             ),
         ],
@@ -138,7 +139,9 @@ TABLE: Table = {
             (
                 "what was acknowledged is not removed by a worker that ends",
                 drop("unacked.catch_up()"),
-                ("tests/integration/test_unacked_hashes.py",),
+                (
+                    "tests/integration/test_unacked_hashes.py::test_what_could_not_be_acknowledged_is_before_the_worker_ends",
+                ),
             ),
         ],
     },
@@ -147,7 +150,7 @@ TABLE: Table = {
             (
                 "an opening that was told is told again for ever",
                 drop("self._noted = None"),
-                ("tests/integration/test_deadly_messages.py",),
+                ("tests/unit/test_openings.py",),
             ),
         ],
     },
@@ -163,7 +166,9 @@ TABLE: Table = {
             (
                 "what is rejected for good stays in the unacked hash",
                 drop("unacked.remove(delivery_tag)"),
-                ("tests/integration/test_redelivered.py",),
+                (
+                    "tests/integration/test_redelivered.py::test_a_task_that_rejects_itself_once_ends",
+                ),
             ),
         ],
     },
@@ -199,7 +204,7 @@ TABLE: Table = {
             (
                 "the list that the broker has lost is not made again",
                 drop("if self._namespace:"),
-                ("tests/ledger/test_room.py", "tests/integration/recovery/test_forgotten_rooms.py"),
+                ("tests/ledger/test_room.py",),
             ),
         ],
     },
