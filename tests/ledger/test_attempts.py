@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from celery_reliable.ledger.answers.tasks import (
@@ -198,3 +200,12 @@ def test_a_full_server_can_be_emptied(redis_server: RedisServer) -> None:
     assert isinstance(ledger.settle(scene.claim(foreign)), Settled)
     ledger.close()
     client.close()
+
+
+def test_what_nobody_recorded_has_the_limit_of_its_task(scene: Scene) -> None:
+    foreign = scene.foreign()
+    limited = replace(foreign, task=replace(foreign.task, max_losses=7))
+
+    scene.claim(limited)
+
+    assert scene.record_of().max_losses == 7

@@ -305,7 +305,9 @@ def test_a_suspect_does_not_begin_while_another_message_is_opened(scene: Scene) 
     run_together(scene, "a", "b")
     assert opens(scene, scene.publish("fetched")) is Opening
 
+    scene.client.hset(scene.ledger.keys.record("a"), "resends", 3)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), Alone)
+    assert scene.record_of("a").resends == 0
     opened(scene)
     assert isinstance(scene.ask(message_of(scene, "a"), "me"), Claimed)
 

@@ -53,7 +53,10 @@ def test_what_is_struck_is_parked_without_a_loss_and_runs_when_that_ends(scene: 
     message = scene.publish()
     order = scene.order()
 
+    scene.client.hset(scene.ledger.keys.record(message.task.id), "resends", 3)
     assert scene.ask(message, strikes=(order.id,)) == Struck(order.id)
+    # When it goes on it is looked at as soon as any other.
+    assert scene.record_of(message.task.id).resends == 0
 
     record = scene.record_of()
     assert (record.state, record.losses, record.attempt) == (State.PARKED, 0, 0)

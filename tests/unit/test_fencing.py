@@ -36,10 +36,15 @@ def fails() -> None:
 
 @pytest.mark.parametrize("body", [str, fails])
 def test_neither_its_result_nor_its_failure(attempt: RunningAttempt, body: Any) -> None:
+    began = []
+
     def function() -> Any:
+        began.append(body)
         return body()
 
     with pytest.raises(Ignore):
         fencing.guarded(function)()
 
+    # It is asked when the body is over, which may have taken its time.
+    assert began == [body]
     assert attempt.is_closed
