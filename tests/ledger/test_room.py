@@ -190,6 +190,20 @@ def test_a_full_redis_can_be_drained(shared_redis: redis.Redis) -> None:
     assert shared_redis.llen("one") == 1
 
 
+def test_what_was_popped_goes_back_into_a_full_redis(proxy: RedisProxy) -> None:
+    with redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)) as client:
+        unacked = unacked_on(client)
+        proxy.drop_request("EVALSHA")
+        with pytest.raises(redis.ConnectionError):
+            unacked.take(QUEUES, LISTS, 0, ("one", "one", message("popped")))
+        client.config_set("maxmemory", 1)
+        try:
+            unacked.catch_up()
+        finally:
+            client.config_set("maxmemory", 0)
+        assert client.llen("one") == 1
+
+
 def test_a_take_that_is_asked_for_again_takes_nothing_more(
     shared_redis: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

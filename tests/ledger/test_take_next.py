@@ -69,6 +69,7 @@ def test_it_takes_by_priority_and_files_and_claims(taking: Taking) -> None:
     assert [one.answer for one in found] == [answers.Claimed(1, 0)] * 3 + [None]
     assert (found[3].message, found[3].has_lease) == (None, True)
     assert taking.filed() == {b"shift.0", b"shift.1", b"shift.2"}
+    assert taking.scene.client.smembers("listed") == {taking.unacked.encode()}
     record = taking.scene.ledger.find("first")
     assert record is not None
     assert (record.state, record.token, record.owner) == (State.RUNNING, "shift.0", "me")
