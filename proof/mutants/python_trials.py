@@ -61,9 +61,9 @@ class _Trials:
         with copy.having(mutant):
             if trusted and copy.killer(trusted):
                 return trusted[0]
-        for look in (lambda: copy.killer(mutant.near), copy.killing_world):
+        for is_near in (True, False):
             with copy.having(mutant):
-                found = look()
+                found = copy.killer(mutant.near) if is_near else copy.killing_world()
             if found is not None and (found == HUNG or not copy.failing([found])):
                 return found
         return None

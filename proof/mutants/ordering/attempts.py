@@ -64,11 +64,6 @@ TABLE: Table = {
                 move("leave(delivery.task, attempt)", behind="answer = "),
                 (),
             ),
-            (
-                "a retry without a stored outcome is lost, too",
-                drop("if attempt.is_closed:"),
-                ("tests/integration/ends/test_success.py",),
-            ),
         ],
     },
     "attempt/fencing.py": {
@@ -223,14 +218,12 @@ TABLE: Table = {
             (
                 "an attempt that is settled with its result counts as running",
                 drop("attempt.is_closed = attempt.is_settled = True", nth=2),
-                ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
+                ("tests/unit/test_storing.py",),
             ),
             (
                 "an attempt that is refused stores its result by itself",
                 drop("if isinstance(answer, answers.Fenced):"),
-                (
-                    "tests/integration/test_zombies.py::test_a_zombie_stores_nothing_sends_nothing_and_frees_nothing",
-                ),
+                ("tests/unit/test_storing.py",),
             ),
         ],
         "PatientBackend.mark_as_failure": [
@@ -244,9 +237,7 @@ TABLE: Table = {
             (
                 "an outcome is stored late, whoever has the task by then",
                 drop("if not is_current("),
-                (
-                    "tests/integration/outages/test_results_away.py::test_who_lost_the_task_meanwhile_stores_nothing",
-                ),
+                ("tests/unit/test_storing.py",),
             ),
         ],
     },

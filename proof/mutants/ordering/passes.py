@@ -16,37 +16,9 @@ TABLE: Table = {
                 ),
                 (),
             ),
-            (
-                "a worker is never forgotten",
-                drop("self.ledger.workers.deregister("),
-                (),
-            ),
-            (
-                "nobody is blamed for a message that kills who opens it",
-                drop("if lease.verdict.may_be_opening:"),
-                (
-                    "tests/integration/test_deadly_messages.py::test_it_is_dead_lettered_and_what_was_fetched_with_it_is_not_charged",
-                ),
-            ),
-        ],
-        "DeadWorkers.recover_ownerless": [
-            (
-                "what is in a hash that nobody owns stays there",
-                drop("if entries:"),
-                (
-                    "tests/integration/test_unacked_hashes.py::test_an_unacked_hash_that_no_lease_names_is_emptied",
-                ),
-            ),
         ],
     },
     "recovery/returns.py": {
-        "Returns._give_back": [
-            (
-                "the message of a task that is over goes back to its queue",
-                drop("if is_over("),
-                (),
-            ),
-        ],
         "Returns._bury": [
             (
                 "a plain message is thrown away before it is buried",
@@ -56,15 +28,6 @@ TABLE: Table = {
         ],
     },
     "recovery/losses.py": {
-        "Losses.lose": [
-            (
-                "a loss is counted before anybody looks for a stored success",
-                move("if record is not None and is_current and", behind="answer = "),
-                (
-                    "tests/integration/test_lives.py::test_an_attempt_that_stored_its_success_is_settled_whatever_its_clock",
-                ),
-            ),
-        ],
         "Losses._tell": [
             (
                 "nobody is told of a burial that a worker's death has brought",
@@ -82,26 +45,6 @@ TABLE: Table = {
                 "the record goes before the revocation is stored",
                 move("if record.state is not State.RUNNING:", behind="answer = "),
                 ("tests/unit/test_called_off.py",),
-            ),
-        ],
-    },
-    "recovery/retention.py": {
-        "Retention._discard": [
-            (
-                "it is asked too late of which groups the letters were",
-                move("members = self._ledger.groups", behind="for task_id, buried_ms, reason in"),
-                (
-                    "tests/integration/sweeps/test_retention.py::test_a_pass_knows_the_groups_of_those_that_stay",
-                ),
-            ),
-        ],
-    },
-    "recovery/overdue.py": {
-        "Overdue._look_at_due": [
-            (
-                "what can wait is not put off",
-                drop("self.ledger.postpone_all(self._later)"),
-                ("tests/integration/sweeps/test_looks.py",),
             ),
         ],
     },
@@ -143,22 +86,6 @@ TABLE: Table = {
                 "who is told of another object asks with the same again",
                 drop("object_key, has_line, next_up ="),
                 ("tests/ledger/test_lock_release.py",),
-            ),
-        ],
-    },
-    "context.py": {
-        "WorkerProcess.orders_now": [
-            (
-                "orders are read once and for all",
-                drop("if version != self._asked_for:"),
-                (),
-            ),
-        ],
-        "WorkerProcess.obey": [
-            (
-                "children do not hear that there are other orders",
-                drop("self._told["),
-                (),
             ),
         ],
     },

@@ -120,11 +120,6 @@ TABLE: Table = {
     "worker/lost_child.py": {
         "end_lost": [
             (
-                "the message of a lost child goes behind the others",
-                drop("note(request.message, GOES_FIRST, True)"),
-                ("tests/integration/ends/test_loss.py", "tests/integration/test_shutdowns.py"),
-            ),
-            (
                 "nobody is told of a burial that a child's death has brought",
                 drop("if isinstance(answer, answers.Spent):"),
                 (
@@ -160,15 +155,6 @@ TABLE: Table = {
                 "claims are released after their messages went back",
                 move("unacked.worker.before_leaving()", behind="for tag in reversed(tags):"),
                 ("tests/ledger/test_room_of_a_channel.py",),
-            ),
-        ],
-        "QoS.reject": [
-            (
-                "what is rejected for good stays in the unacked hash",
-                drop("unacked.remove(delivery_tag)"),
-                (
-                    "tests/integration/test_redelivered.py::test_a_task_that_rejects_itself_once_ends",
-                ),
             ),
         ],
     },
