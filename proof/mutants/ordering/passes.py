@@ -81,12 +81,5 @@ TABLE: Table = {
                 ("tests/ledger/test_places.py",),
             ),
         ],
-        "call_freeing_lock": [
-            (
-                "who is told of another object asks with the same again",
-                drop("object_key, has_line, next_up ="),
-                ("tests/ledger/test_lock_release.py",),
-            ),
-        ],
     },
 }
