@@ -61,9 +61,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     assert all(len(project.effects.runs(r.id)) == 1 for r in results + more)
 
 
-@pytest.mark.parametrize(
-    "app", [APP, AWKWARD], ids=["after its host", "as its host unwinds"]
-)
+@pytest.mark.parametrize("app", [APP, AWKWARD], ids=["after its host", "as its host unwinds"])
 def test_a_canvas_ends_though_a_worker_without_the_package_publishes_its_last_member(
     project: Project, stock_project: Project, app: str
 ) -> None:
