@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from celery import Celery
 from celery.backends.base import DisabledBackend
+from celery.backends.redis import RedisBackend
 from kombu.utils.json import dumps
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_reliable.compat.relied import Behaviour, Name, Part, Used, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",
+    "CleaningBackend",
     "MarkingBackend",
     "chord_progress",
     "counts_chords",
@@ -59,6 +65,53 @@ class MarkingBackend:
     def more_fields(self, request: Any) -> dict[str, Any]:
         """Return the fields that are stored besides Celery's own."""
         return {}
+
+
+#: Which errors of Redis's driver pass by themselves.
+_PASS = (RedisConnectionError, RedisTimeoutError)
+_CLEANUP_PAUSES_SECONDS = (0.1, 0.5, 2.0)
+
+
+def _removes_counts_by_script() -> bool:
+    if not hasattr(RedisBackend, "_chord_part_return_script"):
+        # Celery 5.6 has no scripts.
+        return True
+    by_script = Name(f"{_REDIS}._chord_cleanup_script", used_by=f"{_REDIS}.on_chord_part_return")
+    return not by_script.fault()
+
+
+@relies_on(
+    Behaviour(
+        f"{_REDIS}.on_chord_part_return, if it has scripts, uses _chord_cleanup_script",
+        _removes_counts_by_script,
+    ),
+    part=Part.REDIS_RESULTS,
+)
+class CleaningBackend:
+    """Mixed into the class of a Redis backend: a chord's counts are removed with patience.
+
+    Overrides ``RedisBackend._chord_cleanup_script``: Celery removes the counts when it has sent the
+    body, and fails the body when that removal raises.  Checked on Celery 5.7.0; 5.6.3 removes them
+    otherwise, which is not mended.  Without it a body whose counts could not be removed is told to
+    have failed, and runs.
+    """
+
+    @property
+    def _chord_cleanup_script(self) -> Any:
+        remove = super()._chord_cleanup_script  # type: ignore[misc]
+
+        def patiently(*args: Any, **kwargs: Any) -> Any:
+            for pause in _CLEANUP_PAUSES_SECONDS:
+                # Twice does no harm: it removes what has the token of the one who counted.
+                with suppress(*_PASS):
+                    return remove(*args, **kwargs)
+                time.sleep(pause)
+            with suppress(*_PASS):
+                return remove(*args, **kwargs)
+            # The counts expire.
+            return None
+
+        return patiently
 
 
 @relies_on(

@@ -284,6 +284,13 @@ def chord_not_told(*, task_id: str, error: Exception) -> None:
     """A chord could not be told of a member that has ended.  It is told later."""
 
 
+@declared(WARNING)
+def failure_not_told(*, task_id: str, error: Exception) -> None:
+    """An attempt stored its failure and died. Its chord, chain or errbacks could not be told of it.
+    They are told later.
+    """
+
+
 @declared(ERROR)
 def chord_given_up(*, task_id: str, error: Exception) -> None:
     """A chord could not be told of a member that has ended, and nobody tells it later."""

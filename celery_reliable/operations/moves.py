@@ -19,7 +19,7 @@ from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
 from celery_reliable.operations.messages import envelope_of
 from celery_reliable.options import naming_problems
-from celery_reliable.recovery import has_succeeded
+from celery_reliable.recovery import stored_end
 
 __all__ = ["CannotMove", "Moved", "Moves"]
 
@@ -151,7 +151,7 @@ class Moves:
             envelope = None if record is None else envelope_of(record)
             if fate in (_Fate.GONE, _Fate.REFUSED) or record is None or envelope is None:
                 return fate
-            if fate is _Fate.STOPPED and has_succeeded(self._app, record):
+            if fate is _Fate.STOPPED and stored_end(self._app, record):
                 # It has ended but for its settlement.
                 return _Fate.GONE
             message, epoch = self._again(envelope, record, meant)

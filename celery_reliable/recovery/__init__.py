@@ -10,7 +10,7 @@ from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
-from celery_reliable.recovery.stored_results import has_succeeded, is_in_chord
+from celery_reliable.recovery.stored_results import is_in_chord, stored_end
 from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "call_off",
     "call_off_task",
     "depths_of",
-    "has_succeeded",
     "is_in_chord",
     "is_over",
+    "stored_end",
     "try_to_announce",
 ]

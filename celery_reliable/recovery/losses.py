@@ -6,14 +6,21 @@ from celery import Celery, states
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
+from celery_reliable.exceptions import one_line
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.model import Cause, Claim, Record, SweepReport
+from celery_reliable.model import Cause, Claim, Reason, Record, SweepReport
 from celery_reliable.options import keep_ms
 from celery_reliable.recovery.announcements import try_to_announce
-from celery_reliable.recovery.stored_results import has_succeeded, try_to_tell_chord
+from celery_reliable.recovery.stored_results import (
+    fail_as_stored,
+    stored_end,
+    try_to_tell_chord,
+)
 
 __all__ = ["Losses", "how_it_died"]
+
+_BY_RESULT = "its result was stored already"
 
 
 class Losses:
@@ -37,21 +44,17 @@ class Losses:
     ) -> int:
         """Count a loss; return how many the task has when it is queued again, else 0.
 
-        An attempt whose success Celery has stored is settled instead.  *has_message*: a message of
-        the task will be in its queue without anybody sending it.  *due_ms*: lose it only if the
-        record is still due at that time.  The others are those of `Ledger.lose`.
+        An attempt whose outcome Celery has stored has ended with that instead.  *has_message*: a
+        message of the task will be in its queue without anybody sending it.  *due_ms*: lose it only
+        if the record is still due at that time.  The others are those of `Ledger.lose`.
         """
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
-        if record is not None and is_current and not due_ms and has_succeeded(self.app, record):
-            # Without an answer of the chord the claim stays, and the next pass tries again.
-            if try_to_tell_chord(self.app, record):
-                self.ledger.settle(
-                    claim,
-                    outcome=states.SUCCESS,
-                    by="its result was stored already",
-                    keep_ms=keep_ms(self.app.tasks.get(record.name)),
-                )
+        end = ""
+        if record is not None and is_current and not due_ms:
+            end = stored_end(self.app, record)
+        if record is not None and end:
+            self._end_as_stored(record, claim, end, report)
             return 0
         answer = self.ledger.lose(
             claim,
@@ -70,6 +73,35 @@ class Losses:
             return 0
         is_counted = verdict is None or verdict.charges(claim.task_id)
         return self._tell(record, answer, cause, claim.worker, report, is_counted=is_counted)
+
+    def _end_as_stored(self, record: Record, claim: Claim, end: str, report: SweepReport) -> None:
+        """End an attempt as its result says.  Where not all could be told of it, the claim stays,
+        and the next pass tries again.
+        """
+        task = self.app.tasks.get(record.name)
+        if end == states.SUCCESS:
+            if try_to_tell_chord(self.app, record):
+                self.ledger.settle(claim, outcome=end, by=_BY_RESULT, keep_ms=keep_ms(task))
+            return
+        failed = fail_as_stored(self.app, record)
+        if failed is None:
+            return
+        if not getattr(task, "dead_letter", True):
+            self.ledger.settle(claim, outcome=end, by=_BY_RESULT)
+            return
+        error, traceback = one_line(failed[0]), failed[1]
+        answer = self.ledger.bury(claim, Reason.FAILED, exception=error, traceback=traceback)
+        if isinstance(answer, answers.Buried):
+            report.buried += 1
+            events.task_buried(
+                app=self.app,
+                name=record.name,
+                task_id=record.task_id,
+                reason=Reason.FAILED,
+                attempt=record.attempt,
+                losses=record.losses,
+                exception=error,
+            )
 
     def blame(self, lease: WorkerLease, report: SweepReport) -> None:
         """Charge the death of a worker to the task whose message it was opening.  Where the worker

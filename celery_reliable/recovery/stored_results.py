@@ -7,37 +7,77 @@ from typing import Any
 from celery import Celery
 from celery import states as celery_states
 from celery.app.task import Context
-from celery.exceptions import TaskRevokedError
+from celery.exceptions import TaskError, TaskRevokedError
 
 from celery_reliable import events
 from celery_reliable.message import context_of
 from celery_reliable.model import Record, State
-from celery_reliable.results import NOTHING, is_of, marks, may_have_lived_before, seen, tell_chord
+from celery_reliable.results import (
+    NOTHING,
+    fail_again,
+    is_of,
+    mark,
+    marks,
+    may_have_lived_before,
+    seen,
+    tell_chord,
+)
 
 __all__ = [
     "backend_of",
+    "fail_as_stored",
     "has_ended_elsewhere",
-    "has_succeeded",
     "is_in_chord",
     "store_revoked",
     "stored_elsewhere",
+    "stored_end",
     "try_to_store_revoked",
     "try_to_tell_chord",
 ]
 
 
-def has_succeeded(app: Celery, record: Record) -> bool:
-    """Whether Celery stored SUCCESS for the attempt of *record* before its process died.
+def stored_end(app: Celery, record: Record) -> str:
+    """Return SUCCESS or FAILURE if Celery stored it for the attempt of *record* before its process
+    died; else an empty text.
 
-    Some backends have no room for the name of the attempt that stored a result.  There only a
-    first attempt is believed, and only if nobody had its id before; any other runs again.
+    Who waits for the task has seen that: it would be told something else if it ran again.  Some
+    backends have no room for the name of the attempt that stored a result.  There only a first
+    attempt is believed, and only if nobody had its id before; any other runs again.
     """
     meta = _stored_of(app, record)
-    if meta is None or meta.get("status") != celery_states.SUCCESS:
-        return False
+    if meta is None or meta.get("status") not in (celery_states.SUCCESS, celery_states.FAILURE):
+        return ""
     if marks(app.backend):
-        return is_of(meta, record)
-    return record.attempt == 1 and not may_have_lived_before(record)
+        is_own = is_of(meta, record)
+    else:
+        is_own = record.attempt == 1 and not may_have_lived_before(record)
+    return str(meta["status"]) if is_own else ""
+
+
+def fail_as_stored(app: Celery, record: Record) -> tuple[Exception, str] | None:
+    """Tell chord, chain and errbacks of a task of the FAILURE that its attempt has stored; return
+    the error and its traceback, or None when that has to be done again.
+
+    Nobody knows whether the attempt had called the errbacks, so they may be called twice.  What
+    goes wrong is only logged.
+    """
+    context = context_of(app, record.message)
+    backend = backend_of(app, app.tasks.get(record.name))
+    try:
+        meta = backend.get_task_meta(record.task_id, cache=False)
+        error, traceback = meta.get("result"), str(meta.get("traceback") or "")
+        if not isinstance(error, Exception):
+            error = TaskError(str(error))
+        if not tell_chord(backend, context, celery_states.FAILURE, error):
+            return None
+        context.chord = None
+        by = mark(record.epoch, record.attempt, record.token)
+        fail_again(backend, context, error, traceback or None, by)
+    except Exception as exc:
+        # Backends raise what their drivers raise.
+        events.failure_not_told(task_id=record.task_id, error=exc)
+        return None
+    return error, traceback
 
 
 def is_in_chord(app: Celery, record: Record) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from celery_reliable.results.backend import PatientBackend, before_retry, marks
+from celery_reliable.results.backend import PatientBackend, before_retry, fail_again, marks
 from celery_reliable.results.chords import tell_chord, tell_chord_patiently
-from celery_reliable.results.stored import NOTHING, is_of, may_have_lived_before, seen
+from celery_reliable.results.stored import NOTHING, is_of, mark, may_have_lived_before, seen
 
 __all__ = [
     "NOTHING",
     "PatientBackend",
     "before_retry",
+    "fail_again",
     "is_of",
+    "mark",
     "marks",
     "may_have_lived_before",
     "seen",

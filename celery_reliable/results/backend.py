@@ -20,7 +20,9 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
     SUCCESS_BEGINS,
+    CleaningBackend,
     MarkingBackend,
+    counts_chords,
     longest_text,
     result_meta,
     run_errbacks,
@@ -34,7 +36,7 @@ from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.stored import MARK, mark
 
-__all__ = ["PatientBackend", "before_retry", "marks"]
+__all__ = ["PatientBackend", "before_retry", "fail_again", "marks"]
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -52,14 +54,25 @@ def before_retry(prepare: Callable[[], None]) -> None:
         _before_retry.append(prepare)
 
 
+#: The attribute of a request that names the attempt which stored the result before it died.
+_STORED_BY = "reliable_stored_by"
+
+
 class _Marking(MarkingBackend):
     """Mixed into a backend's class: puts the running attempt's name into its own task's result."""
 
     def more_fields(self, request: Any) -> dict[str, Any]:
+        stored_by = getattr(request, _STORED_BY, "")
+        if stored_by:
+            return {MARK: stored_by}
         attempt = running.get()
         if attempt is None or getattr(request, "id", None) != attempt.claim.task_id:
             return {}
         return {MARK: mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)}
+
+
+class _MarkingAndCleaning(CleaningBackend, _Marking):
+    """The same for one that counts chords."""
 
 
 def marks(backend: Any) -> bool:
@@ -69,7 +82,20 @@ def marks(backend: Any) -> bool:
 
 def _marked(backend: Any) -> Any:
     """Return *backend* under a class of ours, with the same attributes."""
-    return under_class(backend, _Marking) if marks(backend) else backend
+    if not marks(backend):
+        return backend
+    return under_class(backend, _MarkingAndCleaning if counts_chords(backend) else _Marking)
+
+
+def fail_again(backend: Any, request: Any, error: Exception, traceback: Any, by: str) -> None:
+    """Do all that Celery does with a failure once more, as the attempt would that *by* names
+    (`results.mark`): it stored the failure, and may have died before the errbacks were called, and
+    the rest of its chain was told.
+
+    Raises what the backend's driver raises.
+    """
+    setattr(request, _STORED_BY, by)
+    backend.mark_as_failure(request.id, error, traceback=traceback, request=request)
 
 
 class PatientBackend:
@@ -233,6 +259,10 @@ class PatientBackend:
         is_ours = attempt is None or not attempt.is_closed
         if call_errbacks and is_ours and request is not None and request.errbacks:
             run_errbacks(self._backend, request, exc, traceback)
+
+    def on_chord_part_return(self, *args: Any, **kwargs: Any) -> Any:
+        """Count a member in its chord, and send the body after the last."""
+        return _marked(self._backend).on_chord_part_return(*args, **kwargs)
 
     def mark_as_retry(self, task_id: str, *args: Any, **kwargs: Any) -> Any:
         """Store that the task is retried, if that is possible now.

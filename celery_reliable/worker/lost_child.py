@@ -17,7 +17,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.model import Cause, Claim, ClaimRequest
 from celery_reliable.options import keep_ms, task_ref
-from celery_reliable.recovery import has_succeeded, is_in_chord, try_to_announce
+from celery_reliable.recovery import is_in_chord, stored_end, try_to_announce
 from celery_reliable.worker.child_deaths import how_it_ended
 from celery_reliable.worker.own_claim import own_record
 from celery_reliable.worker.patience import PATIENCE_SECONDS
@@ -40,10 +40,11 @@ def end_lost(request: Any, exc: BaseException) -> None:
         request.acknowledge()
         return
     record = record or ledger.find(request.id, patience_seconds=PATIENCE_SECONDS)
-    if record is not None and has_succeeded(request.app, record):
-        # A chord has to be told of it first, which may take long.  Then the claim stays, and is
-        # found as no process runs it.
-        if not is_in_chord(request.app, record):
+    end = "" if record is None else stored_end(request.app, record)
+    if record is not None and end:
+        # A chord has to be told of it first, or errbacks, which may take long.  Then the claim
+        # stays, and is found as no process runs it.
+        if end == states.SUCCESS and not is_in_chord(request.app, record):
             keep = keep_ms(request.task)
             ledger.settle(
                 claim,

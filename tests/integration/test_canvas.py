@@ -13,7 +13,7 @@ from celery.result import GroupResult
 
 from tests.conftest import Scale
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import RECORD, wait_until_settled
+from tests.integration.figures import DEAD, RECORD, wait_until_settled
 from tests.integration.project.canvases import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
@@ -204,6 +204,28 @@ def test_a_chord_whose_member_is_killed_when_its_result_is_stored(
     assert len(effects.finished(result.id)) == 1
     # Its result is there: there is no reason to do the work again.
     assert [len(effects.runs(member)) for member in ids_of(result.parent)] == [1] * 3
+
+
+@pytest.mark.parametrize("who", ["child", "worker"])
+def test_a_failure_that_its_callers_have_seen_is_the_end(
+    task: Task, start: Start, effects: Effects, redis_server: RedisServer, who: str
+) -> None:
+    """A process that dies when the failure is stored leaves a dead letter, and no second run."""
+    trap = f"{who} after its failure is stored"
+    for name in NAMES:
+        start(name, concurrency=1, TRAP=trap)
+    told = task("on_error").s()
+    fails = task("follow").s(["fail", "finish"]).set(link_error=told)
+    failed = chain(fails, task("note").s()).apply_async()
+    with pytest.raises(Exception, match="in run 1"):
+        failed.get(timeout=20)
+    wait_for(lambda: effects.client.exists(f"died:{trap}"), 10, "the kill")
+    wait_for(lambda: redis_server.client().zcard(DEAD), 20, "the dead letter")
+    wait_for(lambda: effects.client.llen("errbacks"), 10, "the errback")
+    (run,) = effects.runs(failed.parent.id)
+    assert run.outcome == "Broken"
+    assert not effects.client.exists("notes")
+    assert effects.client.lrange("errbacks", 0, -1) == [failed.parent.id.encode()]
 
 
 @promise("effects-at-least-once")

@@ -251,7 +251,11 @@ def test_a_rolling_restart_under_load(project: Project, how: signal.Signals) -> 
         project.effects.open_gate(f"gate-{n}")
     for result in gated + short:
         result.get(timeout=30)
-        assert len(project.effects.finished(result.id)) == 1
+    finished = [len(project.effects.finished(result.id)) for result in gated + short]
+    # A process that is ended coldly may be between the end of a body and its settlement.
+    most = 0 if how == signal.SIGTERM else len(workers)
+    assert min(finished) == 1
+    assert sum(finished) <= len(finished) + most
     if how == signal.SIGTERM:
         assert {run.attempt for run in project.effects.runs()} == {1}
     assert not project.effects.overlaps()

@@ -11,6 +11,7 @@ from typing import Any
 from celery import chain
 from celery.backends.redis import RedisBackend
 from celery.signals import after_task_publish
+from celery.states import FAILURE
 
 from celery_reliable import ReliableTask
 from tests.integration.project.tasks import TICK_SECONDS, Broken
@@ -153,6 +154,16 @@ def lay_trap(to: Any, where: str) -> None:
             return unpack(self, *args, **options)
 
         RedisBackend._unpack_chord_result = _unpack_chord_result
+    elif point == "after its failure is stored":
+        stored = RedisBackend.store_result
+
+        def store_result(self: Any, task_id: str, result: Any, state: str, **options: Any) -> Any:
+            answer = stored(self, task_id, result, state, **options)
+            if state == FAILURE:
+                die_once(to, where)
+            return answer
+
+        RedisBackend.store_result = store_result
     else:
 
         def on_sent(sender: str, **_: Any) -> None:
