@@ -55,7 +55,7 @@ def before_retry(prepare: Callable[[], None]) -> None:
 
 
 #: The attribute of a request that names the attempt which stored the result before it died.
-_STORED_BY = "reliable_stored_by"
+_STORED_BY = "stored_by_attempt"
 
 
 class _Marking(MarkingBackend):
@@ -134,14 +134,8 @@ class PatientBackend:
                 return None
         if store_result:
             self._conclude(attempt, task_id, is_success=True)
-        return self._store(
-            _marked(self._backend).mark_as_done,
-            task_id,
-            result,
-            request,
-            store_result,
-            state=state,
-        )
+        store = _marked(self._backend).mark_as_done
+        return self._store(store, task_id, result, request, store_result, state=state)
 
     def _is_plain(self, attempt: RunningAttempt, task_id: str, request: Any) -> bool:
         """Whether the attempt's end is to store this result, and nothing besides."""

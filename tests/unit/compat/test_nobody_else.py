@@ -39,6 +39,8 @@ REVIEWED = {
     ("contrib.drill.__main__", "app.conf.task_create_missing_queues"): "a setting of Celery's",
     ("contrib.opentelemetry", "provider.id_generator"): "public, and set back at once",
     ("ledger.startup_test", "self.workers._caller"): "two classes of the ledger",
+    ("recovery.stored_results", "context.chord"): "of a request that we have made",
+    ("results.backend", "setattr(request)"): "the same",
     ("options.values", "getattr(type(task), '_reliable_object')"): "an attribute of ReliableTask",
 }
 
