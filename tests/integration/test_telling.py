@@ -138,6 +138,7 @@ def test_every_burial_is_told(project: Project, monitor: Monitor, told: Told) ->
     project.start_worker("two", app=APP, options=WATCHED)
     reasons[project.send("poison").id] = "lost"
     reasons[project.send("failing").id] = "failed"
+    reasons[project.app.send_task("project.die_as_failed").id] = "failed"
     limited = project.send("gate", "gate", time_limit=1)
     reasons[limited.id] = "time_limit"
     for requeue, reason in ((False, "rejected"), (True, "lost")):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from types import FrameType
 from typing import Any
@@ -18,7 +19,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.model import Cause
 from tests.integration.project import explosive
-from tests.integration.project.tasks import _wait_at_gate
+from tests.integration.project.tasks import Broken, _wait_at_gate
 
 __all__ = ["TOLD", "add_tasks", "note"]
 
@@ -65,6 +66,13 @@ def add_tasks(to: Any) -> None:
         with to.effects.run(self):
             raise Reject("as told", requeue=requeue)
 
+    def fail(self: Any) -> None:
+        with to.effects.run(self):
+            raise Broken("as told")
+
+    def die(self: Any, *args: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def taken(self: Any, seconds: float) -> None:
         take_away()
 
@@ -76,6 +84,8 @@ def add_tasks(to: Any) -> None:
             _wait_at_gate(self, run, gate)
 
     task("send_back", send_back)
+    # Its failure is stored by then, and it is no dead letter yet.
+    task("die_as_failed", fail, on_failure=die)
     task("taken", taken)
     task("taken_silently", taken, ignore_result=True)
     task("taken_in_time", taken, time_to_run_seconds=60)

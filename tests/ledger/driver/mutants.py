@@ -97,11 +97,11 @@ MUTANTS = {
         {
             "recovery/stored_results.py": (
                 (
-                    "        return is_of(meta, record)\n",
+                    "        is_own = is_of(meta, record)\n",
                     (
                         "        from datetime import datetime as moment\n"
                         "        done = moment.fromisoformat(str(meta['date_done']))\n"
-                        "        return done.timestamp() * 1000 >= record.claimed_ms\n"
+                        "        is_own = done.timestamp() * 1000 >= record.claimed_ms\n"
                     ),
                 ),
             ),
