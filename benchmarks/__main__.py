@@ -108,6 +108,10 @@ def _measure_loads(
     print_loads(rows, loads, [one.name for one in contenders])
     if options.json:
         write_json(options.json, about, rows, {})
+    if options.plots:
+        from benchmarks.plots import draw_loads
+
+        print(draw_loads(options.plots, rows, loads, [one.name for one in contenders]))
 
 
 def _options() -> argparse.Namespace:

@@ -9,10 +9,11 @@ from typing import Any
 
 from matplotlib import pyplot
 
-from benchmarks.contenders import CONTENDERS
+from benchmarks.contenders import BASELINE, CONTENDERS
 from benchmarks.figures import Row, Table
+from benchmarks.loads import Load
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_loads"]
 
 _STATES = ("queued", "running", "parked", "settled", "result")
 
@@ -47,6 +48,35 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
     names = [name for name in CONTENDERS if any(row.contender == name for row in rows)]
     bars = [*_BARS, *(_bytes(size) for size in _sizes(table))]
     return [_bars(folder / f"{bar[0]}.svg", table, names, *bar[1:]) for bar in bars]
+
+
+def draw_loads(
+    folder: Path, rows: Sequence[Row], loads: Sequence[Load], names: Sequence[str]
+) -> Path:
+    """Write a picture of how much faster than stock Celery each load is worked off into *folder*,
+    as SVG, and return the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    table = Table(rows)
+    figures = [f"{load.name}_drain_per_second" for load in loads]
+    drained = [f for f in figures if table.values(f, BASELINE)]
+    others = [name for name in names if name != BASELINE]
+    width = 0.8 / len(others)
+    picture, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    for at, name in enumerate(others):
+        left = [group + at * width for group in range(len(drained))]
+        axes.bar(left, [table.ratio(f, name, BASELINE) or 0.0 for f in drained], width, label=name)
+        for x, figure in zip(left, drained, strict=True):
+            ratios = table.ratios(figure, name, BASELINE)
+            axes.plot([x] * len(ratios), ratios, ".", color="black", markersize=3)
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    labels = [figure.partition("_")[0] for figure in drained]
+    title = f"Tasks worked off in a second, beside {BASELINE} (1.0)"
+    _dress(axes, title, "ratio", labels, middle=0.4 - width / 2)
+    path = folder / "loads.svg"
+    picture.savefig(path)
+    pyplot.close(picture)
+    return path
 
 
 def _sizes(table: Table) -> list[int]:
