@@ -132,6 +132,27 @@ def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(scene: Sc
     assert scene.claim(Published(message.task, "0-last", message.generation)).attempt == 2
 
 
+def test_a_worker_that_died_after_its_canvas_was_quick_holds_nothing(scene: Scene) -> None:
+    """Its claim outlives the attempt, and must not keep the worker from being forgotten."""
+    message = scene.publish()
+    claim = scene.claim(message, token="delivered")
+    scene.ledger.bequeath(claim, heir="mine")
+    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
+    scene.kill_worker("me")
+    assert not scene.workers.deregister("me", in_unacked=0)
+
+    assert isinstance(scene.lose(claim), Fenced)
+
+    assert scene.workers.deregister("me", in_unacked=0)
+
+
+def test_a_canvas_knows_which_result_its_id_had_before(scene: Scene) -> None:
+    for stored in ("", "of before"):
+        claim = scene.claim(scene.publish(f"after {stored}"))
+        scene.ledger.replace(claim, due_in_ms=LOOK_MS, stored=stored)
+        assert scene.record_of(claim.task_id).stored == stored
+
+
 def test_what_an_older_version_left_waiting_anybody_may_publish(scene: Scene) -> None:
     """It names no heir, and its canvas carries no name."""
     message = scene.publish()

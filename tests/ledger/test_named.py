@@ -253,6 +253,21 @@ def test_the_attempt_after_it_is_for_the_workers_that_were_named(scene: Scene, h
     assert isinstance(answer, Send)
     assert answer.message == "message 1-new"
     assert scene.record_of().epoch == "1-new"
+    # Its message names them, so its own retry need not be told, and is what is sent after its loss.
+    second = scene.claim(Published(message.task, "1-new", scene.ledger.generation))
+    retry = scene.ledger.senders.new_epoch(second.attempt)
+    assert scene.record(message.task, retry, claim=second) == Recorded()
+    scene.lose(scene.claim(Published(message.task, retry, scene.ledger.generation)))
+    assert scene.record_of().epoch == retry
+
+
+def test_what_is_released_is_sent_from_its_record_where_no_message_comes_back(
+    scene: Scene,
+) -> None:
+    for is_unsent in (False, True):
+        name = f"unsent {is_unsent}"
+        scene.ledger.release(scene.claim(scene.publish(name)), due_in_ms=9, is_unsent=is_unsent)
+        assert scene.record_of(name).is_unsent is is_unsent
 
 
 def test_a_retry_says_which_workers_were_named_while_it_ran(scene: Scene) -> None:

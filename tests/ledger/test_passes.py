@@ -189,3 +189,36 @@ def test_queues_on_another_server_than_before_are_looked_at_ahead(scene: Scene) 
     # It is said until a pass has looked.
     assert isinstance(recognize("two"), Known)
     assert scene.ledger.passes.meta() == meta
+
+
+def test_the_next_pass_looks_ahead_from_the_earliest_that_anybody_has_asked_for(
+    scene: Scene,
+) -> None:
+    passes = scene.ledger.passes
+    first = passes.look_ahead(ago_ms=1_000)
+    assert passes.meta()["ahead_ms"] == str(first.since_ms)
+    earlier = passes.look_ahead(ago_ms=5_000)
+    assert earlier.since_ms < first.since_ms
+    later = passes.look_ahead(ago_ms=0)
+
+    assert later.since_ms == earlier.since_ms
+    meta = passes.meta()
+    assert (meta["ahead_ms"], meta["ahead_count"]) == (str(earlier.since_ms), "3")
+
+
+def test_a_death_is_kept_for_operators_and_has_the_next_pass_look_ahead(scene: Scene) -> None:
+    """Of what it may have popped and not filed, from one lease before it was last heard."""
+    scene.claim(scene.publish())
+    scene.kill_worker("me")
+
+    meta = scene.ledger.passes.meta()
+    (death,) = json.loads(meta["deaths"])
+    assert (death["worker"], death["cause"], death["claims"]) == ("me", "lapsed", 1)
+    assert abs(death["at_ms"] - scene.workers.time_ms()) < LEASE_MS
+    # Its lease was made to run out at 0.
+    assert (meta["ahead_ms"], meta["ahead_count"]) == (str(-2 * LEASE_MS), "1")
+
+    scene.kill_worker("other")
+    meta = scene.ledger.passes.meta()
+    assert [one["worker"] for one in json.loads(meta["deaths"])] == ["me", "other"]
+    assert meta["ahead_count"] == "2"

@@ -640,3 +640,57 @@ def test_who_was_not_the_one_that_had_the_place_sends_nobody(line: Line) -> None
     scene.ledger.settle(holder)
     assert scene.snapshot() == once
     assert len(line.in_queue()) == 1
+
+
+def test_who_stands_there_no_longer_is_struck_off_as_its_turn_comes(line: Line) -> None:
+    """It was let through by hand, or its record is lost: others must not wait for it."""
+    scene = line.scene
+    line.enter("holder", "first", "second")
+    scene.client.hset(scene.ledger.keys.record("first"), "waiting_for", "object another")
+
+    assert isinstance(line.step_up("first"), NotCurrent)
+
+    assert scene.client.zrange(scene.ledger.keys.waiting(LINE), 0, -1) == [b"second"]
+
+
+def test_who_stands_in_line_again_is_put_into_no_queue_of_before(line: Line) -> None:
+    """The worker that has it stand there now sends otherwise."""
+    scene = line.scene
+    holder = line.start("holder")
+    line.take(holder)
+    message = scene.publish("first")
+    assert isinstance(line.take(scene.claim(message), queue=QUEUE), Standing)
+    scene.client.hset(scene.ledger.keys.record("first"), "state", "queued")
+    assert isinstance(line.take(scene.claim(message)), Standing)
+
+    scene.ledger.settle(line.hold(holder))
+
+    assert line.in_queue() == []
+    assert line.told == ["first"]
+
+
+def test_who_stands_in_line_after_a_move_is_sent_as_it_says_from_then_on(line: Line) -> None:
+    """What was named as its attempt began is in its message, so its retry need not be told."""
+    scene = line.scene
+    holder = line.start("holder")
+    line.take(holder)
+    waits = line.start("first")
+    scene.ledger.named.move(
+        scene.record_of("first"),
+        epoch="1-moved",
+        message="for others",
+        named="{}",
+        is_stopped=False,
+        due_in_ms=LOOK_MS,
+        by="me",
+    )
+    assert isinstance(line.take(waits), Standing)
+    assert scene.record_of("first").epoch == "1-moved"
+    scene.ledger.settle(replace(holder, object_key=LINE, has_line=True))
+    assert line.let_through() == ["first"]
+
+    task = TaskRef("first", "app.work")
+    runs = scene.claim(Published(task, "1-moved", scene.ledger.generation))
+    retry = scene.ledger.senders.new_epoch(runs.attempt)
+
+    assert isinstance(scene.record(task, retry, claim=runs), Recorded)

@@ -268,6 +268,8 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
 
     told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
     assert (type(told), told.claims("me")) == (Forgotten, [claim])
+    # Nobody removes it if that process is never heard of again.
+    assert scene.client.pttl(scene.ledger.keys.taken("me")) > 0
 
     assert isinstance(scene.workers.acknowledge(claim), Acknowledged)
     assert scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0).taken == ()
