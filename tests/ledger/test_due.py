@@ -212,3 +212,18 @@ def test_which_result_was_there_is_noted_of_one_publication(scene: Scene, how: s
 
     assert scene.state() == ("running" if how == "claim" else "queued")
     assert scene.record_of().stored == ""
+
+
+def test_what_could_not_be_sent_is_not_counted(scene: Scene) -> None:
+    """Also of one that was claimed meanwhile, and so begins to count anew."""
+    message = scene.publish(due_in_ms=0)
+    answer = scene.ledger.resend(scene.seen_due(), due_in_ms=LOOK_MS)
+    assert isinstance(answer, Send)
+    assert scene.record_of().resends == 1
+    scene.ledger.postpone(scene.seen_due(), due_in_ms=LOOK_MS, is_unsent=True)
+    record = scene.record_of()
+    assert (record.resends, record.is_unsent) == (0, True)
+
+    scene.lose(scene.claim(message))
+    scene.ledger.postpone(scene.seen_due(), due_in_ms=LOOK_MS, is_unsent=True)
+    assert scene.record_of().resends == 0

@@ -51,9 +51,13 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     named = scene.ledger.named
     scene.publish()
 
+    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=9), Send)
+    assert scene.record_of().resends == 1
     assert park(scene) == Unplaced(is_new=True)
 
     assert scene.state() == "parked"
+    # It has no message that was sent in vain.
+    assert scene.record_of().resends == 0
     assert scene.ledger.due(9).dues == ()
     assert (named.waiting(), list(named.each_waiting())) == (1, [[("task", '{"only": ["gpu"]}')]])
     assert park(scene) == Unplaced(is_new=False)
@@ -294,3 +298,26 @@ def test_a_retry_says_which_workers_were_named_while_it_ran(scene: Scene) -> Non
     next_one = scene.claim(Published(task, epoch, scene.ledger.generation))
     scene.lose(next_one)
     assert scene.record_of().epoch == epoch
+
+
+def test_what_waits_for_a_worker_is_looked_at_as_soon_as_others_are_named(scene: Scene) -> None:
+    scene.publish()
+    park(scene)
+    assert scene.overdue_ids() == []
+
+    assert move(scene, "1-new") == Moved()
+
+    assert scene.overdue_ids() == ["task"]
+
+
+def test_a_message_that_came_to_the_wrong_worker_counts_as_sent_for_the_first_time(
+    scene: Scene,
+) -> None:
+    message = scene.publish()
+    assert isinstance(scene.ledger.resend(due_of(scene), due_in_ms=FAR_MS), Send)
+
+    scene.ledger.named.divert("task", message.epoch)
+
+    record = scene.record_of()
+    assert (record.resends, record.is_unsent) == (0, True)
+    assert scene.overdue_ids() == ["task"]

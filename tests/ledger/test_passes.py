@@ -222,3 +222,22 @@ def test_a_death_is_kept_for_operators_and_has_the_next_pass_look_ahead(scene: S
     meta = scene.ledger.passes.meta()
     assert [one["worker"] for one in json.loads(meta["deaths"])] == ["me", "other"]
     assert meta["ahead_count"] == "2"
+
+
+def test_who_asked_during_a_pass_is_heard_by_the_next_one(scene: Scene) -> None:
+    passes = scene.ledger.passes
+    passes.look_ahead(ago_ms=1_000)
+    begin(scene)
+    seen = passes.meta()["ahead_count"]
+    passes.look_ahead(ago_ms=0)
+
+    passes.end("mine", {}, seen)
+    assert passes.meta()["ahead_count"] == "2"
+
+    begin(scene)
+    # One that has not looked at all of it asks on.
+    passes.end("mine", {}, "")
+    assert passes.meta()["ahead_count"] == "2"
+    begin(scene)
+    passes.end("mine", {}, "2")
+    assert not {"ahead_ms", "ahead_count"} & passes.meta().keys()

@@ -263,7 +263,10 @@ def test_a_forgotten_worker_still_hears_what_was_taken(scene: Scene) -> None:
     claim = scene.claim(scene.publish())
     scene.kill_worker("me")
     scene.lose(claim, is_taken=True)
+    assert not scene.lease("me").is_thawed
     assert beat(scene) is BeatOfDead
+    # What must not be moved is its own to go on with.
+    assert scene.lease("me").is_thawed
     assert scene.workers.deregister("me", in_unacked=0)
 
     told = scene.workers.heartbeat("me", lease_ms=LEASE_MS, client_id=0)
