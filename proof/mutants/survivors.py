@@ -4,12 +4,7 @@ from __future__ import annotations
 
 __all__ = ["OF_ORDER", "OF_SCRIPTS"]
 
-OF_SCRIPTS: dict[str, str] = {
-    "ledger/stop: redis.call('HDEL', KEYS[2], ARGV[1])": (
-        "It comes first for a server that is full, which refuses the next write otherwise; no fast"
-        " test fills one here."
-    ),
-}
+OF_SCRIPTS: dict[str, str] = {}
 
 _REFUSED = "The ledger refuses what the attempt asks for then, so that it ends all the same."
 _LATER = "It only comes later: a pass makes up for it."

@@ -132,6 +132,20 @@ def test_a_quick_canvas_takes_the_id_over_while_the_attempt_still_runs(scene: Sc
     assert scene.claim(Published(message.task, "0-last", message.generation)).attempt == 2
 
 
+def test_a_worker_whose_canvas_was_quick_can_be_forgotten(scene: Scene) -> None:
+    message = scene.publish()
+    claim = scene.claim(message, token="delivered")
+    scene.ledger.bequeath(claim, heir="mine")
+    assert isinstance(scene.record(message.task, "0-last", heir="mine"), Recorded)
+    # Another attempt's end is not its own.
+    scene.ledger.replace(replace(claim, token="another"), due_in_ms=LOOK_MS)
+    assert not scene.workers.deregister("me", in_unacked=0)
+
+    assert isinstance(scene.ledger.replace(claim, due_in_ms=LOOK_MS), Fenced)
+
+    assert scene.workers.deregister("me", in_unacked=0)
+
+
 def test_a_worker_that_died_after_its_canvas_was_quick_holds_nothing(scene: Scene) -> None:
     """Its claim outlives the attempt, and must not keep the worker from being forgotten."""
     message = scene.publish()

@@ -73,6 +73,7 @@ def test_what_waits_for_a_worker_is_known_and_due_as_soon_as_one_is_there(scene:
     assert answer.message == "to gpu"
     # From now on it is the message, and nothing waits.
     assert (scene.record_of().message, scene.state()) == ("to gpu", "queued")
+    assert scene.record_of().waiting_for == ""
     assert named.waiting() == 0
     assert named.wake("task") == Changed()
 

@@ -273,10 +273,13 @@ def test_a_late_blame_of_one_death_counts_once(scene: Scene) -> None:
 
 def test_no_death_can_be_that_of_a_message_and_of_a_suspect_that_just_began(scene: Scene) -> None:
     run_together(scene, "a", "b")
-    fetched = scene.publish("fetched")
+    scene.publish("fetched")
+    fetched = send_again(scene, "fetched")
     scene.claim(message_of(scene, "a"), "me")
 
     assert opens(scene, fetched) is Alone
+    record = scene.record_of("fetched")
+    assert (record.is_unsent, record.resends) == (True, 0)
     assert opens(scene, message_of(scene, "b"), delivery="other") is Alone
     for task_id in ("fetched", "b"):
         assert scene.record_of(task_id).is_unsent

@@ -694,3 +694,43 @@ def test_who_stands_in_line_after_a_move_is_sent_as_it_says_from_then_on(line: L
     retry = scene.ledger.senders.new_epoch(runs.attempt)
 
     assert isinstance(scene.record(task, retry, claim=runs), Recorded)
+
+
+def test_who_stands_there_without_a_record_keeps_nobody_waiting(line: Line) -> None:
+    """Also not for the length of a look: neither who comes, nor who is to be put into the queue."""
+    scene = line.scene
+    ghosts = {f"ghost {n}": n for n in range(3)}
+    waiting = scene.ledger.keys.waiting(LINE)
+    scene.client.zadd(waiting, ghosts)
+
+    holder = line.hold(line_of_three(line))
+
+    assert scene.client.zrange(waiting, 0, -1) == [b"first", b"second", b"third"]
+    scene.client.zadd(waiting, ghosts)
+    scene.ledger.settle(holder)
+    assert [scene.state(name) for name in ("first", "second")] == ["queued", "parked"]
+    assert len(line.in_queue()) == 1
+
+
+@pytest.mark.parametrize("queue", ["", QUEUE])
+def test_a_publication_that_is_repeated_is_told_the_same(line: Line, queue: str) -> None:
+    scene = line.scene
+    scene.publish("before any")
+    epoch = scene.ledger.senders.new_epoch(0)
+
+    def publish() -> list[type[Answer]]:
+        answers = scene.ledger.record_for_place(
+            TaskRef("task", "app.work"),
+            Room(LINE, 1),
+            epoch=epoch,
+            due_in_ms=LOOK_MS,
+            message="its message",
+            queue=queue,
+        )
+        return [type(one) for one in answers]
+
+    once = publish()
+
+    assert once == [Recorded, Sent if queue else Send]
+    assert publish() == once
+    assert len(line.in_queue()) == (1 if queue else 0)

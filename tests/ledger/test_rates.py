@@ -228,3 +228,17 @@ def test_a_step_of_the_clock_takes_nobodys_time(scene: Scene, step_seconds: int)
     last = reserve(scene, scene.publish("last"))
     assert last.due_ms <= now_ms + 42_000
     assert scene.client.pttl(key) <= 60_000
+
+
+def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> None:
+    reserve(scene, scene.publish("first"))
+    message = scene.publish("second")
+    scene.ledger.resend(scene.seen_due("second"), due_in_ms=LOOK_MS)
+    scene.ledger.postpone(scene.seen_due("second"), due_in_ms=LOOK_MS, is_unsent=True)
+    scene.ledger.resend(scene.seen_due("second"), due_in_ms=LOOK_MS)
+    scene.ledger.resend(scene.seen_due("second"), due_in_ms=LOOK_MS)
+
+    assert isinstance(reserve(scene, message), ParkedUntil)
+
+    record = scene.record_of("second")
+    assert (record.resends, record.is_unsent) == (0, False)
