@@ -29,9 +29,9 @@ def run():
 """
 
 #: So many may live; fewer is better.
-MOST_ALIVE: Mapping[str, int] = {"order": 20, "scripts": 1}
+MOST_ALIVE: Mapping[str, int] = {"order": 20, "scripts": 0}
 #: Of so many nobody has tried yet whether a test sees them.
-MOST_UNTRIED: Mapping[str, int] = {"order": 0, "scripts": 278}
+MOST_UNTRIED: Mapping[str, int] = {"order": 0, "scripts": 0}
 
 
 def changed(change: Change) -> list[str]:
