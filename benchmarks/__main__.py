@@ -111,7 +111,8 @@ def _measure_loads(
     if options.plots:
         from benchmarks.plots import draw_loads
 
-        print(draw_loads(options.plots, rows, loads, [one.name for one in contenders]))
+        path = draw_loads(options.plots, rows, loads, [one.name for one in contenders])
+        print(path or "no picture: nothing to compare")
 
 
 def _options() -> argparse.Namespace:

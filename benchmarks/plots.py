@@ -52,15 +52,18 @@ def draw(folder: Path, rows: Sequence[Row]) -> list[Path]:
 
 def draw_loads(
     folder: Path, rows: Sequence[Row], loads: Sequence[Load], names: Sequence[str]
-) -> Path:
+) -> Path | None:
     """Write a picture of how much faster than stock Celery each load is worked off into *folder*,
-    as SVG, and return the file.
+    as SVG, and return the file.  None where there is nothing to compare: only one contender, or no
+    load that is worked off.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     table = Table(rows)
     figures = [f"{load.name}_drain_per_second" for load in loads]
     drained = [f for f in figures if table.values(f, BASELINE)]
     others = [name for name in names if name != BASELINE]
+    if not drained or not others:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
     width = 0.8 / len(others)
     picture, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
     for at, name in enumerate(others):
