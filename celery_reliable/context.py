@@ -199,8 +199,10 @@ class RunningAttempt:
     #: Its message was not recorded when it was published.  Once the record is gone, nothing proves
     #: that the task has ended: the message, if it came again, would run again.
     is_adopted: bool = False
-    #: The place of its object that it took in the step that began it.
+    #: The place of its object that it took in the step that began it, or had before.
     place: str = ""
+    #: Its task had that place before: the lock names the publication, and not the attempt.
+    had_place: bool = False
     #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
     #: or is no longer current.
     is_closed: bool = False
@@ -264,7 +266,6 @@ class PutOff:
         if (
             not self.is_on
             or self.claim is not None
-            or claim.object_key
             or claim.is_troubled
             or (result is not None and result.db != self._proven)
             or not self.may_wait(task)

@@ -7,6 +7,7 @@ from celery_reliable.attempt.conclusion import bury
 from celery_reliable.attempt.delivery import DELIVERY, EARLY, MESSAGE
 from celery_reliable.attempt.execution import around
 from celery_reliable.attempt.fencing import guarded
+from celery_reliable.attempt.object_lock import free_object
 from celery_reliable.attempt.outcomes import NotBegun
 from celery_reliable.attempt.replacement import bequeathing
 from celery_reliable.attempt.time_limits import Uninterrupted, is_touched
@@ -21,6 +22,7 @@ __all__ = [
     "bequeathing",
     "bury",
     "claim_or_record",
+    "free_object",
     "guarded",
     "is_touched",
 ]

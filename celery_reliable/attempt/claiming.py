@@ -95,7 +95,7 @@ def claimed_early(
     told = properties.get(EARLY)
     if not told:
         return None
-    attempt, losses, name, asked_at = told
+    attempt, losses, name, asked_at, _ = told
     if clock.now() - asked_at > _FRESH_SECONDS or not worker.surely_holds(name):
         return None
     return Claim(task_id, attempt, name, str(properties[DELIVERY]), losses)
@@ -107,7 +107,8 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
     is_adopted = not stamp.generation
     early = claimed_early(worker, delivery.id, properties)
     if early is not None:
-        return RunningAttempt(early, stamp, is_adopted)
+        had = str(properties[EARLY][4])
+        return RunningAttempt(early, stamp, is_adopted, place=had, had_place=bool(had))
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
     patience_seconds = config.lease_seconds if config.fail_open else FOREVER
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))

@@ -9,9 +9,9 @@ from celery_reliable.app import reliable_of
 from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.context import RunningAttempt
 from celery_reliable.exceptions import ObjectIdError
-from celery_reliable.ledger import FOREVER, answers
+from celery_reliable.ledger import FOREVER, answers, slots
 from celery_reliable.message import NAMED
-from celery_reliable.model import NextUp, Room
+from celery_reliable.model import Claim, NextUp, Room
 from celery_reliable.options import (
     is_placed_early,
     is_unique,
@@ -61,7 +61,8 @@ def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str 
     reliable, stands = delivery.reliable, stands_in_line(delivery.task)
     queue = _list_of(delivery) if stands else ""
     answer: answers.PlaceAnswer = answers.Placed(attempt.place)
-    if not attempt.place:
+    if attempt.place not in slots(room.object_key, room.places):
+        attempt.had_place = False
         answer = reliable.ledger.take_place(
             room.object_key,
             room.places,
@@ -102,10 +103,21 @@ def leave(task: Any, attempt: RunningAttempt) -> None:
     One that took it as it was published keeps it until it has ended, unless a canvas takes its
     place.
     """
-    key = attempt.claim.object_key
-    if key and not attempt.is_settled and (attempt.is_replaced or not _is_kept(task)):
-        reliable_of(task.app).locks.free(key, attempt.claim, patience_seconds=FOREVER)
+    if not attempt.is_settled and (attempt.is_replaced or not _is_kept(task)):
+        claim = replace(attempt.claim, attempt=0) if attempt.had_place else attempt.claim
+        _free(task, claim)
         attempt.claim = replace(attempt.claim, object_key="")
+
+
+def free_object(task: Any, claim: Claim) -> None:
+    """Give back the object of an attempt that was over already when it was to be settled."""
+    if not _is_kept(task):
+        _free(task, claim)
+
+
+def _free(task: Any, claim: Claim) -> None:
+    if claim.object_key:
+        reliable_of(task.app).locks.free(claim.object_key, claim, patience_seconds=FOREVER)
 
 
 def _is_kept(task: Any) -> bool:

@@ -16,6 +16,7 @@ from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Look, Place, WorkerLook
 from celery_reliable.ledger.next_attempts import NextStep, NextSteps, NextTask
 from celery_reliable.ledger.object_looks import Held, ObjectLook
+from celery_reliable.ledger.place_steps import slots
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
 from celery_reliable.ledger.rows import Found
 from celery_reliable.ledger.runs import Run, Runs
@@ -61,4 +62,5 @@ __all__ = [
     "on_key",
     "self_test",
     "server_of",
+    "slots",
 ]

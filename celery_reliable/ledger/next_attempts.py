@@ -50,13 +50,15 @@ class Filing(Protocol):
 @dataclass(frozen=True)
 class NextTask:
     """What was taken.  *message* is None when nothing was: the queues are empty, or the worker has
-    lost its lease.  *answer* is None when the task was not claimed.
+    lost its lease.  *answer* is None when the task was not claimed.  *place*: which place of its
+    object a claimed task has since it was published, or its turn came; empty for none.
     """
 
     queue: str = ""
     message: bytes | None = None
     answer: ClaimAnswer | None = None
     has_lease: bool = True
+    place: str = ""
 
 
 class _Reading:
@@ -68,8 +70,10 @@ class _Reading:
         kind = raw[0]
         if kind in (b"empty", b"no_lease"):
             return NextTask(has_lease=kind == b"empty")
-        answer = attempts.CLAIM.read(raw[3], is_repeated) if kind == b"asked" else None
-        return NextTask(raw[1].decode(), raw[2], answer)
+        if kind != b"asked":
+            return NextTask(raw[1].decode(), raw[2])
+        answer = attempts.CLAIM.read(raw[3], is_repeated)
+        return NextTask(raw[1].decode(), raw[2], answer, place=raw[4].decode())
 
 
 _READING = _Reading()
@@ -129,6 +133,7 @@ class NextAttempts(TransitionGroup):
             [
                 queues.name,
                 self.keys.record(""),
+                self.keys.lock(""),
                 worker,
                 pid,
                 ALONE_MS,

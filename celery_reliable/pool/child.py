@@ -15,7 +15,14 @@ from kombu.serialization import loads, prepare_accept_content
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
-from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun, Uninterrupted
+from celery_reliable.attempt import (
+    DELIVERY,
+    EARLY,
+    MESSAGE,
+    NotBegun,
+    Uninterrupted,
+    free_object,
+)
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.compat.tracer import (
     has_own_hook,
@@ -114,7 +121,8 @@ class _Working:
             answer, done = found.answer, tag
             # The id is in the message.
             claim = Claim("", answer.attempt, worker, tag, answer.losses)
-            if not self._run(claim, Left(tag, found.queue, found.message), asked_at):
+            left = Left(tag, found.queue, found.message)
+            if not self._run(claim, left, asked_at, found.place):
                 return report
 
     def _is_over(self, number: int) -> bool:
@@ -153,6 +161,7 @@ class _Working:
         )
         if isinstance(answer, answers.Fenced | answers.Gone):
             state = answer.state if isinstance(answer, answers.Fenced) else "gone"
+            free_object(task, claim)
             events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
         assert step.answer is not None
         return step.answer
@@ -174,7 +183,7 @@ class _Working:
             queues.cold,
         )
 
-    def _run(self, claim: Claim, found: Left, asked_at: float) -> bool:
+    def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:
         """Run the task of a message; False when the main process has to go on."""
         report = self._report
         payload = payload_of(found.message)
@@ -193,7 +202,7 @@ class _Working:
             "properties": {
                 **properties,
                 DELIVERY: claim.token,
-                EARLY: (claim.attempt, claim.losses, claim.worker, asked_at),
+                EARLY: (claim.attempt, claim.losses, claim.worker, asked_at, place),
                 MESSAGE: None,
             },
             "reply_to": properties.get("reply_to"),

@@ -58,12 +58,13 @@ class EarlyClaim:
         return self.request.claim(answer.attempt, answer.losses)
 
     @property
-    def told(self) -> tuple[int, int, str, float] | None:
+    def told(self) -> tuple[int, int, str, float, str] | None:
         """The same in plain values, for a property of the message, which user code can see."""
         claim = self.claim
         if claim is None:
             return None
-        return claim.attempt, claim.losses, claim.worker, self.asked_at
+        # Nobody has looked which place of its object it has.
+        return claim.attempt, claim.losses, claim.worker, self.asked_at, ""
 
 
 class EarlyClaims:

@@ -17,7 +17,9 @@ from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import Project
 from tests.integration.figures import (
     DEAD,
+    LOCKS,
     assert_each_ran_once,
+    most_at_once,
     record_of,
     wait_until_settled,
 )
@@ -59,6 +61,12 @@ def in_shift(pooled: Project, of: str = "gate") -> tuple[Any, str, int]:
     raise AssertionError("the main process has taken each of them")
 
 
+def n_scripts(client: Any) -> int:
+    """How many scripts the server has run."""
+    stats = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
+
+
 def test_a_process_takes_the_next_message_by_itself(pooled: Project) -> None:
     one = start(pooled)
     result, gate, pid = in_shift(pooled)
@@ -67,6 +75,51 @@ def test_a_process_takes_the_next_message_by_itself(pooled: Project) -> None:
     pooled.effects.open_gate(gate)
     assert result.get(timeout=20) == gate
     wait_until_settled(pooled.redis, 10)
+
+
+def test_a_place_is_passed_on_in_the_step_that_settles_and_takes_the_next(pooled: Project) -> None:
+    start(pooled, concurrency=2)
+    first = [pooled.send("placed", f"warm {n}", 0) for n in range(20)]
+    for one in first:
+        one.get(timeout=20)
+    client, n_tasks = pooled.redis.client(), 300
+    gates = [pooled.send("gate", "open") for _ in range(2)]
+    for gate in gates:
+        pooled.effects.run_of(gate.id)
+    results = [pooled.send("placed", "object", 0, ignore_result=True) for _ in range(n_tasks)]
+    before = n_scripts(client)
+
+    pooled.effects.open_gate("open")
+    wait_until_settled(pooled.redis, 60)
+
+    # A shift ends after a second, and what it leaves goes by the main process.
+    assert n_scripts(client) - before < 1.7 * n_tasks
+    client.close()
+    runs = pooled.effects.runs("object")
+    assert_each_ran_once(pooled.effects, [one.id for one in results])
+    assert most_at_once(runs) <= 2
+
+
+def test_who_becomes_a_canvas_leaves_the_place_that_it_had_from_the_beginning(
+    pooled: Project,
+) -> None:
+    start(pooled, concurrency=2)
+    gates = [pooled.send("gate", "open") for _ in range(2)]
+    objects = [f"object {n}" for n in range(10)]
+    for one in objects:
+        pooled.send("placed_replaced", one, 600)
+    behind = [pooled.send("placed_replaced", one, 0) for one in objects]
+    for gate in gates:
+        pooled.effects.run_of(gate.id)
+
+    pooled.effects.open_gate("open")
+
+    for result in behind:
+        assert result.get(timeout=20) in objects
+    # Those that wait have the ids, and have left the objects.
+    client = pooled.redis.client()
+    assert not client.keys(LOCKS)
+    client.close()
 
 
 def test_of_a_killed_process_the_task_comes_back_and_is_charged(pooled: Project) -> None:

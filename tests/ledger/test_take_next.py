@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from celery_reliable.broker import Queues, take_next_text
-from celery_reliable.ledger import NextTask, answers
+from celery_reliable.ledger import NextTask, ObjectLocks, answers
 from celery_reliable.model import Claim, State
 from tests.ledger.scene import Published, RestartableScene
 
@@ -152,6 +152,32 @@ def test_the_next_is_taken_also_when_the_settlement_is_refused(taking: Taking) -
 
     assert isinstance(late, answers.Fenced)
     assert step.answer.answer == answers.Claimed(1, 0)
+
+
+def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -> None:
+    published, ledger = taking.put("one"), taking.scene.ledger
+    taking.put("two")
+    locks = ObjectLocks(ledger)
+    assert locks.take("object", Claim("one", 0, "", published.epoch)) is None
+    locks.close()
+
+    assert [taking.take(f"shift.{n}").place for n in range(2)] == ["object", ""]
+
+
+@pytest.mark.parametrize("value", ["0:another", "1:one", "kept:one", None])
+def test_a_place_that_it_has_otherwise_or_not_any_more_is_not_said(
+    taking: Taking, value: str | None
+) -> None:
+    published, ledger = taking.put("one"), taking.scene.ledger
+    locks = ObjectLocks(ledger)
+    assert locks.take("object", Claim("one", 0, "", published.epoch)) is None
+    locks.close()
+    if value is None:
+        taking.scene.client.delete(ledger.keys.lock("object"))
+    else:
+        taking.scene.client.set(ledger.keys.lock("object"), value)
+
+    assert taking.take("shift.1").place == ""
 
 
 def test_what_is_no_message_is_filed_as_it_is(taking: Taking, redis_server: Any) -> None:

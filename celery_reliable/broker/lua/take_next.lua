@@ -17,15 +17,17 @@ ARGV[2]    done    tag of a message that is done with; "" for none
 ARGV[3]    time    in ms, by the worker's clock
 ARGV[4]    name    of the unacked hash, on the list of them
 ARGV[5]    records what the keys of records begin with
-ARGV[6]    worker  id
-ARGV[7]    pid     of this process
-ARGV[8]    alone_ms  as in claim
-ARGV[9]    cold    names of tasks that are not claimed here, each between line breaks
-ARGV[10]   longest message that is looked into, in bytes
-ARGV[11..] queues  their names
+ARGV[6]    locks   what the keys of locks begin with
+ARGV[7]    worker  id
+ARGV[8]    pid     of this process
+ARGV[9]    alone_ms  as in claim
+ARGV[10]   cold    names of tasks that are not claimed here, each between line breaks
+ARGV[11]   longest message that is looked into, in bytes
+ARGV[12..] queues  their names
 Returns    {"empty"} | {"no_lease"}   nothing was popped; the second: the worker has been declared dead
            {"cold", queue, message}   the worker has to look at this one, which may be anything
-           {"asked", queue, message, answer}   the answer of claim
+           {"asked", queue, message, answer, place}   the answer of claim; which place of its object the task has since
+           it was published or its turn came, "" for none
 Cost       O(lists + size of the headers)
 ]]
 local unacked, tag = KEYS[1], ARGV[1]
@@ -44,7 +46,7 @@ else
   for n = 7, #KEYS do
     item = redis.call('RPOP', KEYS[n])
     if item then
-      queue = ARGV[11 + (n - 7) % (#ARGV - 10)]
+      queue = ARGV[12 + (n - 7) % (#ARGV - 11)]
       -- A worker that was forgotten is off the list, and may not know it.
       redis.call('SADD', KEYS[2], ARGV[4])
       redis.call('HSET', unacked, tag, ARGV[3] .. ' ' .. queue .. '\n' .. item)
@@ -56,7 +58,7 @@ if not item then
   return {'empty'}
 end
 local cold = {'cold', queue, item}
-if #item > tonumber(ARGV[10]) or string.find(item, '"reliable_returns"', 1, true) then
+if #item > tonumber(ARGV[11]) or string.find(item, '"reliable_returns"', 1, true) then
   return cold
 end
 -- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.
@@ -74,7 +76,7 @@ if type(id) ~= 'string' or type(task) ~= 'string' or type(stamp) ~= 'string' or 
     or is_given(headers.eta) or is_given(headers.expires) or is_given(headers.reliable_workers)
     or is_given(headers.reliable_call) or is_given(headers.compression)
     or (is_given(headers.stamped_headers) and next(headers.stamped_headers) ~= nil)
-    or string.find(ARGV[9], '\n' .. task .. '\n', 1, true) then
+    or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
   return cold
 end
 for _, limit in pairs(type(headers.timelimit) == 'table' and headers.timelimit or {}) do
@@ -84,5 +86,11 @@ local generation, epoch = string.match(stamp, '^(%d+):(.*)$')
 if not generation or #generation > 20 then
   return cold
 end
-return {'asked', queue, item, claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
-  {id, epoch, generation, ARGV[6], tag, ARGV[7], '0', task, '', '', ARGV[8]})}
+local answer = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
+  {id, epoch, generation, ARGV[7], tag, ARGV[8], '0', task, '', '', ARGV[9]})
+local place = answer[1] == 'claimed' and redis.call('HGET', ARGV[5] .. id, 'object') or ''
+-- What is noted may be another's by now: the lock decides.
+if place ~= '' and redis.call('GET', ARGV[6] .. place) ~= '0:' .. id then
+  place = ''
+end
+return {'asked', queue, item, answer, place}

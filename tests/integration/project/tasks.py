@@ -170,6 +170,14 @@ def placed_follow(self: Any, object_id: str, steps: Sequence[str] = ("finish",))
     return follow(self, steps)
 
 
+def placed_replaced(self: Any, object_id: str, countdown: float) -> str:
+    """With a place from its publication on; replaces itself by a task that waits so long."""
+    with self.app.effects.run(self):
+        if countdown:
+            raise self.replace(self.app.tasks["project.add"].si(1, 1).set(countdown=countdown))
+    return object_id
+
+
 def roomy(self: Any, seconds: float) -> str:
     """Of these two run at a time in the whole fleet."""
     return locked(self, "roomy", seconds)
@@ -258,6 +266,7 @@ RELIABLE: list[tuple[Any, dict[str, Any]]] = [
     (three, {"object_id": "object_id", "at_most": 3, "on_conflict": "wait"}),
     (placed, {"object_id": "object_id", "at_most": 2, "on_conflict": "wait", "place": "queued"}),
     (placed_follow, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
+    (placed_replaced, {"object_id": "object_id", "on_conflict": "wait", "place": "queued"}),
     (roomy, {"at_most": 2, "on_conflict": "wait"}),
     (unique, {"object_id": "object_id", "unique": "queued"}),
     (unique_fail, {"object_id": "object_id", "unique": "queued", "on_conflict": "fail"}),
