@@ -50,7 +50,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=5_000, help="that do nothing")
-    parser.add_argument("--naps", type=int, default=60, help="of which some take long")
+    # Of fewer it is chance which of them run at the edges of what is counted.
+    parser.add_argument("--naps", type=int, default=200, help="of which some take long")
     parser.add_argument("--json", type=Path, help="a file for the figures of every round")
     options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
