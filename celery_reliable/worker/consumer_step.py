@@ -29,6 +29,7 @@ from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.early_moments import EarlyMoments
 from celery_reliable.worker.long_deliveries import LongDeliveries
 from celery_reliable.worker.openings import Openings
+from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.worker_step import WorkerStep, step_of
 
@@ -60,6 +61,13 @@ def _revoke(
     return answer
 
 
+def _limited(shifts: Shifts, set_limit: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, after which shifts go by the task's new limit."""
+    answer = set_limit(*args, **kwargs)
+    shifts.heed_limits()
+    return answer
+
+
 class ConsumerStep(bootsteps.StartStopStep):
     """Hooks our parts into the main loop, anew with every connection."""
 
@@ -77,6 +85,9 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.shifts is not None:
             for name in ("active", "query_task"):
                 command_by(c, name, partial(_shown, step))
+            for name in ("rate_limit", "time_limit"):
+                command_by(c, name, partial(_limited, step.shifts))
+            step.shifts.heed_limits()
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))

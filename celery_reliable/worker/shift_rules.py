@@ -14,6 +14,7 @@ from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
 from celery_reliable.message import NAMED
 from celery_reliable.options import CALL, is_limited, is_reliable
+from celery_reliable.orders import Orders
 
 __all__ = ["ShiftRules"]
 
@@ -25,11 +26,22 @@ _COLD_HEADERS = ("eta", "expires", "compression", "stamped_headers", CALL, NAMED
 
 
 class ShiftRules:
-    """The rules of one worker.  For the main loop."""
+    """The rules of one worker.  For the main loop.
+
+    Each message that finds an idle process is told of all tasks, so what is known of them is kept.
+    """
 
     def __init__(self, w: Any, process: WorkerProcess) -> None:
         self._worker = w
         self._process = process
+        #: By what the names were found: orders, how many tasks there are, and their rate limits.
+        self._seen: tuple[Orders, int, list[Any]] | None = None
+        self._cold: list[str] | None = None
+        self._limits: dict[str, tuple[float, float]] | None = None
+
+    def forget(self) -> None:
+        """Look at all tasks anew: a remote command has changed a limit, or Celery began anew."""
+        self._seen = self._limits = None
 
     def allow_any(self) -> bool:
         """Whether processes may take their own messages now."""
@@ -49,25 +61,32 @@ class ShiftRules:
 
     def cold(self) -> list[str] | None:
         """Return the names of the reliable tasks that go by the main process; None if all do."""
-        c = self._worker.consumer
-        tasks = [one for one in self._worker.app.tasks.values() if is_reliable(one)]
-        cold = [one.name for one in tasks if not self._is_hot(c, one)]
-        return cold if len(cold) < len(tasks) else None
+        c, orders, all_tasks = self._worker.consumer, self._process.orders, self._worker.app.tasks
+        buckets = list(c.task_buckets.values())
+        seen = self._seen
+        if seen is None or seen[0] is not orders or seen[1:] != (len(all_tasks), buckets):
+            tasks = [one for one in all_tasks.values() if is_reliable(one)]
+            cold = [one.name for one in tasks if not self._is_hot(c, one)]
+            self._cold = cold if len(cold) < len(tasks) else None
+            self._seen, self._limits = (orders, len(all_tasks), buckets), None
+        return self._cold
 
     def limits(self) -> dict[str, tuple[float, float]]:
         """Return soft and hard time limits by the names of the reliable tasks that have one, in
         seconds; 0: none.
         """
-        w = self._worker
-        found = {
-            one.name: (
-                one.soft_time_limit or w.soft_time_limit or 0.0,
-                one.time_limit or w.time_limit or 0.0,
-            )
-            for one in w.app.tasks.values()
-            if is_reliable(one)
-        }
-        return {name: limits for name, limits in found.items() if any(limits)}
+        if self._limits is None:
+            w = self._worker
+            found = {
+                one.name: (
+                    one.soft_time_limit or w.soft_time_limit or 0.0,
+                    one.time_limit or w.time_limit or 0.0,
+                )
+                for one in w.app.tasks.values()
+                if is_reliable(one)
+            }
+            self._limits = {name: limits for name, limits in found.items() if any(limits)}
+        return self._limits
 
     def _is_hot(self, c: Any, task: Any) -> bool:
         return not (

@@ -172,6 +172,11 @@ class Shifts:
         if self.running:
             call_off_shifts()
 
+    def heed_limits(self) -> None:
+        """Begin shifts by what tasks say from now on, and let those that run end."""
+        self._rules.forget()
+        self.call_off()
+
     def leave(self) -> None:
         """The worker leaves: no shift begins any more."""
         self._is_leaving = True
