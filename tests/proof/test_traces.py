@@ -16,7 +16,7 @@ from tests.ledger.world import World
 from tests.proof.scenes import MODULES, play, scenes_of
 from tests.proof.trace_mutants import MUTANTS, Mutant
 from tests.support.acl import granted
-from tests.support.traces import check_traces
+from tests.support.traces import ACCEPTED, check_traces
 
 pytestmark = [
     pytest.mark.usefixtures("recorded"),
@@ -59,7 +59,7 @@ def test_a_random_walk_is_accepted(
     assert result.accepted.total() > 200
     assert len(result.accepted) > 10
     assert not result.uncovered
-    record_property("calls accepted", result.accepted.total())
+    record_property(ACCEPTED, result.accepted.total())
 
 
 # Changed traces.
@@ -178,6 +178,29 @@ def test_a_changed_trace_is_not_accepted(
         with pytest.raises(Rejected):
             checked(change(trace, at))
     assert found
+
+
+def test_a_server_may_refuse_a_command_and_a_script_may_not_fail(
+    url: str, shared_redis: redis.Redis
+) -> None:
+    """Of a settlement that was refused nothing is left."""
+    trace = next(
+        one
+        for one in play(scenes_of("attempts"), url, shared_redis)
+        if one[-1].reply == ("settled",)
+    )
+
+    def ended_by(why: str) -> list[Entry]:
+        return [*trace[:-1], trace[-1]._replace(reply=("error", why), writes=())]
+
+    for refusal in (
+        "@user_script: 19: -OOM command not allowed when used memory > 'maxmemory'.",
+        "@user_script: 19: The user executing the script can't run this command",
+        "-NOPERM ACL failure in script: User a has no permissions to run the 'hset'",
+    ):
+        assert checked([*ended_by(refusal), trace[-1]]) == checked(trace)
+    with pytest.raises(Rejected, match="a script raised"):
+        checked(ended_by("@user_script: 19: attempt to perform arithmetic on a nil value"))
 
 
 # Changed scripts.

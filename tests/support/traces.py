@@ -15,7 +15,10 @@ from celery_reliable.proof.traces import BY_HAND, Result, checked, entries
 if TYPE_CHECKING:
     from tests.support.redis_server import RedisServer
 
-__all__ = ["TRACED", "HandClient", "check_servers", "check_traces", "read_traces"]
+__all__ = ["ACCEPTED", "TRACED", "HandClient", "check_servers", "check_traces", "read_traces"]
+
+#: Under this name a test says how many of its calls the model allows.
+ACCEPTED = "calls accepted"
 
 _WRITES = {
     "HSET",
@@ -91,17 +94,21 @@ def read_traces(client: redis.Redis) -> dict[str, list[Any]]:
 
 
 def check_traces(client: redis.Redis) -> Result:
-    """Replay every trace of the client's database.  Raises Rejected."""
+    """Replay every trace of the client's database.  Raises Rejected, and AssertionError for calls
+    of scripts that the model does not know.
+    """
     total = Result(Counter(), Counter())
     for trace in read_traces(client).values():
         result = checked(trace)
         total.accepted.update(result.accepted)
         total.uncovered.update(result.uncovered)
+    assert not total.uncovered
     return total
 
 
-def check_servers(servers: Sequence[RedisServer]) -> None:
-    """Do so in each database of those that still run."""
+def check_servers(servers: Sequence[RedisServer]) -> int:
+    """Do so in each database of those that still run; return how many calls were accepted."""
+    n_accepted = 0
     for server in servers:
         if not server.is_running:
             continue
@@ -113,4 +120,5 @@ def check_servers(servers: Sequence[RedisServer]) -> None:
             continue
         for name in databases:
             with server.client(db=int(name.removeprefix("db"))) as client:
-                check_traces(client)
+                n_accepted += check_traces(client).accepted.total()
+    return n_accepted
