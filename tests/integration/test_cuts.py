@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,25 @@ def test_it_finds_what_stock_celery_loses(stages: Callable[..., Stage]) -> None:
     outcome = play(stages(stock=True, deadline_seconds=12), POP)
     assert outcome.word == "FAULT"
     assert any(problem.startswith("lost: ") for problem in outcome.problems)
+
+
+def test_a_play_is_not_over_while_a_pass_may_send_something(
+    stages: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stages()
+    assert stage.is_at_rest
+    stage.client.set("{reliable:0}:pass", "somebody's")
+    assert stage.left() == []
+    assert not stage.is_at_rest
+    stage.client.delete("{reliable:0}:pass")
+
+    def look(*keys: str) -> Any:
+        """It ends just now, and leaves the message that it has sent."""
+        stage.client.lpush("celery", "a message")
+        return 0
+
+    monkeypatch.setattr(stage.client, "exists", look)
+    assert not stage.is_at_rest
 
 
 def test_a_point_is_written_and_read() -> None:
