@@ -8,15 +8,17 @@ from random import Random
 import pytest
 import redis
 
-from celery_reliable.ledger import recording, scripts
+from celery_reliable.ledger import answers, recording, scripts
+from celery_reliable.model import Claim
 from celery_reliable.proof import Entry, Rejected, checked
-from tests.ledger.scene import open_ledger
+from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.taking import Taking
 from tests.ledger.test_properties import Walk
 from tests.ledger.world import World
 from tests.proof.scenes import MODULES, play, scenes_of
 from tests.proof.trace_mutants import MUTANTS, Mutant
 from tests.support.acl import granted
-from tests.support.traces import ACCEPTED, check_traces
+from tests.support.traces import ACCEPTED, check_traces, read_traces
 
 pytestmark = [
     pytest.mark.usefixtures("recorded"),
@@ -60,6 +62,28 @@ def test_a_random_walk_is_accepted(
     assert len(result.accepted) > 10
     assert not result.uncovered
     record_property(ACCEPTED, result.accepted.total())
+
+
+def test_the_claims_of_a_process_that_takes_its_own_messages_are_recorded(
+    shared_redis: redis.Redis,
+) -> None:
+    """They are made within a script of the broker's."""
+    # The queues of this test have names of their own.
+    ledger = open_ledger(granted(shared_redis, namespace="*", more=("~*",)), "taking")
+    taking = Taking(Scene(ledger, shared_redis))
+    taking.scene.start_worker("me")
+    taking.put("one")
+    taking.take("shift.1")
+    settled = ledger.settle(Claim("one", 1, "me", "shift.1"))
+    assert settled == answers.Settled()
+
+    ledger.close()
+
+    (trace,) = read_traces(shared_redis).values()
+    (at,) = (n for n, one in enumerate(trace) if one.call.name == "claim")
+    assert checked(trace).accepted["claim"] == 1
+    with pytest.raises(Rejected):
+        checked(dropped(trace, at))
 
 
 # Changed traces.
