@@ -48,6 +48,7 @@ class Run:
 
     def __init__(self, folder: Path, jobs: int) -> None:
         self.folder = folder
+        self.is_closed = False
         names = ScriptNames()
         self._stages = [Stage(folder / f"stage{number}", names) for number in range(jobs)]
         self._free: SimpleQueue[Stage] = SimpleQueue()
@@ -55,14 +56,19 @@ class Run:
             self._free.put(stage)
 
     def close(self) -> None:
-        """End all servers."""
+        """End all servers; what is played on them ends with an error."""
+        self.is_closed = True
         for stage in self._stages:
             stage.close()
 
     def together(self, do: Callable[[T], R], what: Iterable[T]) -> list[R]:
         """Do it to each, as many at once as there are stages."""
-        with ThreadPoolExecutor(len(self._stages)) as pool:
+        pool = ThreadPoolExecutor(len(self._stages))
+        try:
             return list(pool.map(do, what))
+        finally:
+            # Who is told to end does not play the rest first.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def play(self, scenario: str, point: Point | None = None) -> Outcome:
         """Play it on a stage that is free, again if it did not come to the point."""
@@ -177,6 +183,8 @@ def _cut_all(
         if time.monotonic() > until:
             return None
         outcome = run.play(point.scenario, point)
+        if run.is_closed:
+            return None
         if given.verbose or outcome.problems:
             print(f"{outcome.word} {point} {outcome.seconds:.1f} s", flush=True)
             for problem in outcome.problems:

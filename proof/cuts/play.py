@@ -144,8 +144,10 @@ class Stage:
             counts, under_way = dict(self.proxy.counts), set(self.proxy.under_way)
             has_cut = self.proxy.has_cut.is_set()
         finally:
-            self.proxy.disarm()
-            self._used = play.end()
+            try:
+                self.proxy.disarm()
+            finally:
+                self._used = play.end()
         rows = self.log.rows(OBJECTS)
         if problems:
             self._begin_anew()
