@@ -75,6 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record each call of a script, and check on the model that it was allowed",
     )
     parser.addoption(
+        "--storm-minutes",
+        type=float,
+        help="how long the storm of tests/integration/test_chaos.py lasts (one seed)",
+    )
+    parser.addoption(
         "--worlds",
         type=int,
         default=40,
