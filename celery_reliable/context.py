@@ -211,6 +211,8 @@ class RunningAttempt:
     waits_for: str = ""
     #: Its result is stored and its record gone; what follows are hooks of the user's.
     is_settled: bool = False
+    #: Its outcome was stored once more, as it was not known whether it had been.
+    is_stored_again: bool = False
     #: What it published under its own id, to be sent when its body has unwound.
     unsent: Envelope | None = None
     #: The canvas that it was replaced by.

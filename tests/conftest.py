@@ -21,7 +21,7 @@ from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 from tests.support.serving import ended
-from tests.support.traces import TRACED, check_servers, check_traces
+from tests.support.traces import ACCEPTED, TRACED, check_servers, check_traces
 
 T = TypeVar("T")
 
@@ -75,6 +75,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record each call of a script, and check on the model that it was allowed",
     )
     parser.addoption(
+        "--storm-minutes",
+        type=float,
+        help="how long the storm of tests/integration/test_chaos.py lasts (one seed)",
+    )
+    parser.addoption(
         "--worlds",
         type=int,
         default=40,
@@ -84,15 +89,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what the tests have counted: states, calls."""
-    told = [
-        f"{name}: {value}"
-        for report in terminalreporter.stats.get("passed", [])
+    counted = [
+        (name, value)
+        for report in terminalreporter.stats.get("", [])
+        if report.when == "teardown"
         for name, value in report.user_properties
-        if name in ("states explored", "calls accepted")
     ]
+    told = sorted(f"{name}: {value}" for name, value in counted if name == "states explored")
+    accepted = [value for name, value in counted if name == ACCEPTED]
+    if accepted:
+        told.append(f"{ACCEPTED}: {sum(accepted)}, of {len(accepted)} tests")
     if told:
         terminalreporter.section("counted")
-        for line in sorted(told):
+        for line in told:
             terminalreporter.line(line)
 
 
@@ -163,7 +172,7 @@ def start_redis(
     with ended(make) as start:
         yield start
         if is_recording() and request.node.get_closest_marker("untraced") is None:
-            check_servers(servers)
+            request.node.user_properties.append((ACCEPTED, check_servers(servers)))
 
 
 @pytest.fixture
@@ -213,7 +222,7 @@ def shared_redis(
         client.flushdb()
         yield client
         if is_recording() and request.node.get_closest_marker("untraced") is None:
-            check_traces(client)
+            request.node.user_properties.append((ACCEPTED, check_traces(client).accepted.total()))
 
 
 @pytest.fixture

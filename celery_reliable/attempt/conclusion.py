@@ -38,7 +38,8 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         state, retval = states.SUCCESS, result.retval
     else:
         state, retval = result.info.state, result.info.retval
-    if claim.attempt > 1 and state in (states.SUCCESS, states.FAILURE):
+    is_told_again = claim.attempt > 1 or attempt.is_stored_again
+    if is_told_again and state in (states.SUCCESS, states.FAILURE):
         request = {**delivery.request, "id": delivery.id}
         tell_chord_patiently(task.backend, request, state, retval)
     answer: answers.ReplaceAnswer | answers.BuryAnswer | answers.SettleAnswer

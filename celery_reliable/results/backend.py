@@ -285,6 +285,7 @@ class PatientBackend:
                 events.outcome_waits(
                     task=self._task, task_id=claim.task_id, attempt=claim.attempt, error=exc
                 )
+                attempt.is_stored_again = True
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             for prepare in _before_retry:

@@ -45,8 +45,8 @@ def tell_chord(backend: Any, request: Context, state: str, result: Any) -> bool:
 def tell_chord_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:
     """`tell_chord` until the chord needs nothing more; whatever goes wrong is only logged.
 
-    For the process in which Celery has just told the same, and whose chord an earlier attempt may
-    have left half told: this is not worth doing the work again.
+    For the process in which Celery has just told the same, and whose chord an earlier attempt, or a
+    call whose reply was lost, may have left half told: this is not worth doing the work again.
     """
     context = Context(request, called_directly=False)
     deadline = time.monotonic() + _PATIENCE_SECONDS

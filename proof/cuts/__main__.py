@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,6 +22,7 @@ from proof.cuts.play import Outcome, Stage
 from proof.cuts.points import Point
 from proof.cuts.proxy import ScriptNames
 from proof.cuts.scenarios import IDLE, SCENARIOS
+from tests.support.progress import Progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,11 +34,21 @@ _FIRST = frozenset(("CLIENT", "EXEC", "HELLO", "LLEN", "MULTI", "PING", "SADD", 
 _WORDS = ("held", "not reached", "FAULT")
 
 
+@dataclass(frozen=True)
+class Cut:
+    """What came of a point, as it is kept and told."""
+
+    point: Point
+    word: str
+    problems: list[str]
+
+
 class Run:
     """Plays on several stages side by side."""
 
     def __init__(self, folder: Path, jobs: int) -> None:
         self.folder = folder
+        self.is_closed = False
         names = ScriptNames()
         self._stages = [Stage(folder / f"stage{number}", names) for number in range(jobs)]
         self._free: SimpleQueue[Stage] = SimpleQueue()
@@ -44,14 +56,19 @@ class Run:
             self._free.put(stage)
 
     def close(self) -> None:
-        """End all servers."""
+        """End all servers; what is played on them ends with an error."""
+        self.is_closed = True
         for stage in self._stages:
             stage.close()
 
     def together(self, do: Callable[[T], R], what: Iterable[T]) -> list[R]:
         """Do it to each, as many at once as there are stages."""
-        with ThreadPoolExecutor(len(self._stages)) as pool:
+        pool = ThreadPoolExecutor(len(self._stages))
+        try:
             return list(pool.map(do, what))
+        finally:
+            # Who is told to end does not play the rest first.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def play(self, scenario: str, point: Point | None = None) -> Outcome:
         """Play it on a stage that is free, again if it did not come to the point."""
@@ -106,22 +123,35 @@ def main() -> int:
     # A runner's limit, or `timeout`, would leave all processes behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(given.folder or tempfile.mkdtemp(prefix="cuts-"))
+    progress = Progress(given.progress)
+    known = [Cut(Point.parse(text), *rest) for text, *rest in progress.rows if rest]
     run = Run(folder, given.jobs)
     try:
-        if given.point:
-            points = [Point.parse(text) for text in given.point]
-        else:
-            points = run.learn(given.scenario or list(SCENARIOS))
-            _tell_points(points)
-            points = shuffled(points, given.seed)
-        outcomes = _cut_all(run, points, given)
+        points = [Point.parse(text) for text in given.point or ()]
+        points = points or _points(run, progress, given)
+        wanted = set(points)
+        cuts = [one for one in known if one.point in wanted]
+        wanted -= {one.point for one in cuts}
+        cuts += _cut_all(run, [one for one in points if one in wanted], given, progress)
     finally:
         run.close()
-    _tell(outcomes, given, len(points))
-    faults = [one for one in outcomes if one.problems]
+    _tell(cuts, given, len(points))
+    faults = [one for one in cuts if one.problems]
     if faults:
         print(f"logs: {folder / 'faults'}")
-    return 1 if faults or not outcomes else 0
+    return 1 if faults or not cuts else 0
+
+
+def _points(run: Run, progress: Progress, given: argparse.Namespace) -> list[Point]:
+    """All points, in the order of the seed: those that are kept, as the next run finds others."""
+    kept = [Point.parse(text) for text, *rest in progress.rows if not rest]
+    if not kept:
+        kept = run.learn(list(SCENARIOS) if given.progress else given.scenario or list(SCENARIOS))
+        for point in kept:
+            progress.add([str(point)])
+    points = [one for one in kept if not given.scenario or one.scenario in given.scenario]
+    _tell_points(points)
+    return shuffled(points, given.seed)
 
 
 def _arguments() -> argparse.Namespace:
@@ -136,23 +166,31 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", default=today, help="in which order (default: %(default)s)")
     parser.add_argument("--scenario", nargs="+", choices=SCENARIOS, help="these alone")
     parser.add_argument("--jobs", type=int, default=4, help="so many side by side")
+    parser.add_argument(
+        "--progress", type=Path, metavar="FILE", help="keep all there; another run goes on"
+    )
     parser.add_argument("--folder", help="for servers and logs (default: a temporary one)")
     parser.add_argument("--verbose", action="store_true", help="tell each point")
     return parser.parse_args()
 
 
-def _cut_all(run: Run, points: list[Point], given: argparse.Namespace) -> list[Outcome]:
+def _cut_all(
+    run: Run, points: list[Point], given: argparse.Namespace, progress: Progress
+) -> list[Cut]:
     until = time.monotonic() + given.share if given.share else float("inf")
 
-    def cut(point: Point) -> Outcome | None:
+    def cut(point: Point) -> Cut | None:
         if time.monotonic() > until:
             return None
         outcome = run.play(point.scenario, point)
+        if run.is_closed:
+            return None
         if given.verbose or outcome.problems:
             print(f"{outcome.word} {point} {outcome.seconds:.1f} s", flush=True)
             for problem in outcome.problems:
                 print(f"    {problem}", flush=True)
-        return outcome
+        progress.add([str(point), outcome.word, outcome.problems])
+        return Cut(point, outcome.word, outcome.problems)
 
     return [one for one in run.together(cut, points) if one is not None]
 
@@ -164,24 +202,22 @@ def _tell_points(points: list[Point]) -> None:
     print(f"{len(points)} points in all", flush=True)
 
 
-def _tell(outcomes: list[Outcome], given: argparse.Namespace, known: int) -> None:
-    cut = [one.point for one in outcomes if one.point is not None]
-    table: Counter[tuple[str, ...]] = Counter()
-    for one in outcomes:
-        if one.point is not None:
-            table[one.point.scenario, one.point.role, f"{one.point.time}, {one.point.effect}",
-                  one.word] += 1  # fmt: skip
+def _tell(cuts: list[Cut], given: argparse.Namespace, known: int) -> None:
+    table = Counter(
+        (one.point.scenario, one.point.role, f"{one.point.time}, {one.point.effect}", one.word)
+        for one in cuts
+    )
     for (scenario, role, kind, word), count in sorted(table.items()):
         print(f"{scenario:20} {role:10} {kind:14} {word:12} {count:4}")
-    for one in outcomes:
+    for one in cuts:
         if one.word == "not reached":
             print(f"not reached: {one.point}")
         for problem in one.problems:
             print(f"FAULT: {one.point}: {problem}")
             print(f"    again: python -m proof.cuts --point '{one.point}'")
-    words = Counter(one.word for one in outcomes)
+    words = Counter(one.word for one in cuts)
     told = ", ".join(f"{words[word]} {word}" for word in _WORDS)
-    print(f"seed {given.seed}: {len(cut)} of {known} points cut: {told}")
+    print(f"seed {given.seed}: {len(cuts)} of {known} points cut: {told}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from celery_reliable.operations.drills import Session
 from tests.docs.blocks import Block, Page
 from tests.integration.commands import entry_point_path
 from tests.support.redis_server import RedisServer
@@ -76,9 +77,7 @@ class Reader:
 
     def close(self) -> None:
         for worker in self.workers:
-            if worker.poll() is None:
-                os.killpg(worker.pid, signal.SIGKILL)
-            worker.wait()
+            Session(worker).kill()
 
     def _write(self, block: Block) -> None:
         assert block.caption, f"{block} does not say of which file it is"

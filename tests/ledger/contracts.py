@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import resources
 
 #: All that scripts may do: bounded commands on keys that they were given.
 ALLOWED_COMMANDS = {
@@ -14,6 +15,11 @@ ALLOWED_COMMANDS = {
 KEYLESS_COMMANDS = {"INFO", "SELECT", "TIME"}
 
 
+def text_of(name: str) -> str:
+    """Return a script of the ledger as it stands in its file, also where calls are recorded."""
+    return resources.files("celery_reliable.ledger").joinpath(f"lua/{name}.lua").read_text("utf-8")
+
+
 @dataclass(frozen=True)
 class Contract:
     """A script, divided into its header comment and its body."""
@@ -21,6 +27,11 @@ class Contract:
     name: str
     header: str
     body: str
+
+    @classmethod
+    def read(cls, name: str) -> Contract:
+        """Return that of one of the ledger's scripts."""
+        return cls.of(name, text_of(name))
 
     @classmethod
     def of(cls, name: str, text: str) -> Contract:

@@ -25,14 +25,14 @@ from celery_reliable.ledger.answers.workers import Beat
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.transitions import Transition
 from celery_reliable.model import State
-from tests.ledger.contracts import Contract
+from tests.ledger.contracts import Contract, text_of
 
 NAMES = scripts.names()
 README = resources.files("celery_reliable.ledger").joinpath("README.rst").read_text("utf-8")
 
 
 def contract(name: str) -> Contract:
-    return Contract.of(name, scripts.script(name).text)
+    return Contract.read(name)
 
 
 def modules() -> list[ModuleType]:
@@ -264,7 +264,7 @@ def test_every_kind_of_key_is_in_the_readme() -> None:
 def test_a_script_that_is_changed_in_one_thing_is_found(
     name: str, old: str, new: str, fault: str
 ) -> None:
-    text = scripts.script(name).text
+    text = text_of(name)
     assert old in text
 
     faults = Contract.of(name, text.replace(old, new, 1)).faults()
@@ -291,7 +291,7 @@ def test_moves_are_read_without_their_remarks() -> None:
     ],
 )
 def test_a_header_that_is_changed_is_not_what_the_types_say(name: str, old: str, new: str) -> None:
-    text = scripts.script(name).text
+    text = text_of(name)
     assert old in text
 
     assert type_faults(Contract.of(name, text.replace(old, new, 1)), transitions()[name])

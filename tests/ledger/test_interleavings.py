@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,8 +56,10 @@ def test_each_order_is_lived_once(most: int | None, expected: int) -> None:
     assert n_orders == len(moved) == expected
 
 
-def test_a_pair_keeps_the_promises_in_each_order() -> None:
-    done = run("--pair", "revoke / settle")
+def test_a_pair_keeps_the_promises_in_each_order(tmp_path: Path) -> None:
+    progress = tmp_path / "progress"
+    words = ("--pair", "revoke / settle", "--progress", str(progress))
+    done = run(*words)
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     found = re.search(
@@ -64,6 +67,13 @@ def test_a_pair_keeps_the_promises_in_each_order() -> None:
     )
     assert found is not None
     assert int(found[1]) > 1
+
+    # Another run goes on where that one was ended, and lives no order twice.
+    lived = progress.read_text()
+    progress.write_text("".join(lived.splitlines(keepends=True)[:-1]))
+    again = run(*words)
+    assert found[0] in again.stdout
+    assert progress.read_text() == lived
 
 
 @pytest.mark.parametrize("pair", sorted(LOOSENED))

@@ -31,11 +31,7 @@ PATIENCE_SECONDS = 0.5
 #: What scripts ask for on keys that others have patterns for, or may go without.
 ELSEWHERE = {"LPUSH", "PUBLISH"}
 ASKED = sorted(
-    {
-        command
-        for name in scripts.names()
-        for command, _ in Contract.of(name, scripts.script(name).text).commands()
-    }
+    {command for name in scripts.names() for command, _ in Contract.read(name).commands()}
     - KEYLESS_COMMANDS
     - ELSEWHERE
 )

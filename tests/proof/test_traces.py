@@ -8,15 +8,17 @@ from random import Random
 import pytest
 import redis
 
-from celery_reliable.ledger import recording, scripts
+from celery_reliable.ledger import answers, recording, scripts
+from celery_reliable.model import Claim
 from celery_reliable.proof import Entry, Rejected, checked
-from tests.ledger.scene import open_ledger
+from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.taking import Taking
 from tests.ledger.test_properties import Walk
 from tests.ledger.world import World
 from tests.proof.scenes import MODULES, play, scenes_of
 from tests.proof.trace_mutants import MUTANTS, Mutant
 from tests.support.acl import granted
-from tests.support.traces import check_traces
+from tests.support.traces import ACCEPTED, check_traces, read_traces
 
 pytestmark = [
     pytest.mark.usefixtures("recorded"),
@@ -59,7 +61,29 @@ def test_a_random_walk_is_accepted(
     assert result.accepted.total() > 200
     assert len(result.accepted) > 10
     assert not result.uncovered
-    record_property("calls accepted", result.accepted.total())
+    record_property(ACCEPTED, result.accepted.total())
+
+
+def test_the_claims_of_a_process_that_takes_its_own_messages_are_recorded(
+    shared_redis: redis.Redis,
+) -> None:
+    """They are made within a script of the broker's."""
+    # The queues of this test have names of their own.
+    ledger = open_ledger(granted(shared_redis, namespace="*", more=("~*",)), "taking")
+    taking = Taking(Scene(ledger, shared_redis))
+    taking.scene.start_worker("me")
+    taking.put("one")
+    taking.take("shift.1")
+    settled = ledger.settle(Claim("one", 1, "me", "shift.1"))
+    assert settled == answers.Settled()
+
+    ledger.close()
+
+    (trace,) = read_traces(shared_redis).values()
+    (at,) = (n for n, one in enumerate(trace) if one.call.name == "claim")
+    assert checked(trace).accepted["claim"] == 1
+    with pytest.raises(Rejected):
+        checked(dropped(trace, at))
 
 
 # Changed traces.
@@ -178,6 +202,29 @@ def test_a_changed_trace_is_not_accepted(
         with pytest.raises(Rejected):
             checked(change(trace, at))
     assert found
+
+
+def test_a_server_may_refuse_a_command_and_a_script_may_not_fail(
+    url: str, shared_redis: redis.Redis
+) -> None:
+    """Of a settlement that was refused nothing is left."""
+    trace = next(
+        one
+        for one in play(scenes_of("attempts"), url, shared_redis)
+        if one[-1].reply == ("settled",)
+    )
+
+    def ended_by(why: str) -> list[Entry]:
+        return [*trace[:-1], trace[-1]._replace(reply=("error", why), writes=())]
+
+    for refusal in (
+        "@user_script: 19: -OOM command not allowed when used memory > 'maxmemory'.",
+        "@user_script: 19: The user executing the script can't run this command",
+        "-NOPERM ACL failure in script: User a has no permissions to run the 'hset'",
+    ):
+        assert checked([*ended_by(refusal), trace[-1]]) == checked(trace)
+    with pytest.raises(Rejected, match="a script raised"):
+        checked(ended_by("@user_script: 19: attempt to perform arithmetic on a nil value"))
 
 
 # Changed scripts.

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 from uuid import uuid4
 
@@ -59,6 +58,11 @@ class Run:
     def last_seen_at(self) -> float:
         """Until when the run is proven to have lasted; it may have lasted a moment longer."""
         return self.ended_at if self.ended_at is not None else self.alive_at
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether its body came to its end without an exception."""
+        return self.outcome == "finished"
 
 
 class RunRecorder:
@@ -167,7 +171,7 @@ class Effects:
 
     def finished(self, which: str | None = None) -> list[Run]:
         """The runs whose body came to its end without an exception."""
-        return [run for run in self.runs(which) if run.outcome == "finished"]
+        return [run for run in self.runs(which) if run.has_finished]
 
     def overlaps(self, which: str | None = None) -> list[tuple[Run, Run]]:
         """Pairs of runs proven to have gone on at the same time.
@@ -176,20 +180,15 @@ class Effects:
         counts until its last sign of life only, so a pair found is an overlap, and one shorter
         than the tasks' tick may go unseen.
         """
+        # Workers write only: they have no use for the drill's code.
+        from celery_reliable.operations.drills import overlapping
+
         if which is not None:
-            return _overlapping(self.runs(which))
+            return overlapping(self.runs(which))
         by_task = defaultdict(list)
         for run in self.runs():
             by_task[run.task_id].append(run)
-        return [pair for runs in by_task.values() for pair in _overlapping(runs)]
-
-
-def _overlapping(runs: Sequence[Run]) -> list[tuple[Run, Run]]:
-    return [
-        (earlier, later)
-        for earlier, later in combinations(runs, 2)
-        if later.started_at < earlier.last_seen_at
-    ]
+        return [pair for runs in by_task.values() for pair in overlapping(runs)]
 
 
 def _row(line: bytes) -> dict[str, Any]:

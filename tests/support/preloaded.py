@@ -115,11 +115,11 @@ class Forked:
             self.returncode = self._server.ask({"reap": self.pid})
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + (timeout or 0)
         while (code := self.poll()) is None:
-            if time.monotonic() >= deadline:
+            if timeout is not None and time.monotonic() >= deadline:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             time.sleep(_POLL_SECONDS)
         return code

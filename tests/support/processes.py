@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from celery_reliable.operations.drills import Session
 from tests.support.freezing import wait_until_still
 from tests.support.preloaded import REPOSITORY as REPOSITORY
 from tests.support.preloaded import Forked, can_be_forked, start_celery
@@ -50,6 +51,8 @@ class CeleryProcess:
             environ={**environ, "PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"},
             tree=tree,
         )
+        #: What a drill has of its workers: signals go to these processes, and to nobody else.
+        self._session = Session(self._process)
 
     @property
     def pid(self) -> int:
@@ -63,7 +66,7 @@ class CeleryProcess:
 
     @property
     def is_running(self) -> bool:
-        return self.exit_code is None
+        return self._session.is_running
 
     @property
     def is_ready(self) -> bool:
@@ -95,9 +98,8 @@ class CeleryProcess:
     def kill_group(self) -> None:
         """SIGKILL to the main process and all it started, at once: the node is gone."""
         self._note_strays()
-        self._signal_group(signal.SIGKILL)
-        self._process.wait(GONE_SECONDS)
-        wait_for(lambda: not self.survivors(), GONE_SECONDS, f"the end of all of {self.name}")
+        self._session.kill(GONE_SECONDS)
+        wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
 
     def kill_main(self) -> None:
         """SIGKILL to the main process only; its children notice in their own time."""
@@ -107,18 +109,16 @@ class CeleryProcess:
 
     def kill_child(self, pid: int) -> None:
         """SIGKILL to one child. Raises ValueError if `pid` is not a child of this process."""
-        if pid not in self.children():
-            raise ValueError(f"{pid} is no child of {self.name} ({self.pid})")
-        os.kill(pid, signal.SIGKILL)
+        self._session.kill_child(pid)
 
     def freeze(self) -> None:
         """SIGSTOP to the whole group: connections stay open, nothing moves."""
-        self._signal_group(signal.SIGSTOP)
+        self._session.freeze()
         wait_until_still(self.survivors())
 
     def thaw(self) -> None:
         """SIGCONT to the whole group."""
-        self._signal_group(signal.SIGCONT)
+        self._session.thaw()
 
     def signal_main(self, number: signal.Signals) -> None:
         """Send one signal to the main process, as an operator does."""
@@ -139,16 +139,14 @@ class CeleryProcess:
 
     def survivors(self) -> list[int]:
         """The pids of its group, and of what left its group, that have not ended."""
-        found = {pid for pid in psutil.pids() if self._is_member(pid)}
+        found = {pid for pid in psutil.pids() if self._session.has(pid)}
         found |= {process.pid for process in self._strays if process.is_running()}
         return sorted(pid for pid in found if not _has_ended(pid))
 
     def end(self) -> None:
         """Kill whatever is left, and make sure that nothing is."""
         self._note_strays()
-        if self.is_running:
-            self._signal_group(signal.SIGKILL)
-            self._process.wait(GONE_SECONDS)
+        self._session.kill(GONE_SECONDS)
         wait_for(self._kill_survivors, GONE_SECONDS, f"the end of all of {self.name}")
 
     def _begin(
@@ -182,14 +180,6 @@ class CeleryProcess:
             )
         return self._is_ready()
 
-    def _signal_group(self, number: signal.Signals) -> None:
-        # Only while the main process is not reaped can its pid not name somebody else's group.
-        if self.is_running:
-            os.killpg(self.pid, number)
-            return
-        for pid in self.survivors():
-            os.kill(pid, number)
-
     def _kill_survivors(self) -> bool:
         survivors = self.survivors()
         for pid in survivors:
@@ -201,12 +191,6 @@ class CeleryProcess:
             self._strays.update(psutil.Process(self.pid).children(recursive=True))
         except psutil.NoSuchProcess:
             pass
-
-    def _is_member(self, pid: int) -> bool:
-        try:
-            return os.getsid(pid) == self.pid
-        except ProcessLookupError:
-            return False
 
 
 class Worker(CeleryProcess):

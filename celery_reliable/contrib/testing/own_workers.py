@@ -14,6 +14,7 @@ from typing import Any
 from celery_reliable.contrib.testing.held import WORKER_VARIABLE
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.operations import Desk
+from celery_reliable.operations.drills import Session
 
 __all__ = ["OwnWorkers"]
 
@@ -78,12 +79,12 @@ class OwnWorkers:
 
     def kill(self, pid: int) -> None:
         """SIGKILL to the one whose main process that is, and to its pool processes."""
-        _end(next(one for one in self._started if one.pid == pid))
+        Session(next(one for one in self._started if one.pid == pid)).kill()
 
     def end(self) -> None:
         """SIGKILL to all of them."""
         for worker in self._started:
-            _end(worker)
+            Session(worker).kill()
 
     def log(self) -> str:
         """The end of what the last one wrote."""
@@ -93,13 +94,6 @@ class OwnWorkers:
 
     def _log_of(self, number: int) -> Path:
         return self._folder / f"worker-{number}.log"
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a worker and its pool processes."""
-    if worker.poll() is None:
-        os.killpg(worker.pid, signal.SIGKILL)
-    worker.wait()
 
 
 def _databases() -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from celery_reliable.operations.drills.drill import KINDS, Drill
+from celery_reliable.operations.drills.judging import overlapping, unfinished
 from celery_reliable.operations.drills.log import LOG_NAME, Log
 from celery_reliable.operations.drills.processes import RELEASE_NAME, TOLD_VARIABLE
 from celery_reliable.operations.drills.report import DrillReport
+from celery_reliable.operations.drills.sessions import Session
 
 __all__ = [
     "KINDS",
@@ -15,4 +17,7 @@ __all__ = [
     "Drill",
     "DrillReport",
     "Log",
+    "Session",
+    "overlapping",
+    "unfinished",
 ]

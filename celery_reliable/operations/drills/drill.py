@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import subprocess
 import tempfile
 import time
@@ -110,24 +109,24 @@ class Drill:
         worker.kill_child(pid)
         self._wait(lambda: bool(self._log.again()), "a second run of what the process had")
         (second,) = self._log.again().values()
-        self._recovery_seconds = second.began_at - at
+        self._recovery_seconds = second.started_at - at
         self._processes.release()
 
     def _freeze(self) -> None:
         victim = self._held_by_one()
         self._another()
         at = time.monotonic()
-        victim.signal_all(signal.SIGSTOP)
+        victim.freeze()
         self._wait_for_runs_again(at)
         # Another worker has its tasks, which it gets when the first is declared dead.
         frozen = self._log.runs()[0].worker
-        self._log.declare(frozen, min(run.began_at for run in self._log.again().values()))
+        self._log.declare(frozen, min(run.started_at for run in self._log.again().values()))
         self._processes.release()
-        victim.signal_all(signal.SIGCONT)
+        victim.thaw()
         # What it ran goes on, until it ends or the worker hears that it is not to: nothing of it
         # changes the ledger.
         self._wait(
-            lambda: all(run.has_ended or not victim.has(run.pid) for run in self._log.runs()),
+            lambda: all(run.has_finished or not victim.has(run.pid) for run in self._log.runs()),
             "an end of what was frozen",
         )
 
@@ -158,7 +157,7 @@ class Drill:
         up_at = time.monotonic()
 
         def begun() -> list[float]:
-            return [run.began_at for run in self._log.runs() if run.began_at > up_at]
+            return [run.started_at for run in self._log.runs() if run.started_at > up_at]
 
         self._wait(lambda: bool(begun()), "a task that began after the restart")
         self._recovery_seconds = min(begun()) - at
@@ -168,7 +167,7 @@ class Drill:
         self._ready(self._processes.start_worker())
         self._processes.publish("poison")
         self._wait(lambda: bool(self._log.runs()), "a run of the poison")
-        at = self._log.runs()[0].began_at
+        at = self._log.runs()[0].started_at
         self._wait(lambda: bool(self._letters()), "a dead letter")
         self._recovery_seconds = time.monotonic() - at
 
@@ -190,7 +189,7 @@ class Drill:
 
     def _wait_for_runs_again(self, at: float) -> None:
         self._wait(lambda: len(self._log.again()) == _HELD, "a second run of each task")
-        self._recovery_seconds = max(run.began_at for run in self._log.again().values()) - at
+        self._recovery_seconds = max(run.started_at for run in self._log.again().values()) - at
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, time.monotonic() + self._timeout_seconds, what)

@@ -6,9 +6,10 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+from celery_reliable.operations.drills.judging import overlapping, unfinished
 
 __all__ = ["LOG_NAME", "Log", "Run"]
 
@@ -19,17 +20,17 @@ LOG_NAME = "log.jsonl"
 class Run:
     """One run of a task.  Times are seconds of the machine's monotonic clock.
 
-    `seen_at` is when it was last seen to go on: when it ended, or else a moment before it was
+    `last_seen_at` is when it was last seen to go on: when it ended, or else a moment before it was
     killed or frozen.
     """
 
-    task: str
+    task_id: str
     attempt: int
     worker: str
     pid: int
-    began_at: float
-    seen_at: float
-    has_ended: bool = False
+    started_at: float
+    last_seen_at: float
+    has_finished: bool = False
 
 
 class Log:
@@ -52,7 +53,7 @@ class Log:
     def runs(self, task: str = "") -> list[Run]:
         """The runs by now, of one task or of all, in the order in which they began."""
         self._read_on()
-        return [run for run in self._runs.values() if task in ("", run.task)]
+        return [run for run in self._runs.values() if task in ("", run.task_id)]
 
     def again(self) -> dict[str, Run]:
         """The second run of each task that has one."""
@@ -60,8 +61,7 @@ class Log:
 
     def unfinished(self) -> list[str]:
         """What was published, and has no run that came to its end."""
-        done = {run.task for run in self.runs() if run.has_ended}
-        return [task for task in self.published() if task not in done]
+        return unfinished(self.published(), self.runs())
 
     def declare(self, worker: str, at: float) -> None:
         """Note that a worker was declared dead by then."""
@@ -77,23 +77,19 @@ class Log:
 
     def overlaps(self) -> int:
         """How often two runs of one task went on at once, on workers not declared dead."""
-        return sum(
-            later.began_at < self._counts_until(earlier)
-            for runs in self._by_task().values()
-            for earlier, later in combinations(runs, 2)
-        )
+        return sum(len(overlapping(runs, self._counts_until)) for runs in self._by_task().values())
 
     def zombies(self) -> int:
         """How many runs went on after their worker had been declared dead."""
-        return sum(run.seen_at > self._declared.get(run.worker, run.seen_at) for run in self.runs())
+        return sum(run.last_seen_at > self._counts_until(run) for run in self.runs())
 
     def _counts_until(self, run: Run) -> float:
-        return min(run.seen_at, self._declared.get(run.worker, run.seen_at))
+        return min(run.last_seen_at, self._declared.get(run.worker, run.last_seen_at))
 
     def _by_task(self) -> dict[str, Sequence[Run]]:
         found = defaultdict(list)
         for run in self.runs():
-            found[run.task].append(run)
+            found[run.task_id].append(run)
         return dict(found)
 
     def _read_on(self) -> None:
@@ -117,4 +113,4 @@ class Log:
             )
         elif kind in ("alive", "end"):
             run = self._runs[row["run"]]
-            run.seen_at, run.has_ended = at, kind == "end"
+            run.last_seen_at, run.has_finished = at, kind == "end"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from celery_reliable.exceptions import ReliableError
+from celery_reliable.operations.drills.sessions import Session
 
 __all__ = ["RELEASE_NAME", "TOLD_VARIABLE", "DrillFailed", "Processes", "Worker"]
 
@@ -31,10 +31,11 @@ class DrillFailed(ReliableError):
     """A drill could not be done."""
 
 
-class Worker:
+class Worker(Session):
     """A worker of a drill."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], folder: Path) -> None:
+        super().__init__(process)
         self.name = name
         self._process = process
         self._folder = folder
@@ -42,40 +43,23 @@ class Worker:
     @property
     def is_ready(self) -> bool:
         """Whether it consumes.  Raises DrillFailed when it has ended instead."""
-        if self._process.poll() is not None:
+        if not self.is_running:
             raise DrillFailed(
                 f"A worker of the drill ended with {self._process.returncode}:\n" + self._tail()
             )
         return (self._folder / f"{self.name}.ready").exists()
 
-    def has(self, pid: int) -> bool:
-        """Whether this is one of its processes."""
-        try:
-            return os.getsid(pid) == self._process.pid
-        except ProcessLookupError:
-            return False
-
     def kill_child(self, pid: int) -> None:
         """SIGKILL to one of its pool processes.  Raises DrillFailed if it is none."""
-        if pid == self._process.pid or not self.has(pid):
-            raise DrillFailed(f"Process {pid} is no pool process of this drill.")
-        os.kill(pid, signal.SIGKILL)
-
-    def signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes."""
-        # Until it is reaped nobody else has its id.
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL to all of its processes."""
-        self.signal_all(signal.SIGKILL)
-        self._process.wait()
+        try:
+            super().kill_child(pid)
+        except ValueError:
+            raise DrillFailed(f"Process {pid} is no pool process of this drill.") from None
 
     def stop(self) -> None:
         """End it as a deployment does; with SIGKILL when that takes too long."""
-        if self._process.poll() is None:
-            self.signal_all(signal.SIGCONT)
+        if self.is_running:
+            self.thaw()
             self._process.terminate()
             try:
                 self._process.wait(_STOP_SECONDS)

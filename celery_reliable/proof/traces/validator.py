@@ -14,8 +14,12 @@ __all__ = ["Rejected", "Result", "Validator", "checked"]
 
 #: What a call leaves is compared for these kinds of names.  Of the others, replies tell enough.
 COMPARED = ("task", "worker", "claims", "taken", "stops", "lock", "waiting", "meta")
-#: What is in errors by which a server refuses a command: it is full, a replica, or has no right.
-REFUSALS = ("OOM ", "READONLY", "MISCONF", "NOPERM", "NOREPLICAS", "MASTERDOWN", "WRONGTYPE")
+#: What is in errors by which a server refuses a command: it is full, a replica, or the user has no
+#: right to it.  Redis before 7 has no word of its own for the last within a script.
+REFUSALS = (
+    "OOM ", "READONLY", "MISCONF", "NOPERM", "NOREPLICAS", "MASTERDOWN", "WRONGTYPE",
+    "The user executing the script can't ",
+)  # fmt: skip
 #: So many calls of a task are told when one of them is not allowed.
 TOLD = 12
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
+from celery import chord
+from celery.backends import redis as redis_backend
 
 from tests.integration.conftest import Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
@@ -65,6 +69,33 @@ def test_a_retry_that_cannot_be_told_of_is_no_failure(
         lost.wait()
         assert failures.matched == 0
     assert [run.attempt for run in project.effects.runs(result.id)] == [1, 2]
+
+
+@pytest.mark.parametrize("last", ["add", "failing"])
+def test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost(
+    project: Project, results: RedisServer, last: str
+) -> None:
+    """Celery has counted the member then, and waits for its process to send the body."""
+    with RedisProxy(results.port) as proxy:
+        behind = project.with_settings(result_url=proxy.url())
+        behind.start_worker("one", concurrency=1)
+        # Before 5.7 Celery has no script for it.
+        script: str | None = getattr(redis_backend, "CHORD_PART_RETURN_LUA", None)
+        counts: dict[str, str] = {"command": "ZADD"}
+        if script is not None:
+            counts = {"script": hashlib.sha1(script.encode()).hexdigest()}
+        lost = proxy.drop_reply(**counts, nth=2)
+        add, total, of_last = (behind.task(name) for name in ("add", "total", last))
+        members = [add.s(1, 1), of_last.s(*((2, 2) if last == "add" else ("on purpose",)))]
+        body = chord(members)(total.s())
+        wait_for(body.ready, 40, "the body's outcome")
+        lost.wait()
+    assert body.state == ("SUCCESS" if last == "add" else "FAILURE")
+    assert body.failed() or body.result == 6
+    assert len(project.effects.runs(body.id)) == (last == "add")
+    client = project.redis.client()
+    n_letters = int(last == "failing")
+    wait_for(lambda: len(client.keys(RECORD + "*")) == n_letters, 15, "an end of every task")
 
 
 @promise("late-changes-nothing")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -59,14 +57,13 @@ def test_what_comes_back_keeps_its_priority_and_what_was_lost_goes_first_once(
     send(project, "gate", "second", "second")
     # A loss of its process: in front of what waits; another one: behind it.
     for number, following in ((1, "lost"), (2, "first")):
-        os.kill(project.effects.run_of("lost", number).pid, signal.SIGKILL)
+        worker.kill_child(project.effects.run_of("lost", number).pid)
         assert begun(project, number + 1)[number] == following
     wait_for(lambda: waiting(project) == ["second", "lost"], 10, "it goes behind the others")
     # One that is more urgent comes before all of them.
     project.send("work", 0, task_id="urgent", priority=0)
     # The worker dies: what it ran goes first, at its priority.
-    os.killpg(worker.pid, signal.SIGKILL)
-    wait_for(lambda: not worker.is_running, 10, "it is dead")
+    worker.kill_group()
     # This one consumes another queue, and sweeps.
     project.start_worker("sweeper", app=AWKWARD, concurrency=1, options=("-Q", "no"))
     wait_for(lambda: waiting(project) == ["first", "second", "lost"], 20, "it is given back")

@@ -21,6 +21,7 @@ from typing import Any
 from tests.ledger.driver import mutants
 from tests.ledger.driver.hashing import fix_order_of_sets
 from tests.ledger.driver.loosened import LOOSENED
+from tests.support.progress import Progress
 
 
 def orders(run: Callable[[list[int]], list[int]], most: int | None = None) -> Iterator[list[int]]:
@@ -54,6 +55,9 @@ def main() -> int:
     )
     parser.add_argument("--share", type=int, help="so many orders of each pair, by chance")
     parser.add_argument("--seed", type=int, default=0, help="which share")
+    parser.add_argument(
+        "--progress", type=Path, metavar="FILE", help="keep each order there; another run goes on"
+    )
     parser.add_argument("--order", help="live this order, and show it: 0110")
     parser.add_argument(
         "--loosened", action="store_true", help="with a script that compares less (`loosened`)"
@@ -84,9 +88,17 @@ def main() -> int:
 
 def _tried(stage: Any, name: str, options: argparse.Namespace) -> Iterator[bool]:
     outcomes: list[bool] = []
+    # Orders are asked for in the same way each time, so the first ones are those that are kept.
+    asked_for = [name, options.changes, options.share, options.seed]
+    progress = Progress(options.progress)
+    kept = [order for *asked, order in progress.rows if asked == asked_for]
 
     def run(order: list[int]) -> list[int]:
-        taken, is_well = _lives(stage, name, order)
+        if len(outcomes) < len(kept):
+            taken, is_well = kept[len(outcomes)]
+        else:
+            taken, is_well = _lives(stage, name, order)
+            progress.add([*asked_for, [taken, is_well]])
         outcomes.append(is_well)
         return taken
 

@@ -1,0 +1,49 @@
+"""Queues from which a process takes its own messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+from celery_reliable.broker import Queues, take_next_text
+from celery_reliable.ledger import NextTask
+from tests.ledger.scene import Published, Scene
+
+
+class Taking:
+    """Queues "a" and "b" of two priorities, and an unacked hash."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.prefix = uuid4().hex[:8]
+        self.unacked = f"unacked:{self.prefix}"
+        lists = [f"{self.prefix}{queue}{p}" for p in (0, 3) for queue in "ab"]
+        self.queues = Queues(self.unacked, "listed", self.unacked, ["a", "b"], lists, ["app.cold"])
+
+    def put(self, task_id: str, queue: str = "a", priority: int = 0, **headers: Any) -> Published:
+        """Publish a task, and put its message into a list."""
+        published = self.scene.publish(task_id)
+        stamp = f"{published.generation}:{published.epoch}"
+        about = {"id": task_id, "task": "app.work", "reliable": stamp, "eta": None}
+        about.update({"timelimit": [None, None], **headers})
+        payload = {
+            # What a body says is no header.
+            "body": '}, "headers": {"id": "other"}, "properties": {}',
+            "headers": about,
+            "properties": {"delivery_info": {}},
+        }
+        raw = json.dumps(payload)
+        self.scene.client.lpush(f"{self.prefix}{queue}{priority}", raw)
+        return published
+
+    def take(self, tag: str, done: str = "", **options: Any) -> NextTask:
+        step = self.step(tag, done, **options)
+        return self.scene.ledger.take_next(step)
+
+    def step(self, tag: str, done: str = "", worker: str = "me") -> Any:
+        steps = self.scene.ledger.next_steps(take_next_text(), self.queues, worker=worker, pid=7)
+        return steps.step(tag, done=done, filed_ms=1)
+
+    def filed(self) -> set[bytes]:
+        return set(self.scene.client.hkeys(self.unacked))
