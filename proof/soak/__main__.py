@@ -10,8 +10,11 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import redis
+
 from proof.checker import NotALogError
 from proof.soak.live import Lived, live
+from proof.soak.oracle import unexplained
 from proof.soak.plan import World, worlds
 from proof.soak.table import FAULTS
 
@@ -67,13 +70,14 @@ def _arguments() -> argparse.Namespace:
 def _live(world: World, folder: Path, rest_seconds: float) -> Lived:
     try:
         return live(world, folder / world.name, rest_seconds)
-    except (AssertionError, NotALogError) as error:
+    except (AssertionError, NotALogError, OSError, RuntimeError, redis.RedisError) as error:
         return Lived(world, [f"{type(error).__name__}: {error}"])
 
 
 def _keep(one: Lived, folder: Path) -> None:
     (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in one.rows))
-    (folder / "happened.txt").write_text("".join(f"{each}\n" for each in one.happened))
+    told = [*one.happened, *one.deaths]
+    (folder / "happened.txt").write_text("".join(f"{each}\n" for each in told))
 
 
 def _tell_plan(world: World) -> None:
@@ -96,13 +100,10 @@ def _tell(one: Lived) -> None:
 
 def _tell_all(lived: list[Lived], seed: int) -> None:
     happened = Counter(each.fault for one in lived for each in one.happened)
-    declared = Counter(
-        each.fault for one in lived for each in one.happened if each.declared_at is not None
-    )
     allowed = Counter(name for one in lived for name, _ in one.allowed)
-    print(f"{'fault':14} {'times':>5} {'declared dead':>13} {'allowed anomalies':>17}")
+    print(f"{'fault':14} {'times':>5} {'allowed anomalies':>17}")
     for name in FAULTS:
-        print(f"{name:14} {happened[name]:5} {declared[name]:13} {allowed[name]:17}")
+        print(f"{name:14} {happened[name]:5} {allowed[name]:17}")
     counts: Counter[str] = Counter()
     for one in lived:
         counts.update(one.counts)
@@ -113,6 +114,11 @@ def _tell_all(lived: list[Lived], seed: int) -> None:
     problems = sum(len(one.problems) for one in lived)
     anomalies = sum(allowed.values()) + problems
     rate = anomalies / max(counts["published"], 1)
+    deaths = sum(len(one.deaths) for one in lived)
+    without = sum(len(unexplained(one.happened, one.deaths)) for one in lived)
+    print(
+        f"declared dead while they lived: {deaths}, of these without a fault of theirs: {without}"
+    )
     print(f"refused to the publisher: {dict(refused)}")
     print(f"seed {seed}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
     print(f"anomalies: {anomalies} ({rate:.4%} of what was published), {problems} beyond the table")

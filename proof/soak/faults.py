@@ -16,26 +16,22 @@ from tests.support.waiting import wait_for
 __all__ = ["Happened", "befall"]
 
 _HOUR = 3600
-_POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
 _UP_SECONDS = 120.0
-#: How long after it is back a worker may still be declared dead.
-_LATE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Happened:
     """A fault that happened; times are seconds of the log's clock.
 
-    `worker` was away from `began` to `until`, and was `declared_at` dead, if it was. What was
-    written within `lost`, if anything, may be gone.
+    `worker` is whom it befell, if it was one. What was written within `lost`, if anything, may be
+    gone.
     """
 
     fault: str
     began: float
     until: float
     worker: str = ""
-    declared_at: float | None = None
     lost: tuple[float, float] | None = None
 
 
@@ -43,10 +39,15 @@ def befall(world: SoakWorld, step: Step) -> Happened:
     """Let it happen, and mend it."""
     began = world.now()
     note = _DO[step.fault](world, step)
-    return Happened(step.fault, began, world.now(), **note)
+    return Happened(step.fault, began, world.now(), note.worker, note.lost)
 
 
-_Note = dict[str, object]
+@dataclass(frozen=True)
+class _Note:
+    """Whom it befell, and when what was written may be lost."""
+
+    worker: str = ""
+    lost: tuple[float, float] | None = None
 
 
 def _latency(world: SoakWorld, step: Step) -> _Note:
@@ -57,7 +58,7 @@ def _latency(world: SoakWorld, step: Step) -> _Note:
     world.let_pass(step.seconds)
     for network in networks:
         network.delay(0)
-    return {}
+    return _Note()
 
 
 def _pause(world: SoakWorld, step: Step) -> _Note:
@@ -69,7 +70,7 @@ def _pause(world: SoakWorld, step: Step) -> _Note:
     else:
         server.client().execute_command("CLIENT", "PAUSE", int(step.seconds * 1000))
         world.let_pass(step.seconds)
-    return {}
+    return _Note()
 
 
 def _set_for_a_while(name: str, value: int) -> Callable[[SoakWorld, Step], _Note]:
@@ -78,24 +79,24 @@ def _set_for_a_while(name: str, value: int) -> Callable[[SoakWorld, Step], _Note
         before = client.config_get(name)[name]
         client.config_set(name, value)
         world.let_pass(step.seconds)
-        client.config_set(name, before)
-        return {}
+        client.config_set(name, before or 0)
+        return _Note()
 
     return fault
 
 
 def _script_flush(world: SoakWorld, _: Step) -> _Note:
     world.servers.master.client().script_flush()
-    return {}
+    return _Note()
 
 
 def _aof(world: SoakWorld, step: Step) -> _Note:
-    return {"lost": _one(world).lose_power(world.now, step.seconds)}
+    return _Note(lost=_one(world).lose_power(world.now, step.seconds))
 
 
 def _failover(world: SoakWorld, step: Step) -> _Note:
     assert isinstance(world.servers, Sentinels)
-    return {"lost": world.servers.lose_master(world.now, step.seconds)}
+    return _Note(lost=world.servers.lose_master(world.now, step.seconds))
 
 
 def _redis_clock(world: SoakWorld, step: Step) -> _Note:
@@ -103,14 +104,14 @@ def _redis_clock(world: SoakWorld, step: Step) -> _Note:
     server.set_off(_HOUR if step.way == "forward" else -_HOUR)
     world.let_pass(step.seconds)
     server.set_off(0)
-    return {}
+    return _Note()
 
 
 def _worker_clock(world: SoakWorld, step: Step) -> _Note:
     world.clock.set_off(_HOUR if step.way == "forward" else -_HOUR)
     world.let_pass(step.seconds)
     world.clock.set_off(0)
-    return {"worker": SKEWED}
+    return _Note(SKEWED)
 
 
 def _partition(world: SoakWorld, step: Step) -> _Note:
@@ -131,42 +132,13 @@ def _freeze(world: SoakWorld, step: Step) -> _Note:
 def _cut_off(
     world: SoakWorld, step: Step, away: Callable[[], None], back: Callable[[], None]
 ) -> _Note:
-    """Keep a worker from its ledger for a while, and see whether it is declared dead."""
-    watch = _Watch(world, step.worker)
+    """Keep a worker from its ledger for a while."""
     away()
     try:
-        watch.go_on(step.seconds)
+        world.let_pass(step.seconds)
     finally:
         back()
-    # It may be declared dead before its next beat is heard.
-    watch.go_on(_LATE_SECONDS)
-    return {"worker": step.worker, "declared_at": watch.declared_at}
-
-
-class _Watch:
-    """Sees when a worker is declared dead."""
-
-    def __init__(self, world: SoakWorld, name: str) -> None:
-        self._world = world
-        self._name = name
-        wait_for(lambda: world.workers[name].is_ready, _UP_SECONDS, f"{name} to be up")
-        # One before it may not be declared dead yet.
-        wait_for(lambda: len(world.leases(name)) == 1, _UP_SECONDS, f"one lease of {name}")
-        self._known = world.leases(name)
-        self._alive_at = world.now()
-        self.declared_at: float | None = None
-
-    def go_on(self, seconds: float) -> None:
-        """Watch it for so long.  What is noted is a moment at which it was still alive."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if self.declared_at is None:
-                at = self._world.now()
-                if self._known == self._world.leases(self._name) & self._known:
-                    self._alive_at = at
-                else:
-                    self.declared_at = self._alive_at
-            time.sleep(_POLL_SECONDS)
+    return _Note(step.worker)
 
 
 def _worker_kill(world: SoakWorld, step: Step) -> _Note:
@@ -182,7 +154,7 @@ def _child_kill(world: SoakWorld, step: Step) -> _Note:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return {"worker": step.worker}
+    return _Note(step.worker)
 
 
 def _stop(number: signal.Signals) -> Callable[[SoakWorld, Step], _Note]:
@@ -200,7 +172,7 @@ def _come_back(world: SoakWorld, step: Step) -> _Note:
     time.sleep(step.seconds)
     world.workers[step.worker].end()
     world.start_worker(step.worker)
-    return {"worker": step.worker}
+    return _Note(step.worker)
 
 
 def _one(world: SoakWorld) -> OneServer:

@@ -10,6 +10,7 @@ from typing import Any
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
 from proof.soak.app import create_soak_app
+from proof.soak.deaths import Death
 from proof.soak.faults import Happened, befall
 from proof.soak.oracle import Anomaly, judge
 from proof.soak.plan import World
@@ -35,6 +36,7 @@ class Lived:
     counts: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     happened: list[Happened] = field(default_factory=list)
+    deaths: list[Death] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -58,7 +60,7 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
         running.begin_anew(later_seconds=_LATER_SECONDS if is_late else 0)
         unrest = _rest(running, rest_seconds)
         rows = running.rows()
-        found = judge(rows, happened, running.left())
+        found = judge(rows, happened, running.deaths.found, running.left())
         # What the table allows may keep it from resting.
         has_cause = bool(found.allowed or found.faults)
         problems = [*map(str, found.faults), *([unrest] if unrest and not has_cause else [])]
@@ -72,6 +74,7 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
             found.counts,
             running.refused(),
             happened,
+            running.deaths.found,
             rows,
         )
     finally:
@@ -97,8 +100,6 @@ def _rest(running: SoakWorld, seconds: float) -> str:
 
 def _short(happened: Happened) -> str:
     told = [f"{happened.until - happened.began:.1f} s"]
-    if happened.declared_at is not None:
-        told.append("declared dead")
     if happened.lost is not None:
         told.append(f"{happened.lost[1] - happened.lost[0]:.2f} s lost")
     return ", ".join(told)

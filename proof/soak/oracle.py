@@ -14,13 +14,16 @@ from typing import Any
 from proof.checker import check
 from proof.leftovers import LEDGER
 from proof.soak import table
+from proof.soak.deaths import Death
 from proof.soak.faults import Happened
 from proof.soak.table import FAULTS, STRAY
 
-__all__ = ["Anomaly", "Judgement", "judge"]
+__all__ = ["Anomaly", "Judgement", "judge", "unexplained"]
 
 #: A row is written a moment after what it tells of.
 _LATE_SECONDS = 1.0
+#: How long after its fault a worker may be declared dead.
+_DECLARED_SECONDS = 2.0
 _MICROSECONDS = 1_000_000
 _LOCK = f"{LEDGER}lock:"
 
@@ -48,12 +51,17 @@ class Judgement:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def judge(rows: Sequence[Row], happened: Sequence[Happened], stray: Iterable[str]) -> Judgement:
+def judge(
+    rows: Sequence[Row],
+    happened: Sequence[Happened],
+    deaths: Sequence[Death],
+    stray: Iterable[str],
+) -> Judgement:
     """Judge a log in the order of its times, which are microseconds.
 
     Raises proof.checker.NotALogError when it is none, or says nothing.
     """
-    verdict = check(_with_zombies(rows, happened))
+    verdict = check(_with_zombies(rows, deaths))
     told = _Told(rows)
     found = Judgement(counts=verdict.counts)
     left = [Anomaly(STRAY, key, "it is there at the end") for key in stray]
@@ -97,21 +105,28 @@ class _Told:
         )
 
 
-def _with_zombies(rows: Sequence[Row], happened: Sequence[Happened]) -> list[Row]:
+def _with_zombies(rows: Sequence[Row], deaths: Sequence[Death]) -> list[Row]:
     """Let what a worker ran when it was declared dead be of a worker of its own, which is."""
     found = [dict(row) for row in rows]
-    for number, one in enumerate(happened):
-        if one.declared_at is None or "overlap" not in FAULTS[one.fault].allows:
-            continue
-        name = f"zombie {number}"
+    for number, death in enumerate(deaths):
+        name, at = f"zombie {number}", death.at * _MICROSECONDS
         for row in found:
-            is_his = str(row.get("worker")).startswith(f"{one.worker}@")
+            is_his = str(row.get("worker")).startswith(f"{death.worker}@")
             # What it began before, and did not stop; the checker says until when it counts.
-            if row["kind"] == "begin" and is_his and row["at"] <= one.declared_at * _MICROSECONDS:
+            if row["kind"] == "begin" and is_his and row["at"] <= at:
                 row["worker"] = name
-        at = one.declared_at * _MICROSECONDS
         found.append({"kind": "declared", "worker": name, "at": at})
     return sorted(found, key=lambda row: float(row["at"]))
+
+
+def unexplained(happened: Sequence[Happened], deaths: Sequence[Death]) -> list[Death]:
+    """The deaths of workers to whom nothing had happened that may cost them their leases."""
+    return [death for death in deaths if not any(_explains(one, death) for one in happened)]
+
+
+def _explains(one: Happened, death: Death) -> bool:
+    may_die = "overlap" in FAULTS[one.fault].allows and one.worker == death.worker
+    return may_die and one.began <= death.by and death.at <= one.until + _DECLARED_SECONDS
 
 
 def _allows(one: Happened, fault: Anomaly, told: _Told) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,9 @@ class OneServer(Servers):
     def lose_power(self, now: Callable[[], float], seconds: float) -> tuple[float, float]:
         """Lose what was written within so many seconds; return since when, and until when."""
         client = self.server.client()
-        began, size = wait_for(lambda: _written(client, now), 10, "a moment without a backlog")
+        safe = wait_for(lambda: _written(client, now), 10, "a moment without a backlog")
+        assert safe is not None
+        began, size = safe
         _let_pass(now, seconds)
         written = int(client.info("persistence")["aof_current_size"])
         self.server.kill()
@@ -181,7 +183,7 @@ class Sentinels(Servers):
         wait_for(lambda: _is_master(replica), _SERVER_SECONDS, "the replica is promoted")
         old.start()
         # Clients ask the Sentinel, which would do this too, some ten seconds later.
-        old.client().replicaof("127.0.0.1", new.port)
+        old.client().execute_command("REPLICAOF", "127.0.0.1", new.port)
         wait_for(lambda: self.master is new, _SERVER_SECONDS, "the Sentinel tells of it")
         self.wait_until_followed()
         return began, ended
@@ -202,7 +204,7 @@ def _let_pass(now: Callable[[], float], seconds: float) -> None:
     wait_for(lambda: now() >= until, seconds + 30, "time to pass")
 
 
-def _written(client: redis.Redis, now: Callable[[], float]) -> Iterator[float] | Any:
+def _written(client: redis.Redis, now: Callable[[], float]) -> tuple[float, int] | None:
     """A moment, and how long the file was when all that had been answered by then was written."""
     at = now()
     info = client.info("persistence")

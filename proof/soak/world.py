@@ -19,6 +19,7 @@ from proof.checker import NotALogError, check
 from proof.cuts.log import Log, Outcomes
 from proof.leftovers import LEDGER, left_in
 from proof.soak import servers
+from proof.soak.deaths import Deaths
 from proof.soak.load import AT_MOST
 from proof.soak.plan import LEASE_SECONDS, WORKERS
 from proof.soak.publisher import REFUSED, STOP
@@ -81,10 +82,15 @@ class SoakWorld:
         )
         for server in self.servers.publishing_results():
             # A client that nobody has is closed.
-            client = server.client(socket_timeout=None)
+            client = self._ends.enter_context(server.client(socket_timeout=None))
             listener = Outcomes(client, Log(self._effects_server.client()))
-            self._ends.callback(lambda client=client: client.close())
             self._ends.callback(listener.close)
+        self.deaths = Deaths(
+            Effects(self._effects_server.client()).now,
+            lambda: self.servers.master.client(),
+            self._process,
+        )
+        self._ends.callback(self.deaths.close)
         self._ends.callback(self._end_processes)
         self._publisher: Forked | None = None
         for name, at_most in AT_MOST.items():
@@ -241,13 +247,9 @@ class SoakWorld:
         found: dict[bytes, bytes] = self.effects.client.hgetall(REFUSED)  # type: ignore[assignment]
         return {name.decode(): int(count) for name, count in found.items()}
 
-    def leases(self, name: str) -> set[bytes]:
-        """The ids by which the ledger knows a worker of this name that is alive."""
-        client = self.servers.databases()[0]
-        ids: list[bytes] = client.zrange(f"{LEDGER}workers", 0, -1)  # type: ignore[assignment]
-        mine = [one for one in ids if one.startswith(f"{name}@".encode())]
-        prefix = f"{LEDGER}worker:".encode()
-        return {one for one in mine if client.hget(prefix + one, "state") == b"alive"}
+    def _process(self, name: str) -> int | None:
+        worker = self.workers.get(name)
+        return worker.pid if worker is not None and worker.is_running else None
 
     def _environ(self, client: str) -> dict[str, str]:
         # A call that waits long for what is away says so.
