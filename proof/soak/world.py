@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import redis
 from celery.states import READY_STATES
 
@@ -248,8 +249,15 @@ class SoakWorld:
         return {name.decode(): int(count) for name, count in found.items()}
 
     def _process(self, name: str) -> int | None:
+        # Who asks is another thread: it may not reap what this one waits for.
         worker = self.workers.get(name)
-        return worker.pid if worker is not None and worker.is_running else None
+        if worker is None:
+            return None
+        try:
+            status = psutil.Process(worker.pid).status()
+        except psutil.NoSuchProcess:
+            return None
+        return None if status == psutil.STATUS_ZOMBIE else worker.pid
 
     def _environ(self, client: str) -> dict[str, str]:
         # A call that waits long for what is away says so.
