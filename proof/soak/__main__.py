@@ -15,8 +15,9 @@ import redis
 from proof.checker import NotALogError
 from proof.soak.live import Lived, live
 from proof.soak.oracle import unexplained
-from proof.soak.plan import World, worlds
+from proof.soak.plan import CLOCKS, World, worlds
 from proof.soak.table import FAULTS
+from tests.support.faketime import faketime_library
 
 __all__ = ["main"]
 
@@ -29,7 +30,7 @@ def main() -> int:
     # A runner's limit, or `timeout`, would leave all processes behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(given.folder or tempfile.mkdtemp(prefix="soak-"))
-    planned = worlds(given.seed, given.minutes, given.faults, given.world_minutes)
+    planned = worlds(given.seed, given.minutes, _possible(given.faults), given.world_minutes)
     lived = []
     for world in planned:
         _tell_plan(world)
@@ -65,6 +66,13 @@ def _arguments() -> argparse.Namespace:
     if unknown := set(given.faults) - set(FAULTS):
         parser.error(f"no such faults: {', '.join(sorted(unknown))}")
     return given
+
+
+def _possible(faults: list[str]) -> list[str]:
+    if faketime_library() is not None or not CLOCKS.intersection(faults):
+        return faults
+    print(f"left out without libfaketime (Debian: libfaketime): {', '.join(sorted(CLOCKS))}")
+    return [name for name in faults if name not in CLOCKS]
 
 
 def _live(world: World, folder: Path, rest_seconds: float) -> Lived:

@@ -100,14 +100,15 @@ def _failover(world: SoakWorld, step: Step) -> _Note:
 
 
 def _redis_clock(world: SoakWorld, step: Step) -> _Note:
-    server = _one(world).server
-    server.set_off(_HOUR if step.way == "forward" else -_HOUR)
+    servers = world.servers
+    servers.set_off(_HOUR if step.way == "forward" else -_HOUR)
     world.let_pass(step.seconds)
-    server.set_off(0)
+    servers.set_off(0)
     return _Note()
 
 
 def _worker_clock(world: SoakWorld, step: Step) -> _Note:
+    assert world.clock is not None
     world.clock.set_off(_HOUR if step.way == "forward" else -_HOUR)
     world.let_pass(step.seconds)
     world.clock.set_off(0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proof.soak.table import ONE, SENTINEL, of_set_up
 
-__all__ = ["LEASE_SECONDS", "WORKERS", "Step", "World", "draw", "worlds"]
+__all__ = ["CLOCKS", "LEASE_SECONDS", "WORKERS", "Step", "World", "draw", "worlds"]
 
 LEASE_SECONDS = 3.0
 #: The last one alone has the tasks that name their workers.
@@ -38,6 +38,8 @@ _WAYS = {
     "redis-clock": ("forward", "back"),
     "worker-clock": ("forward", "back"),
 }
+#: These need libfaketime.
+CLOCKS = frozenset(("redis-clock", "worker-clock"))
 
 
 @dataclass(frozen=True)

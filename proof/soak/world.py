@@ -78,9 +78,9 @@ class SoakWorld:
         self.log = Log(self._effects_server.client())
         self.servers = servers.make(self.set_up, self._folder, (*WORKERS, PUBLISHER))
         self._ends.callback(self.servers.close)
-        self.clock = Clock(
-            self._folder / "clock-of-a-worker", str(faketime_library()), is_cached=True
-        )
+        where, library = self._folder / "clock-of-a-worker", faketime_library()
+        #: None without libfaketime.
+        self.clock = Clock(where, library, is_cached=True) if library else None
         for server in self.servers.publishing_results():
             # A client that nobody has is closed.
             client = self._ends.enter_context(server.client(socket_timeout=None))
@@ -127,7 +127,7 @@ class SoakWorld:
         """Start a worker of this name, and do not wait for it."""
         ready_key = f"ready:{uuid4()}"
         environ = {**self._environ(name), "READY_KEY": ready_key}
-        if name in self._skewed:
+        if name in self._skewed and self.clock is not None:
             environ.update({**self.clock.environ, "PYTHONPATH": str(SKEWED_PYTHON)})
         worker = Worker(
             name,
@@ -177,8 +177,9 @@ class SoakWorld:
         for worker in self.workers.values():
             worker.stop(_STOP_SECONDS)
             worker.end()
-        self.clock.set_off(later_seconds)
         if later_seconds:
+            assert self.clock is not None
+            self.clock.set_off(later_seconds)
             self.servers.set_off(later_seconds)
             self._skewed = set(WORKERS)
         for name in list(self.workers):

@@ -199,7 +199,7 @@ def test_the_page_says_what_the_table_says() -> None:
     sections = [one for one in tree.findall(nodes.section) if "faults-of-the-world" in one["ids"]]
     assert len(sections) == 1
     rows = [
-        tuple(entry.astext() for entry in row.findall(nodes.entry))
+        tuple(" ".join(entry.astext().split()) for entry in row.findall(nodes.entry))
         for row in sections[0].findall(nodes.row)
     ]
     expected = [
