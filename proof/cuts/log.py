@@ -95,7 +95,12 @@ class Outcomes:
 
     def _listen(self) -> None:
         while not self._is_over.is_set():
-            message = self._listener.get_message(timeout=_WAKE_SECONDS)
+            try:
+                message = self._listener.get_message(timeout=_WAKE_SECONDS)
+            except redis.RedisError:
+                # It is away; the next call connects and subscribes anew.
+                self._is_over.wait(_WAKE_SECONDS)
+                continue
             if message is None:
                 continue
             stored = json.loads(message["data"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from proof.cuts.log import Log, Outcomes
 from proof.cuts.points import Point
 from proof.cuts.proxy import CuttingProxy, ScriptNames
 from proof.cuts.scenarios import OBJECTS, Scenario
+from proof.leftovers import LEDGER, left_in
 from tests.integration.project.factory import Settings
 from tests.support.effects import Effects
 from tests.support.preloaded import REPOSITORY, start_celery
@@ -40,22 +40,8 @@ DEADLINE_SECONDS = 240.0
 _POLL_SECONDS = 0.1
 _APP = "tests.integration.project.app"
 _QUIET = ("--without-mingle", "--without-gossip", "--without-heartbeat")
-_LEDGER = "{reliable:0}:"
 #: It is there while a pass of a sweeper goes on.
-_PASS = f"{_LEDGER}pass"
-
-#: What may remain: what the ledger's README says of a namespace in which every task has ended, and
-#: what Celery and kombu keep.
-_REMAINS = re.compile(
-    re.escape(_LEDGER)
-    + r"(meta|workers|worker:.*|direct|happened|hours|audit|ended|ended_at|sent:.*|pass|groups)$"
-    + r"|_kombu\.binding.*|celery-reliable\.rooms:reliable"
-    + r"|celery-task-meta-.*|celery-taskset-meta-.*"
-)
-
-
-#: What may remain for a while.
-_EXPIRES = re.compile(re.escape(_LEDGER) + r"taken:.*")
+_PASS = f"{LEDGER}pass"
 
 
 @dataclass(frozen=True)
@@ -164,11 +150,7 @@ class Stage:
 
     def left(self) -> list[str]:
         """The keys that would not be there if nothing had happened."""
-        found = []
-        for client in (self.client, self._results):
-            keys: list[bytes] = client.keys("*")  # type: ignore[assignment]
-            found += [one for key in keys if not _may_remain(client, one := key.decode())]
-        return sorted(found)
+        return left_in(self.client, self._results)
 
     def _begin_anew(self) -> None:
         if self._used is not None:
@@ -234,7 +216,7 @@ class Play:
 
         Who dies before its failure is stored runs again, and leaves none.
         """
-        dead = f"{_LEDGER}dead"
+        dead = f"{LEDGER}dead"
         self._wait_until(lambda: bool(self.stage.client.zcard(dead)) or self._is_over())
         while self.stage.client.zcard(dead):
             self.publish("replay")
@@ -335,10 +317,3 @@ class Play:
         except redis.RedisError as error:
             left = [f"stray: {error}"]
         return [*self._faults(), *left]
-
-
-def _may_remain(client: redis.Redis, key: str) -> bool:
-    if _EXPIRES.fullmatch(key):
-        # Gone meanwhile is -2, without an expiry -1.
-        return client.pttl(key) != -1
-    return _REMAINS.fullmatch(key) is not None

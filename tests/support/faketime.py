@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.redis_server import RedisServer
 
-__all__ = ["SteppingServer", "faketime_library"]
+__all__ = ["SKEWED_PYTHON", "Clock", "SteppingServer", "faketime_library"]
 
+#: What a Python process under it needs in its PYTHONPATH.
+SKEWED_PYTHON = Path(__file__).parent / "skewed"
 _PLACES = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib*/faketime/libfaketime.so.1")
 
 
@@ -17,22 +20,40 @@ def faketime_library() -> str | None:
     return next((found for place in _PLACES for found in sorted(glob.glob(place))), None)
 
 
-class SteppingServer(RedisServer):
-    """A server that runs by a clock of its own; durations it measures as ever."""
+class Clock:
+    """A clock that can be set, for processes that are started with its environment.
 
-    def __init__(self, directory: Path, library: str) -> None:
-        self._offset = directory / "offset"
-        environ = {
+    It is in a file.  They measure durations as ever, but with *is_cached* they look into the file
+    once a second only: one that asks for the time often would do nothing else.
+    """
+
+    def __init__(self, path: Path, library: str, *, is_cached: bool = False) -> None:
+        self._path = path
+        how_often = {"FAKETIME_CACHE_DURATION": "1"} if is_cached else {"FAKETIME_NO_CACHE": "1"}
+        self.environ = {
             "LD_PRELOAD": library,
-            "FAKETIME_TIMESTAMP_FILE": str(self._offset),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_TIMESTAMP_FILE": str(path),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            **how_often,
         }
-        super().__init__(directory, environ=environ)
         self.set_off(0)
 
     def set_off(self, seconds: int) -> None:
-        """Let its clock be so far from the host's, from now on."""
-        new = self._offset.with_suffix(".new")
+        """Let it be so far from the host's, from now on."""
+        new = self._path.with_suffix(".new")
         new.write_text(f"{seconds:+d}\n")
-        new.replace(self._offset)
+        new.replace(self._path)
+
+
+class SteppingServer(RedisServer):
+    """A server that runs by a clock of its own; durations it measures as ever."""
+
+    def __init__(
+        self, directory: Path, library: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        self._clock = Clock(directory / "offset", library)
+        super().__init__(directory, options, environ=self._clock.environ)
+
+    def set_off(self, seconds: int) -> None:
+        """Let its clock be so far from the host's, from now on."""
+        self._clock.set_off(seconds)

@@ -123,11 +123,13 @@ class RedisProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._refuses = False
         self._keeps = False
+        self._delay_seconds = 0.0
         self._kept: list[_Link] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._listener: asyncio.Server | None = None
         self._flows: asyncio.Event | None = None
+        self._requests: asyncio.Event | None = None
         self._answers: asyncio.Event | None = None
 
     def __enter__(self) -> Self:
@@ -211,6 +213,14 @@ class RedisProxy:
         """The network is silent in one direction: requests pass, and replies wait until `mend`."""
         self._run(self._stall_replies())
 
+    def stall_requests(self) -> None:
+        """The network is silent in the other direction: replies pass, requests wait for `mend`."""
+        self._run(self._stall_requests())
+
+    def delay(self, seconds: float) -> None:
+        """From now on each reply comes so much later, one after the other; 0: no more."""
+        self._delay_seconds = seconds
+
     def mend(self) -> None:
         """End `sever` or `stall`; what was held back by a stall passes now."""
         self._run(self._mend())
@@ -268,7 +278,9 @@ class RedisProxy:
 
     async def _open(self) -> None:
         self._flows, self._answers = asyncio.Event(), asyncio.Event()
+        self._requests = asyncio.Event()
         self._flows.set()
+        self._requests.set()
         self._answers.set()
         self._listener = await asyncio.start_server(self._welcome, "127.0.0.1", self.port)
 
@@ -294,11 +306,17 @@ class RedisProxy:
         assert self._answers is not None
         self._answers.clear()
 
+    async def _stall_requests(self) -> None:
+        assert self._requests is not None
+        self._requests.clear()
+
     async def _mend(self) -> None:
         assert self._flows is not None
+        assert self._requests is not None
         assert self._answers is not None
         self._refuses = False
         self._flows.set()
+        self._requests.set()
         self._answers.set()
 
     async def _cut(self) -> None:
@@ -348,10 +366,12 @@ class RedisProxy:
 
     async def _pump_commands(self, reader: StreamReader, link: _Link) -> None:
         assert self._flows is not None
+        assert self._requests is not None
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 command = await read_command(reader)
                 await self._flows.wait()
+                await self._requests.wait()
                 matches = self._judge(command)
                 if any(match.does(Action.DROP_REQUEST) for match in matches):
                     return
@@ -383,6 +403,8 @@ class RedisProxy:
                     return
                 await self._flows.wait()
                 await self._answers.wait()
+                if self._delay_seconds:
+                    await asyncio.sleep(self._delay_seconds)
                 link.client.write(reply)
                 await link.client.drain()
 

@@ -1,0 +1,1 @@
+"""Faults of the world, drawn from a seed, while real workers work: what do they cost?"""

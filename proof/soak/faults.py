@@ -1,0 +1,200 @@
+"""Does to a world what its plan says, and notes when it happened and to whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proof.soak.plan import Step
+from proof.soak.servers import OneServer, Sentinels
+from proof.soak.world import SKEWED, SoakWorld
+from tests.support.waiting import wait_for
+
+__all__ = ["Happened", "befall"]
+
+_HOUR = 3600
+_STOP_SECONDS = 60.0
+_UP_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A fault that happened; times are seconds of the log's clock.
+
+    `worker` is whom it befell, if it was one. What was written within `lost`, if anything, may be
+    gone.
+    """
+
+    fault: str
+    began: float
+    until: float
+    worker: str = ""
+    lost: tuple[float, float] | None = None
+
+
+def befall(world: SoakWorld, step: Step) -> Happened:
+    """Let it happen, and mend it."""
+    began = world.now()
+    note = _DO[step.fault](world, step)
+    return Happened(step.fault, began, world.now(), note.worker, note.lost)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """Whom it befell, and when what was written may be lost."""
+
+    worker: str = ""
+    lost: tuple[float, float] | None = None
+
+
+def _latency(world: SoakWorld, step: Step) -> _Note:
+    networks = _one(world).networks.values()
+    seconds = 0.05 + step.number % 10 * 0.05
+    for network in networks:
+        network.delay(seconds)
+    world.let_pass(step.seconds)
+    for network in networks:
+        network.delay(0)
+    return _Note()
+
+
+def _pause(world: SoakWorld, step: Step) -> _Note:
+    server = _one(world).server
+    if step.way == "SIGSTOP":
+        server.freeze()
+        world.let_pass(step.seconds)
+        server.thaw()
+    else:
+        server.client().execute_command("CLIENT", "PAUSE", int(step.seconds * 1000))
+        world.let_pass(step.seconds)
+    return _Note()
+
+
+def _set_for_a_while(name: str, value: int) -> Callable[[SoakWorld, Step], _Note]:
+    def fault(world: SoakWorld, step: Step) -> _Note:
+        client = world.servers.master.client()
+        before = client.config_get(name)[name]
+        client.config_set(name, value)
+        world.let_pass(step.seconds)
+        client.config_set(name, before or 0)
+        return _Note()
+
+    return fault
+
+
+def _script_flush(world: SoakWorld, _: Step) -> _Note:
+    world.servers.master.client().script_flush()
+    return _Note()
+
+
+def _aof(world: SoakWorld, step: Step) -> _Note:
+    return _Note(lost=_one(world).lose_power(world.now, step.seconds))
+
+
+def _failover(world: SoakWorld, step: Step) -> _Note:
+    assert isinstance(world.servers, Sentinels)
+    return _Note(lost=world.servers.lose_master(world.now, step.seconds))
+
+
+def _redis_clock(world: SoakWorld, step: Step) -> _Note:
+    servers = world.servers
+    servers.set_off(_HOUR if step.way == "forward" else -_HOUR)
+    world.let_pass(step.seconds)
+    servers.set_off(0)
+    return _Note()
+
+
+def _worker_clock(world: SoakWorld, step: Step) -> _Note:
+    assert world.clock is not None
+    world.clock.set_off(_HOUR if step.way == "forward" else -_HOUR)
+    world.let_pass(step.seconds)
+    world.clock.set_off(0)
+    return _Note(SKEWED)
+
+
+def _partition(world: SoakWorld, step: Step) -> _Note:
+    network = _one(world).networks[step.worker]
+
+    def stall() -> None:
+        (network.stall_requests if step.way == "requests" else network.stall_replies)()
+
+    return _cut_off(world, step, stall, network.mend)
+
+
+def _freeze(world: SoakWorld, step: Step) -> _Note:
+    worker = world.workers[step.worker]
+    wait_for(lambda: worker.is_ready, _UP_SECONDS, f"{step.worker} to be up")
+    return _cut_off(world, step, worker.freeze, worker.thaw)
+
+
+def _cut_off(
+    world: SoakWorld, step: Step, away: Callable[[], None], back: Callable[[], None]
+) -> _Note:
+    """Keep a worker from its ledger for a while."""
+    away()
+    try:
+        world.let_pass(step.seconds)
+    finally:
+        back()
+    return _Note(step.worker)
+
+
+def _worker_kill(world: SoakWorld, step: Step) -> _Note:
+    world.workers[step.worker].kill_group()
+    return _come_back(world, step)
+
+
+def _child_kill(world: SoakWorld, step: Step) -> _Note:
+    children = sorted(world.workers[step.worker].children())
+    if children:
+        victim = children[step.number % len(children)]
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return _Note(step.worker)
+
+
+def _stop(number: signal.Signals) -> Callable[[SoakWorld, Step], _Note]:
+    def fault(world: SoakWorld, step: Step) -> _Note:
+        worker = world.workers[step.worker]
+        wait_for(lambda: worker.is_ready, _UP_SECONDS, f"{step.worker} to be up")
+        worker.signal_main(number)
+        worker.wait_until_ended(_STOP_SECONDS)
+        return _come_back(world, step)
+
+    return fault
+
+
+def _come_back(world: SoakWorld, step: Step) -> _Note:
+    time.sleep(step.seconds)
+    world.workers[step.worker].end()
+    world.start_worker(step.worker)
+    return _Note(step.worker)
+
+
+def _one(world: SoakWorld) -> OneServer:
+    assert isinstance(world.servers, OneServer)
+    return world.servers
+
+
+_DO: dict[str, Callable[[SoakWorld, Step], _Note]] = {
+    "latency": _latency,
+    "pause": _pause,
+    "oom": _set_for_a_while("maxmemory", 1),
+    "read-only": _set_for_a_while("min-replicas-to-write", 2),
+    "script-flush": _script_flush,
+    "aof": _aof,
+    "redis-clock": _redis_clock,
+    "worker-clock": _worker_clock,
+    "partition": _partition,
+    "failover": _failover,
+    "freeze": _freeze,
+    "worker-kill": _worker_kill,
+    "child-kill": _child_kill,
+    "warm-stop": _stop(signal.SIGTERM),
+    "cold-stop": _stop(signal.SIGQUIT),
+}

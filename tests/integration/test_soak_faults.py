@@ -1,0 +1,111 @@
+"""Each fault of the world alone, on real workers: it happens, and costs what the table says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proof.soak.live import Lived, live
+from proof.soak.plan import CLOCKS, LEASE_SECONDS, Step, World
+from proof.soak.table import FAULTS, LOSES_DATA, ONE
+from tests.support.faketime import faketime_library
+
+#: Longer than a lease, and than the witness waits.
+LONG_SECONDS = 2 * LEASE_SECONDS
+REST_SECONDS = 120.0
+WORKER = "two"
+
+
+def step(name: str, way: str = "", worker: str = WORKER) -> Step:
+    seconds = {"aof": 1.0, "failover": 1.0, "worker-kill": 0.0}.get(name, LONG_SECONDS / 2)
+    if name in ("partition", "freeze"):
+        seconds = LONG_SECONDS + 1
+    return Step(2.0, name, seconds, worker, way, 1)
+
+
+#: Each fault, in all its ways.
+STEPS = {
+    **{name: [step(name)] for name in FAULTS},
+    "pause": [step("pause", "SIGSTOP"), step("pause", "CLIENT PAUSE")],
+    "partition": [step("partition", "requests"), step("partition", "replies", "one")],
+    "redis-clock": [step("redis-clock", "forward"), step("redis-clock", "back")],
+    "worker-clock": [step("worker-clock", "forward"), step("worker-clock", "back")],
+}
+
+
+def published_within(lived: Lived, number: int) -> int:
+    """How many calls returned while the fault went on."""
+    one = lived.happened[number]
+    return sum(
+        row["kind"] == "published" and one.began + 0.5 < row["at"] / 1e6 < one.until - 0.1
+        for row in lived.rows
+    )
+
+
+def nobody_published(lived: Lived) -> bool:
+    return not any(published_within(lived, number) for number in range(len(lived.happened)))
+
+
+def was_declared_dead(lived: Lived) -> bool:
+    return {one.worker for one in lived.happened} <= {one.worker for one in lived.deaths}
+
+
+def ran_on(lived: Lived, name: str) -> set[int]:
+    rows = [row for row in lived.rows if row["kind"] == "begin"]
+    return {row["pid"] for row in rows if row["worker"].startswith(f"{name}@")}
+
+
+def has_other_processes(lived: Lived) -> bool:
+    """More processes than a pool has have run its tasks."""
+    return len(ran_on(lived, WORKER)) > 2
+
+
+def lost_a_suffix(lived: Lived) -> bool:
+    (one,) = lived.happened
+    assert one.lost is not None
+    return 0.9 < one.lost[1] - one.lost[0] < 10
+
+
+def went_on(lived: Lived) -> bool:
+    return any(row["kind"] == "begin" and row["at"] / 1e6 > lived.happened[-1].until
+               for row in lived.rows)  # fmt: skip
+
+
+#: What shows that it happened.
+SHOWS: dict[str, Callable[[Lived], Any]] = {
+    "pause": nobody_published,
+    "oom": nobody_published,
+    "read-only": nobody_published,
+    "aof": lost_a_suffix,
+    "failover": lost_a_suffix,
+    "partition": was_declared_dead,
+    "freeze": was_declared_dead,
+    "worker-kill": has_other_processes,
+    "warm-stop": has_other_processes,
+    "cold-stop": has_other_processes,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_costs_what_is_written_down(name: str, tmp_path: Path) -> None:
+    if name in CLOCKS and faketime_library() is None:
+        pytest.skip("needs libfaketime (Debian: libfaketime)")
+    fault = FAULTS[name]
+    set_up = ONE if ONE in fault.set_ups else fault.set_ups[0]
+    # What is published is the same each time.
+    world = World(f"alone {name}", set_up, STEPS[name])
+    lived = live(world, tmp_path / "world", REST_SECONDS)
+
+    told = [str(one) for one in (*lived.happened, *lived.deaths, *lived.allowed)]
+    assert lived.problems == [], told
+    assert lived.counts["published"] > 10
+    assert [one.fault for one in lived.happened] == [name] * len(STEPS[name])
+    assert went_on(lived) or not lived.refused
+    assert SHOWS.get(name, went_on)(lived), told
+    # What only a server that loses data costs, nothing else has cost.
+    assert name in LOSES_DATA or not lived.allowed
+    assert os.listdir(tmp_path) == ["world"]

@@ -1,0 +1,242 @@
+"""The soak's plan, its table, and its oracle: whatever the table does not allow is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from docutils import nodes
+
+from proof.checker import FAULTS as CHECKED
+from proof.leftovers import LEDGER
+from proof.soak.deaths import Death
+from proof.soak.faults import Happened
+from proof.soak.oracle import judge, unexplained
+from proof.soak.plan import worlds
+from proof.soak.table import FAULTS, LOSES_DATA, ONE, SENTINEL, STRAY, of_set_up
+from tests.docs.blocks import ROOT, doctree
+
+Row = dict[str, Any]
+
+#: When what was written is lost, in the worlds of this module.
+SINCE, UNTIL = 10.0, 12.0
+WITHIN, BEFORE, AFTER = 11.0, 5.0, 20.0
+LOCK = f"{LEDGER}lock:locked:row"
+#: What no fault may cost, whatever it is.
+NEVER = ("unknown", "chord early")
+
+
+def row(kind: str, at: float, task: str = "", **fields: Any) -> Row:
+    return {"kind": kind, "at": at * 1e6, **({"task": task} if task else {}), **fields}
+
+
+def published(task: str, at: float) -> list[Row]:
+    return [row("publish", at, task), row("published", at, task)]
+
+
+def settled(task: str, at: float) -> list[Row]:
+    return [row("settled", at, task, state="SUCCESS", by=f"{at}")]
+
+
+def ran(
+    task: str, begin: float, end: float | None, attempt: int = 1, worker: str = "one", **other: Any
+) -> list[Row]:
+    run = f"{task} {begin} {worker}"
+    begun = row("begin", begin, task, run=run, attempt=attempt, worker=f"{worker}@host", **other)
+    return [begun, *([row("end", end, run=run)] if end is not None else [])]
+
+
+def well(task: str = "well") -> list[Row]:
+    return [*published(task, 1), *ran(task, 2, 3), *settled(task, 3.1)]
+
+
+def twice(at: float) -> list[Row]:
+    """Settled then, and once more."""
+    return [
+        *published("a", 1),
+        *ran("a", 4.5, 4.6),
+        *settled("a", at),
+        *settled("a", 30),
+    ]
+
+
+def again(at: float) -> list[Row]:
+    """Settled then, and it runs again."""
+    return [*published("a", 1), *ran("a", 4.5, 4.6), *settled("a", at), *ran("a", 30, 31, 2)]
+
+
+def same_number(at: float) -> list[Row]:
+    """Begins then, and once more by the same number."""
+    return [*published("a", 1), *ran("a", at, None), *ran("a", 30, 31), *settled("a", 32)]
+
+
+def no_body(at: float) -> list[Row]:
+    """The headers end then, and the body never begins."""
+    rows = [row("chord", 0.5, body="body", headers=["a", "b"])]
+    for task in ("a", "b"):
+        rows += [*published(task, 1), *ran(task, 4.5, at), *settled(task, at)]
+    return rows
+
+
+def chord_early(at: float) -> list[Row]:
+    rows = [row("chord", 0.5, body="body", headers=["a"]), *published("a", 1)]
+    return [*rows, *ran("body", at, at + 1), *settled("body", at + 1), *ran("a", 40, 41),
+            *settled("a", 42)]  # fmt: skip
+
+
+def unfinished(at: float) -> list[Row]:
+    return [row("publish", at, "a"), *ran("a", at, None)]
+
+
+#: A log that has it, by the time of what would excuse it.
+LOGS = {
+    "lost": lambda at: published("a", at),
+    "unfinished": unfinished,
+    "unknown": lambda at: [*ran("a", at, at + 1), *settled("a", at + 1)],
+    "overlap": lambda at: [
+        *published("a", 1),
+        *ran("a", at, at + 9),
+        *ran("a", at + 1, at + 8, 2, "two"),
+        *settled("a", at + 9),
+    ],
+    "settled twice": twice,
+    "ran again": again,
+    "object": lambda at: [
+        *published("a", 1),
+        *published("b", 1),
+        *ran("a", at, at + 9, object="row"),
+        *ran("b", at + 1, at + 8, worker="two", object="row"),
+        *settled("a", at + 9),
+        *settled("b", at + 9),
+    ],
+    "attempts": same_number,
+    "chord early": chord_early,
+    "chord missing": no_body,
+}
+
+
+def happened(name: str) -> Happened:
+    lost = (SINCE, UNTIL) if name in LOSES_DATA else None
+    return Happened(name, SINCE, UNTIL, "one", lost)
+
+
+def found(rows: Iterable[Row], name: str, *deaths: Death, stray: Iterable[str] = ()) -> set[str]:
+    """What is beyond the table, by kind, in a log of a world in which that fault happened."""
+    in_order = sorted([*well(), *rows], key=lambda row: float(row["at"]))
+    return {fault.kind for fault in judge(in_order, [happened(name)], deaths, stray).faults}
+
+
+def test_each_kind_of_fault_has_a_log() -> None:
+    assert LOGS.keys() == CHECKED.keys()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("kind", LOGS)
+def test_what_is_not_of_the_fault_is_refused_and_what_is_may_be(name: str, kind: str) -> None:
+    rows = LOGS[kind]
+    may = kind in FAULTS[name].allows and FAULTS[name].allows.keys() & {"lost"}
+
+    assert kind in found(rows(BEFORE), name), "before it"
+    assert kind in found(rows(AFTER), name), "after it"
+    assert (kind not in found(rows(WITHIN), name)) is bool(may), "within it"
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_nothing_allows(kind: str) -> None:
+    assert not any(kind in fault.allows for fault in FAULTS.values())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_lock_is_left_only_by_who_lost_data_and_no_other_key_is(name: str) -> None:
+    def holding(at: float) -> list[Row]:
+        return [*published("a", 1), *ran("a", at, at + 0.1, object="row"), *settled("a", at + 0.2)]
+
+    may = STRAY in FAULTS[name].allows
+    assert (found(holding(WITHIN), name, stray=[LOCK]) == set()) is may
+    assert found(holding(BEFORE), name, stray=[LOCK]) == {STRAY}
+    for key in (f"{LEDGER}task:a", f"{LEDGER}due", "celery", "unacked:one", f"{LEDGER}lock:other"):
+        assert found(holding(WITHIN), name, stray=[key]) == {STRAY}, key
+
+
+@pytest.mark.parametrize("kind", ["overlap", "object"])
+def test_an_overlap_is_one_until_its_worker_was_declared_dead(kind: str) -> None:
+    # The first begins at 11, on the worker "one", and the second at 12.
+    rows = LOGS[kind](WITHIN)
+    assert found(rows, "partition", Death("one", 11.9, 12.0)) == set()
+    assert found(rows, "partition", Death("one", 12.1, 12.2)) == {kind}, "it came too early"
+    assert found(rows, "partition", Death("one", 10.9, 11.0)) == {kind}, "it began after that"
+    assert found(rows, "partition", Death("two", 11.9, 12.0)) == {kind}, "another died"
+    assert found(rows, "partition") == {kind}, "nobody died"
+
+
+def test_who_was_declared_dead_may_settle_nothing() -> None:
+    rows = [
+        *published("a", 1),
+        *ran("a", WITHIN, 19),
+        *ran("a", 15, 16, 2, "two"),
+        *settled("a", 16),
+        *settled("a", 19),
+    ]
+    assert found(rows, "freeze", Death("one", 14, 14.2)) == {"settled twice"}
+
+
+def test_a_death_is_explained_by_what_befell_its_worker_then() -> None:
+    deaths = [
+        Death("one", 11, 11.2),
+        Death("one", BEFORE, BEFORE + 0.2),
+        Death("one", AFTER, AFTER + 0.2),
+        Death("two", 11, 11.2),
+    ]
+    assert unexplained([happened("partition")], deaths) == deaths[1:]
+    assert unexplained([happened("redis-clock")], deaths) == deaths
+
+
+def test_the_page_says_what_the_table_says() -> None:
+    tree = doctree(ROOT / "docs" / "proof.rst")
+    sections = [one for one in tree.findall(nodes.section) if "faults-of-the-world" in one["ids"]]
+    assert len(sections) == 1
+    rows = [
+        tuple(" ".join(entry.astext().split()) for entry in row.findall(nodes.entry))
+        for row in sections[0].findall(nodes.row)
+    ]
+    expected = [
+        tuple(_plain(text) for text in (fault.name, fault.what, fault.cost))
+        for fault in FAULTS.values()
+    ]
+    assert rows[1:] == expected
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "").replace("*", "")
+
+
+def test_a_plan_comes_from_its_seed_alone_and_has_every_fault() -> None:
+    program = "from proof.soak.plan import worlds; from proof.soak.table import FAULTS; print({})"
+    call = "worlds({}, 20, list(FAULTS), 4)"
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", program.format(call.format(seed))],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 1, 2)
+    ]
+    assert told[0] == told[1] == f"{worlds(1, 20, list(FAULTS), 4)}\n"
+    assert told[0] != told[2]
+    planned = worlds(1, 20, list(FAULTS), 4)
+    assert {world.set_up for world in planned} == {ONE, SENTINEL}
+    for world in planned:
+        assert {step.fault for step in world.steps} == set(of_set_up(world.set_up)), world.name
+    assert len({str(world.steps) for world in planned}) == len(planned)
+
+
+def test_some_faults_alone() -> None:
+    (world,) = worlds(1, 1, ["failover"], 4)
+    assert (world.set_up, {step.fault for step in world.steps}) == (SENTINEL, {"failover"})
+    with pytest.raises(ValueError, match="no such faults"):
+        worlds(1, 1, ["flood"], 4)
