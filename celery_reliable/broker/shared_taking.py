@@ -19,6 +19,8 @@ class SharedTaking:
     queues_in_turn: Any
     is_consumed: Any
     priority_steps: Any
+    conn_or_acquire: Any
+    connection_errors: Any
     _is_closing: bool
     _n_waiting: int
     _looked_at: float
@@ -35,6 +37,21 @@ class SharedTaking:
         lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
         found: Queues = self.qos.unacked.queues(queues, lists, cold)
         return found
+
+    def count_waiting(self) -> int:
+        """Return how many messages wait in the queues that the worker consumes; 0 while the broker
+        cannot be asked.
+        """
+        queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
+        try:
+            with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
+                for queue in queues:
+                    for priority in self.priority_steps:
+                        pipe.llen(list_key(self, queue, priority))
+                return sum(pipe.execute())
+        except self.connection_errors:
+            # The main loop finds that by itself.
+            return 0
 
     def note_empty(self) -> None:
         """Note that the queues were seen to be empty."""

@@ -1,4 +1,4 @@
-"""The processes of a pool: when one ends, to be replaced."""
+"""The processes of a pool: when one ends, to be replaced, and what it tells the main process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any, Protocol
 
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
-__all__ = ["limit_job", "pool_of_lives"]
+__all__ = ["hear_processes", "limit_job", "pool_of_lives"]
 
 _WORKER = "billiard.pool:Worker"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"
+_RESULTS = "celery.concurrency.asynpool:ResultHandler"
+
+#: What marks that which a process tells, beside billiard's own numbers.
+_TOLD = "celery_reliable"
+#: Where a job has the process to which it is, or was, written.
+_HANDED = ("_write_to", "_scheduled_for")
 
 
 class Life(Protocol):
@@ -28,29 +34,48 @@ class Life(Protocol):
         """Whether it is to be replaced."""
 
 
+class Line(Protocol):
+    """On which a process tells its main process something."""
+
+    def open(self, send: Callable[[Any], None]) -> None:
+        """*send* takes it to the main process, in the order in which it is called."""
+
+
 @relies_on(
     Name(f"{_WORKER}._make_protected_receive", takes=("conn",)),
     Used(by=f"{_WORKER}._make_child_methods", name="_make_protected_receive"),
     Used(by=f"{_WORKER}.__call__", name="_make_child_methods"),
     Kept(f"{_WORKER}.inq"),
     Kept(f"{_WORKER}.maxtasks"),
+    Kept(f"{_WORKER}.outq"),
+    Name("billiard.queues:_SimpleQueue.put", takes=("obj",)),
     Used(by=f"{_WORKER}.workloop", name="wait_for_job"),
     Used(by=f"{_WORKER}.workloop", name="maxtasks"),
     Name("billiard.pool:EX_RECYCLE"),
     Name(f"{_ASYNC}.Worker"),
     Used(by="billiard.pool:Pool._create_worker_process", name="Worker"),
     Used(by="celery.concurrency.prefork:TaskPool.on_start", name="Pool"),
+    Name("billiard.pool:Pool._worker_active", takes=("worker",)),
+    Used(by="billiard.pool:Pool.shrink", name="_iterinactive"),
+    Used(by="billiard.pool:Pool._iterinactive", name="_worker_active"),
+    Kept("billiard.pool:Pool._cache"),
+    Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
+    Used(by=f"{_ASYNC}.on_job_process_down", name="_scheduled_for"),
     part=Part.PREFORK,
 )
-def pool_of_lives(life: Life) -> Any:
+def pool_of_lives(life: Life, line: Line) -> Any:
     """Return Celery's pool of processes as a class, of which each process asks its *life* before it
-    waits for a job whether it is to be replaced.
+    waits for a job whether it is to be replaced, and has a *line* to the main process.
 
-    Billiard counts jobs, and in a job a process may run many tasks.
+    Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
+    the pipe of its results, and so in its order with these, and after its death too.  A pool that
+    shrinks ends no process that was just handed a job.
 
-    Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job, and
-    takes ``maxtasks`` away from billiard.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.
-    Without it a process runs more tasks than ``--max-tasks-per-child`` says.
+    Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job,
+    takes ``maxtasks`` away from billiard, and writes to ``outq``; overrides
+    ``Pool._worker_active``, which knows only the jobs that a process has accepted.  Checked on
+    Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a process runs more tasks than
+    ``--max-tasks-per-child`` says.
     """
     from billiard.pool import EX_RECYCLE
     from celery.concurrency.asynpool import AsynPool
@@ -62,6 +87,7 @@ def pool_of_lives(life: Life) -> Any:
             receive: Callable[[], Any] = super()._make_protected_receive(conn)
             if conn is not self.inq:
                 return receive
+            line.open(lambda told: self.outq.put((_TOLD, (told,))))
             most, self.maxtasks = self.maxtasks, None
             life.begin(most)
             if most is None:
@@ -79,10 +105,29 @@ def pool_of_lives(life: Life) -> Any:
             return receive_or_end
 
     class Pool(AsynPool):
-        pass
+        def _worker_active(self, worker: Any) -> bool:
+            jobs = list(self._cache.values())
+            handed = [getattr(job, name, None) for job in jobs for name in _HANDED]
+            return any(one is worker for one in handed) or bool(super()._worker_active(worker))
 
     Pool.Worker = Worker
     return Pool
+
+
+@relies_on(
+    Kept("billiard.pool:Pool._result_handler"),
+    Kept("billiard.pool:ResultHandler.state_handlers"),
+    Used(by=f"{_RESULTS}.__init__", name="state_handlers"),
+    part=Part.PREFORK,
+)
+def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
+    """Call *hear* in the main process with what a process of `pool_of_lives` tells on its line.
+
+    Adds to ``state_handlers`` of the pool's ``ResultHandler``, as Celery does for its own message
+    of that kind.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it nobody sends
+    events of the tasks that processes take by themselves.
+    """
+    processes._result_handler.state_handlers[_TOLD] = hear
 
 
 @relies_on(

@@ -56,6 +56,13 @@ def shifts_not_seen(*, error: Exception) -> None:
     """
 
 
+@declared(WARNING)
+def shift_not_heard(*, error: Exception) -> None:
+    """What a process of the pool told of the tasks that it takes by itself could not be passed on:
+    Celery's events of some are missing.
+    """
+
+
 @declared(INFO, note=("worker",))
 def worker_registered(*, app: Any, worker: str) -> None:
     """A worker has its lease: for the first time, or anew after it was declared dead."""

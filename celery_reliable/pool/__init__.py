@@ -17,6 +17,7 @@ from celery_reliable.pool.shared import (
 )
 from celery_reliable.pool.shift import First, Left, Report, Shift
 from celery_reliable.pool.task_pool import TaskPool, kind_of
+from celery_reliable.pool.telling import Told
 
 __all__ = [
     "N_SLOTS",
@@ -26,6 +27,7 @@ __all__ = [
     "Report",
     "Shift",
     "TaskPool",
+    "Told",
     "call_off_shifts",
     "clear_slot",
     "how_far",

@@ -41,6 +41,7 @@ from celery_reliable.pool.life import own_life
 from celery_reliable.pool.limits import limits_heard, run_limited
 from celery_reliable.pool.shared import come_to, shifts_called_off
 from celery_reliable.pool.shift import Left, Report, Shift
+from celery_reliable.pool.telling import Telling
 
 __all__ = ["work"]
 
@@ -53,7 +54,10 @@ def work(shift: Shift) -> Report:
     try:
         # The limit is for bodies; else each task would block it by itself, and let it through.
         with Uninterrupted(), limits_heard(shift):
-            return _Working(shift).work()
+            working = _Working(shift)
+            report = working.work()
+            working.telling.close()
+            return report
     finally:
         put_off.is_on = False
 
@@ -81,6 +85,7 @@ class _Working:
         self._pid = os.getpid()
         self._accept = prepare_accept_content(self._app.conf.accept_content)
         self._report = Report()
+        self.telling = Telling(shift, process)
         self._queues = shift.queues
         #: By the worker's id, and the order in which the queues are asked.
         self._steps: dict[tuple[str, ...], NextSteps] = {}
@@ -163,6 +168,7 @@ class _Working:
             state = answer.state if isinstance(answer, answers.Fenced) else "gone"
             free_object(task, claim)
             events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
+            self.telling.was_fenced()
         assert step.answer is not None
         return step.answer
 
@@ -214,6 +220,7 @@ class _Working:
                 "redelivered": info.get("redelivered", False),
             },
         }
+        self.telling.begins(self._app.tasks[name], found, headers)
         report.count(report.begun, name)
         own_life.has_task()
         limits = self._shift.limits.get(name)
@@ -223,7 +230,10 @@ class _Working:
             run = partial(run_as_prefork, name, task_id, request, arguments)
             outcome = run_limited(self._shift.slot, self._number, limits, run)
         has_failed, retval, _ = outcome
-        return not has_failed or self._has_ended(found, outcome, retval)
+        if has_failed and not self._has_ended(found, outcome, retval):
+            return False
+        self.telling.has_ended(self._app.tasks[name], task_id, found.tag, outcome)
+        return True
 
     def _arguments(self, payload: dict[str, Any]) -> tuple[Any, Any, Any] | None:
         """Return the arguments of a message, and what is embedded; None if it cannot be decoded."""

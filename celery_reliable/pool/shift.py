@@ -46,6 +46,8 @@ class Shift:
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
     first: First | None = None
+    #: Whether the main process wants the message of each task that begins.
+    tells_messages: bool = False
     #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ from celery.concurrency.prefork import TaskPool as PreforkPool
 
 from celery_reliable.compat.processes import pool_of_lives
 from celery_reliable.pool.life import own_life
+from celery_reliable.pool.telling import own_line
 
 __all__ = ["TaskPool", "kind_of"]
 
@@ -21,16 +22,15 @@ class TaskPool(PreforkPool):
     after a second, or when the main process calls it off.
 
     Only the ordinary tasks run like that: reliable ones, of queues in the ledger's own database,
-    without ETA, expiry, rate, or the like.  All others go by the main process as in
-    prefork, as all do while it sends events of tasks.
+    without ETA, expiry, rate, or the like.  All others go by the main process as in prefork.
     """
 
     #: What kind of pool it is, for all who have to know.
     kind = "prefork"
 
     def on_start(self) -> None:
-        """Start the processes, each of which knows how many tasks it has run."""
-        self.Pool = pool_of_lives(own_life)
+        """Start the processes: each knows how many tasks it has run, and can tell of them."""
+        self.Pool = pool_of_lives(own_life, own_line)
         super().on_start()
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sized
-from typing import Any
+from typing import Any, Protocol
 
 from celery.worker import state
 
@@ -16,6 +15,12 @@ __all__ = ["Doing"]
 
 #: Who consumes more than these tells of the first.
 _MOST_QUEUES = 100
+
+
+class _Unseen(Protocol):
+    @property
+    def n_unseen(self) -> int:
+        """How many run of which Celery's state has no request."""
 
 
 class Doing:
@@ -26,7 +31,7 @@ class Doing:
         self._begun = -1
         self._moved_at = time.monotonic()
         #: What processes of the pool run by themselves, of which Celery does not know.
-        self.shifts: Sized | None = None
+        self.shifts: _Unseen | None = None
 
     def look(self, c: Any) -> None:
         """Note what Celery's consumer *c* consumes, and whether tasks begin; by the main loop."""
@@ -59,7 +64,7 @@ class Doing:
 
     @property
     def _n_shifts(self) -> int:
-        return len(self.shifts) if self.shifts is not None else 0
+        return self.shifts.n_unseen if self.shifts is not None else 0
 
     def told(self, turned_at: float, *, is_leaving: bool, orders: int = 0) -> str:
         """Return it as JSON, with what runs, and when the main loop turned last and a task began
@@ -71,14 +76,14 @@ class Doing:
         if not self._consumer:
             return ""
         now = time.monotonic()
-        begun = self.begun
+        begun, running = self.begun, len(state.active_requests) + self._n_shifts
         moved_at = self._moved_at if begun == self._begun else now
         return json.dumps(
             {
                 **self._consumer,
                 # With `solo` the main loop runs it, and does not look meanwhile.
-                "running": len(state.active_requests) + self._n_shifts,
-                "fetched": len(state.reserved_requests) + self._n_shifts,
+                "running": running,
+                "fetched": max(running, len(state.reserved_requests) + self._n_shifts),
                 "begun": begun,
                 "turned": round(now - turned_at, 1),
                 "moved": round(now - moved_at, 1),

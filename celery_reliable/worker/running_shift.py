@@ -92,6 +92,10 @@ class RunningShifts:
         if token in self._running:
             self._running[token].pid = pid
 
+    def of_token(self, token: str) -> RunningShift | None:
+        """Return the one with this token; None if it has ended."""
+        return self._running.get(token)
+
     def remove(self, token: str) -> RunningShift | None:
         """Forget a shift that has ended, and return it."""
         running = self._running.pop(token, None)

@@ -57,30 +57,51 @@ class ShiftRequests:
             for left in self.filed(running):
                 if left.tag in self._shown:
                     continue
-                request = self.request(left, running)
-                if request is not None:
-                    self._shown[left.tag] = request
-                    state.requests[request.id] = request
-                    state.active_requests.add(request)
+                self._keep(left.tag, self.request(left, running))
+
+    def show_begun(self, left: Left, running: RunningShift) -> Any:
+        """Let Celery's state have a request of a task that a process begins, and return it; None
+        where there can be none.
+        """
+        if left.tag not in self._shown and self.channel is not None:
+            self._keep(left.tag, self.request(left, running, is_known=True))
+        return self._shown.get(left.tag)
+
+    def _keep(self, tag: str, request: Any) -> None:
+        if request is not None:
+            self._shown[tag] = request
+            state.requests[request.id] = request
+            state.active_requests.add(request)
+
+    @property
+    def n_shown(self) -> int:
+        """How many are shown."""
+        return len(self._shown)
 
     def shown(self, tag: str) -> Any:
         """Return the request that is shown of a message; None if there is none."""
         return self._shown.get(tag)
 
     def let_go(self, running: RunningShift) -> Iterator[Any]:
-        """Yield the requests whose messages the worker has acknowledged while a shift ran their
-        tasks, as they were revoked; they are shown no more.
+        """Yield the requests that the worker has revoked, or stopped for their tasks to run again,
+        while a shift ran these; they are shown no more.
         """
         for tag in [tag for tag in self._shown if self._is_let_go(tag, running)]:
             yield self._shown.pop(tag)
 
     def _is_let_go(self, tag: str, running: RunningShift) -> bool:
+        request = self._shown[tag]
         is_its_own = running.has(tag) and running.holds(tag)
-        return is_its_own and bool(self._shown[tag].acknowledged)
+        return is_its_own and bool(request.acknowledged or request.reliable_is_cancelled)
 
     def hide_all_of(self, running: RunningShift) -> None:
         """Forget the requests of what a shift ran, which has ended."""
         for tag in [tag for tag in self._shown if running.has(tag)]:
+            self.hide(tag)
+
+    def hide_if_shown(self, tag: str) -> None:
+        """Forget the request of a message, whose task has ended, if there is one."""
+        if tag in self._shown:
             self.hide(tag)
 
     def hide(self, tag: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.signals import task_received
 from celery.worker import state
 
 from celery_reliable.compat.consumer import has_rate_limit
@@ -47,14 +46,7 @@ class ShiftRules:
         """Whether processes may take their own messages now."""
         w = self._worker
         return not (
-            # Events and signals of the main process are sent where it sees each task.
-            self._process.sends_events
-            or task_received.receivers
-            or not w.app.use_fast_trace_task
-            # It goes by what waits in the main process.
-            or w.autoscale
-            # Celery then stops what it knows to run.
-            or w.app.conf.worker_cancel_long_running_tasks_on_connection_loss
+            not w.app.use_fast_trace_task
             or len(state.revoked) > _MOST_REVOKED
             or waiting_for_slots(w)
         )

@@ -6,7 +6,6 @@ import time
 from functools import partial
 from typing import Any
 
-from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery.worker import state
 
 from celery_reliable import events
@@ -14,11 +13,9 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery, Queues
 from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
 from celery_reliable.compat.processes import limit_job
-from celery_reliable.compat.request import lost_worker
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool import (
     First,
-    Left,
     Report,
     Shift,
     TaskPool,
@@ -29,16 +26,17 @@ from celery_reliable.pool import (
 from celery_reliable.worker import throughput
 from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts
+from celery_reliable.worker.shift_ends import ShiftEnds
+from celery_reliable.worker.shift_hearing import ShiftHearing
 from celery_reliable.worker.shift_limits import ShiftLimits
 from celery_reliable.worker.shift_requests import ShiftRequests
 from celery_reliable.worker.shift_rules import ShiftRules
+from celery_reliable.worker.shift_scaling import ShiftScaling
 
 __all__ = ["Shifts", "shifts_of"]
 
 #: How long a shift takes messages.
 _SHIFT_SECONDS = 1.0
-#: With what a process ends that died, or was stopped.
-_ENDED = (Terminated, TimeLimitExceeded, WorkerLostError, SystemExit, KeyboardInterrupt)
 #: A shift of fewer tasks that left something to the main process was in vain.
 _IN_VAIN = 8
 #: After that no shift begins for so long, doubled each time.
@@ -62,19 +60,25 @@ class Shifts:
 
     def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
         self._worker = w
-        self._process = process
         self._rules = ShiftRules(w, process)
         self._requests = ShiftRequests(w, reliable, process, unacked)
         #: Any thread may ask them whose a claim is.
         self.running = RunningShifts()
-        self._limits = ShiftLimits(w, self.running, self._requests, self._end_lost)
+        self._ends = ShiftEnds(process, self._requests)
+        self._hearing = ShiftHearing(w, self.running, self._requests)
+        self._limits = ShiftLimits(w, self.running, self._requests, self._ends.end_lost)
+        self._scaling = ShiftScaling(w, self.running)
         self._unsure: set[str] = set()
-        self._is_leaving = False
         self._not_before = 0.0
         self._pause = 0.0
 
     def __len__(self) -> int:
         return len(self.running)
+
+    @property
+    def n_unseen(self) -> int:
+        """How many run of which Celery's state has no request."""
+        return max(0, len(self.running) - self._requests.n_shown)
 
     def is_running(self, tag: str) -> bool:
         """Whether the process that has taken a message goes on with it as the worker leaves."""
@@ -93,8 +97,8 @@ class Shifts:
     def may_begin(self) -> bool:
         """Whether processes may take their own messages now."""
         is_early = time.monotonic() < self._not_before
-        return not (self._is_leaving or is_early or self.running.is_full) and (
-            self._rules.allow_any()
+        return not (self._ends.is_leaving or is_early or self.running.is_full) and (
+            self._rules.allow_any() and self._scaling.is_possible
         )
 
     def work_off(self, channel: Any, n_waiting: int, n_idle: int) -> None:
@@ -137,6 +141,7 @@ class Shifts:
 
     def _begin(self, channel: Any, queues: Queues, first: First | None) -> None:
         running = self.running.add(first)
+        self._scaling.note_begun()
         shift = Shift(
             running.token,
             running.slot,
@@ -147,6 +152,7 @@ class Shifts:
             frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
             first,
+            self._hearing.wants_messages,
             self._rules.limits(),
         )
         acquire_slot(self._worker, partial(self._submit, running), shift)
@@ -179,15 +185,18 @@ class Shifts:
 
     def leave(self) -> None:
         """The worker leaves: no shift begins any more."""
-        self._is_leaving = True
+        self._ends.is_leaving = True
         call_off_shifts()
         self._limits.leave()
         # Celery waits for what runs, or stops it.
         self.show()
 
     def look(self) -> None:
-        """Keep the time limits, and let all end if something waits for one of their processes."""
+        """Keep the time limits, let the pool grow and shrink, and let all end if something waits
+        for one of their processes.
+        """
         self._limits.look()
+        self._scaling.look(self._requests.channel)
         if self.running and waiting_for_slots(self._worker):
             self.call_off()
 
@@ -212,58 +221,10 @@ class Shifts:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
             self._not_before = time.monotonic() + self._pause
         if ended is not None:
-            self._take_over(report.left, ended)
+            self._ends.take_over(report.left, ended)
 
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""
         running = self.running.remove(token)
         if running is not None:
-            self._end_lost(running, exc_info)
-
-    def _end_lost(self, running: RunningShift, exc_info: Any) -> None:
-        # billiard wraps what a process has sent, and what it says of one that died.
-        exc = getattr(exc_info.exception, "exc", exc_info.exception)
-        if not isinstance(exc, _ENDED):
-            # Of what it ran nobody knows more than if it had died.
-            exc_info = lost_worker(exc)
-        for left in self._requests.filed(running):
-            try:
-                request = self._requests.request(left, running)
-            except Exception as exc:
-                events.shift_not_ended(error=exc)
-                continue
-            if request is None:
-                self._take_over(left, running)
-            else:
-                _end(request, exc_info)
-        for request in self._requests.let_go(running):
-            _end(request, exc_info)
-        self._requests.hide_all_of(running)
-
-    def _take_over(self, left: Left, running: RunningShift) -> None:
-        """Deal with a message that a shift has left as if the main process had taken it."""
-        channel, unacked = self._requests.channel, self._requests.unacked
-        if unacked is None:
-            return
-        if channel is None or self._is_leaving:
-            # It goes back with all that the worker leaves, or once it is connected again.
-            if channel is not None:
-                unacked.give_back(channel, left.tag, is_last=False)
-            return
-        if left.outcome is None:
-            channel.deliver(Delivery(left.tag, left.queue, left.message, self._process.id))
-            return
-        request = self._requests.request(left, running, is_known=True)
-        if request is not None:
-            state.task_reserved(request)
-            request.on_success(left.outcome)
-
-
-def _end(request: Any, exc_info: Any) -> None:
-    """Let a request end that its process cannot end, as the pool does."""
-    state.total_count[request.name] += 1
-    state.all_total_count[0] += 1
-    request.on_failure(exc_info)
-    exc = getattr(exc_info.exception, "exc", exc_info.exception)
-    if isinstance(exc, TimeLimitExceeded):
-        request.on_timeout(False, *exc.args)
+            self._ends.end_lost(running, exc_info)

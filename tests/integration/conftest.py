@@ -333,9 +333,13 @@ def start_beat(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is about messages that wait in a worker, where none does."""
+    """Skip what is about messages that wait in a worker, where none does, and what only a prefork
+    pool can show for another reason.
+    """
     if not config.getoption("shifts"):
         return
     for item in items:
         if item.get_closest_marker("keeps_fetched"):
             item.add_marker(pytest.mark.skip(reason="in this pool nothing waits in the worker"))
+        for marker in item.iter_markers("prefork_alone"):
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))

@@ -44,6 +44,7 @@ def play(stage: Stage, text: str) -> Outcome:
     return stage.play(SCENARIOS[point.scenario], point, fresh=False)
 
 
+@pytest.mark.prefork_alone("a process that takes the next message settles by another script")
 def test_each_way_of_cutting_is_survived(stages: Callable[..., Stage]) -> None:
     stage = stages()
     for text in (

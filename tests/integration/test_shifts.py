@@ -23,7 +23,7 @@ from tests.integration.figures import (
     record_of,
     wait_until_settled,
 )
-from tests.support.processes import Worker
+from tests.integration.shifts import POOL, in_shift, start, with_shifts
 from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
@@ -31,34 +31,11 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
 
-POOL = "celery_reliable.pool:TaskPool"
-
 
 @pytest.fixture
 def pooled(project: Project) -> Project:
     """The project, whose workers have this pool."""
-    return project.with_settings(celery={"worker_pool": POOL})
-
-
-def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: Any) -> Worker:
-    return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
-
-
-def in_shift(pooled: Project, of: str = "gate") -> tuple[Any, str, int]:
-    """A task at a gate that the only process of a worker has taken by itself; the gate, and that
-    process.
-    """
-    before, opened = pooled.send("gate", f"{of} 0"), f"{of} 0"
-    # On a busy machine a shift may be over before its next task is there.
-    for gate in (f"{of} {n}" for n in range(1, 20)):
-        pooled.effects.run_of(before.id)
-        result = pooled.send("gate", gate)
-        pooled.effects.open_gate(opened)
-        run = pooled.effects.run_of(result.id)
-        if "." in record_of(pooled.redis, result.id)["token"]:
-            return result, gate, run.pid
-        before, opened = result, gate
-    raise AssertionError("the main process has taken each of them")
+    return with_shifts(project)
 
 
 def n_scripts(client: Any) -> int:

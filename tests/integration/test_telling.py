@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import celery
 import pytest
-from celery.events.state import State
 
 from celery_reliable import events, signals
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
 from tests.integration.foreign import element
+from tests.integration.monitoring import Monitor, monitoring
 from tests.integration.project.explosive import BOMB
 from tests.integration.project.watching import TOLD, add_tasks, note
 from tests.support.effects import Effects
@@ -36,52 +35,11 @@ def letters(project: Project) -> list[DeadLetter]:
         return found.list(limit=100)
 
 
-@dataclass
-class Monitor:
-    """What a monitor such as Flower hears, and makes of it."""
-
-    state: State = field(default_factory=State)
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    def hear(self, event: dict[str, Any]) -> None:
-        # The state takes events to pieces.
-        self.events.append(dict(event))
-        self.state.event(event)
-
-    def kinds(self, task_id: str) -> list[str]:
-        """The kinds of a task's events, in the order in which they came."""
-        return [one["type"] for one in list(self.events) if one.get("uuid") == task_id]
-
-    def event(self, task_id: str, kind: str) -> Mapping[str, Any]:
-        return next(
-            one for one in self.events if one.get("uuid") == task_id and one["type"] == kind
-        )
-
-
 @pytest.fixture
 def monitor(project: Project) -> Iterator[Monitor]:
-    """A receiver of events, in a thread with a connection of its own."""
-    found, is_over = Monitor(), threading.Event()
-    connection = project.app.connection_for_read()
-    receiver = project.app.events.Receiver(connection, handlers={"*": found.hear})
-
-    def consume() -> None:
-        with receiver.consumer_context(wakeup=False) as (own, _, _):
-            is_ready.set()
-            while not is_over.is_set():
-                try:
-                    own.drain_events(timeout=0.2)
-                except TimeoutError:
-                    continue
-
-    is_ready = threading.Event()
-    thread = threading.Thread(target=consume)
-    thread.start()
-    assert is_ready.wait(10)
-    yield found
-    is_over.set()
-    thread.join(10)
-    connection.close()
+    """A receiver of events."""
+    with monitoring(project.app) as found:
+        yield found
 
 
 @dataclass

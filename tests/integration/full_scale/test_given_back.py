@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from celery_reliable.broker.unacked import script
 from tests.conftest import Scale
 from tests.integration.conftest import Project
@@ -12,6 +14,7 @@ from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.prefork_alone("where nothing waits in a worker, nothing is given back")
 @promise("nothing-behind-busy", "nothing-lost", "never-two")
 def test_kills_of_workers_that_give_back(project: Project, scale: Scale) -> None:
     """Each start fetches ahead, and gives back within a fraction of a second."""

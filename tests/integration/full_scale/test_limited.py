@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
+import pytest
+
 from tests.conftest import Scale
 from tests.integration.conftest import Project
 from tests.integration.figures import DUE, RECORD, percentile, wait_until_settled
@@ -71,6 +73,7 @@ def test_four_workers_together_keep_to_one_rate(project: Project, scale: Scale) 
         assert abs(found - rate) <= rate * 0.02
 
 
+@pytest.mark.prefork_alone("where nothing waits in a worker, it waits in its queue")
 def test_a_limited_task_waits_without_a_slot_and_leaves_when_it_is_called_off(
     project: Project,
 ) -> None:

@@ -1,0 +1,44 @@
+"""Workers whose processes take their own messages, and tasks that these have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.integration.conftest import Project
+from tests.integration.figures import record_of
+from tests.support.processes import Worker
+
+POOL = "celery_reliable.pool:TaskPool"
+
+
+def with_shifts(project: Project, celery: Mapping[str, Any] | None = None) -> Project:
+    """The project, whose workers have this pool."""
+    return project.with_settings(celery={"worker_pool": POOL, **(celery or {})})
+
+
+def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: Any) -> Worker:
+    """Start a worker of a project with this pool."""
+    return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
+
+
+def token_of(pooled: Project, task_id: str) -> str:
+    """The token of the claim by which a task runs: one of a shift has its name, and a number."""
+    return record_of(pooled.redis, task_id).get("token", "")
+
+
+def in_shift(pooled: Project, of: str = "gate") -> tuple[Any, str, int]:
+    """A task at a gate that the only process of a worker has taken by itself; the gate, and that
+    process.
+    """
+    before, opened = pooled.send("gate", f"{of} 0"), f"{of} 0"
+    # On a busy machine a shift may be over before its next task is there.
+    for gate in (f"{of} {n}" for n in range(1, 20)):
+        pooled.effects.run_of(before.id)
+        result = pooled.send("gate", gate)
+        pooled.effects.open_gate(opened)
+        run = pooled.effects.run_of(result.id)
+        if "." in token_of(pooled, result.id):
+            return result, gate, run.pid
+        before, opened = result, gate
+    raise AssertionError("the main process has taken each of them")
