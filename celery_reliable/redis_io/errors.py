@@ -30,8 +30,8 @@ _PASSING = (
 _PASSING_REPLY = re.compile(
     r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY|UNBLOCKED) "
 )
-#: What a server says that takes no writes: alone, in a script, in a transaction.  Redis-py takes the
-#: first word from some.
+#: What a server says that takes no writes: alone, in a script, in a transaction.  Redis-py takes
+#: the first word from some.
 _REFUSING_REPLY = re.compile(
     r"(?:^|-|caused error: )(?:READONLY|NOREPLICAS|OOM|MISCONF) |used memory > 'maxmemory'"
     r"|write against a read only replica"
