@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from celery_reliable.redis_io.connection import Line
-from celery_reliable.redis_io.errors import is_of_cluster, is_transient, is_undone, losing
+from celery_reliable.redis_io.errors import (
+    is_of_cluster,
+    is_transient,
+    is_undone,
+    losing,
+    refuses_writes,
+)
 
-__all__ = ["Line", "is_of_cluster", "is_transient", "is_undone", "losing"]
+__all__ = ["Line", "is_of_cluster", "is_transient", "is_undone", "losing", "refuses_writes"]

@@ -10,7 +10,7 @@ from redis import exceptions as errors
 
 from celery_reliable.compat.notes import note, noted
 
-__all__ = ["is_of_cluster", "is_transient", "is_undone", "losing", "undone"]
+__all__ = ["is_of_cluster", "is_transient", "is_undone", "losing", "refuses_writes", "undone"]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
 #: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
@@ -30,11 +30,24 @@ _PASSING = (
 _PASSING_REPLY = re.compile(
     r"(?:^|-)(?:READONLY|LOADING|MASTERDOWN|NOREPLICAS|TRYAGAIN|CLUSTERDOWN|BUSY|UNBLOCKED) "
 )
+#: What a server says that takes no writes: alone, in a script, in a transaction.  Redis-py takes
+#: the first word from some.
+_REFUSING_REPLY = re.compile(
+    r"(?:^|-|caused error: )(?:READONLY|NOREPLICAS|OOM|MISCONF) |used memory > 'maxmemory'"
+    r"|write against a read only replica"
+)
 
 
 def is_transient(exc: BaseException) -> bool:
     """Whether an error says nothing of what was asked, and may be another one a moment later."""
     return isinstance(exc, _PASSING) or _PASSING_REPLY.search(str(exc)) is not None
+
+
+def refuses_writes(exc: BaseException) -> bool:
+    """Whether a server says that it takes no writes as it is: a replica, one that misses its own
+    replicas, one that is full, or that cannot save.
+    """
+    return isinstance(exc, redis.RedisError) and _REFUSING_REPLY.search(str(exc)) is not None
 
 
 def is_of_cluster(exc: BaseException) -> bool:

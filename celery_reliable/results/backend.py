@@ -34,6 +34,7 @@ from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers, server_of
 from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
+from celery_reliable.redis_io import refuses_writes
 from celery_reliable.results.stored import MARK, mark
 
 __all__ = ["PatientBackend", "before_retry", "fail_again", "marks"]
@@ -304,6 +305,7 @@ def _may_pass(backend: Any, exc: BaseException | None) -> bool:
     return (
         # First: some backends mend their connection when they are asked.
         backend.exception_safe_to_retry(exc)
+        or refuses_writes(exc)
         or isinstance(exc, OSError)
         or bool(names & _LOST_DATABASE)
         # Celery's own retries end in an error of Celery's, with the driver's as its cause.

@@ -25,7 +25,7 @@ def create_soak_app(settings: Settings) -> Any:
 
     def before(headers: dict[str, Any], **_: Any) -> None:
         # A retry is no publication: its attempts are counted on.
-        if current_task is None or current_task.request.id != headers["id"]:
+        if not current_task or current_task.request.id != headers["id"]:
             log.publish(headers["id"])
 
     before_task_publish.connect(before, weak=False)

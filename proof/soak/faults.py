@@ -25,7 +25,7 @@ class Happened:
     """A fault that happened; times are seconds of the log's clock.
 
     `worker` is whom it befell, if it was one. What was written within `lost`, if anything, may be
-    gone.
+    gone. `put_off` are the tasks that its clock made wait for an hour.
     """
 
     fault: str
@@ -33,6 +33,7 @@ class Happened:
     until: float
     worker: str = ""
     lost: tuple[float, float] | None = None
+    put_off: frozenset[str] = frozenset()
 
 
 def befall(world: SoakWorld, step: Step) -> Happened:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,13 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
             happened.append(befall(running, step))
             print(f"    {time.strftime('%H:%M:%S')} {step}: {_short(happened[-1])}", flush=True)
         running.stop_publishing()
-        is_late = any(one.fault == "worker-clock" for one in happened)
-        running.begin_anew(later_seconds=_LATER_SECONDS if is_late else 0)
+        running.begin_anew()
         unrest = _rest(running, rest_seconds)
+        put_off = running.put_off()
+        if put_off and not unrest:
+            happened = [_with(one, put_off) for one in happened]
+            running.begin_anew(later_seconds=_LATER_SECONDS)
+            unrest = _rest(running, rest_seconds)
         rows = running.rows()
         found = judge(rows, happened, running.deaths.found, running.left())
         # What the table allows may keep it from resting.
@@ -96,6 +100,12 @@ def _rest(running: SoakWorld, seconds: float) -> str:
         reliable_of(app).close()
         app.close()
         app.effects.client.close()
+
+
+def _with(one: Happened, put_off: set[str]) -> Happened:
+    if one.fault != "worker-clock":
+        return one
+    return replace(one, put_off=frozenset(put_off))
 
 
 def _short(happened: Happened) -> str:

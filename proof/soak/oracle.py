@@ -63,11 +63,14 @@ def judge(
     """
     verdict = check(_with_zombies(rows, deaths))
     told = _Told(rows)
+    went_back = any(one.lost is not None for one in happened)
     found = Judgement(counts=verdict.counts)
     left = [Anomaly(STRAY, key, "it is there at the end") for key in stray]
     seen = [Anomaly(fault.kind, fault.what, fault.detail) for fault in verdict.faults]
     for fault in [*seen, *left]:
         names = [one.fault for one in happened if _allows(one, fault, told)]
+        if went_back:
+            names += [one.fault for one in happened if _is_late(one, fault)]
         if names:
             found.allowed.append((names[0], fault))
         else:
@@ -134,6 +137,10 @@ def _allows(one: Happened, fault: Anomaly, told: _Told) -> bool:
     if condition is None or one.lost is None:
         return False
     return _CONDITIONS[condition](one.lost, fault.what, told)
+
+
+def _is_late(one: Happened, fault: Anomaly) -> bool:
+    return FAULTS[one.fault].allows.get(fault.kind) == table.LATE and fault.what in one.put_off
 
 
 def _is_published(lost: tuple[float, float], task: str, told: _Told) -> bool:

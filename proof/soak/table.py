@@ -29,6 +29,8 @@ ENDED = "begun or settled in the lost suffix"
 BEGUN = "begun in the lost suffix"
 HEADERS = "a header ended, or was published, in the lost suffix"
 ZOMBIES = "attempts that this worker ran, from when it was declared dead"
+#: Who published it is remembered for an hour.
+LATE = "what it put off for an hour by its clock, if Redis went back to older data"
 HELD = "locks of objects whose tasks began or ended in the lost suffix"
 
 
@@ -83,7 +85,10 @@ FAULTS: dict[str, WorldFault] = {
         ),
         WorldFault("redis-clock", "the clock of Redis steps by an hour either way", (ONE,)),
         WorldFault(
-            "worker-clock", "the clock of a worker steps by an hour either way, and back", (ONE,)
+            "worker-clock",
+            "the clock of a worker steps by an hour either way, and back",
+            (ONE,),
+            {"ran again": LATE, "settled twice": LATE, "attempts": LATE},
         ),
         WorldFault(
             "partition",

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -50,6 +51,11 @@ _QUIET = ("--without-mingle", "--without-gossip", "--without-heartbeat")
 _READY_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.25
+#: No task is put off so far by itself.
+_FAR_SECONDS = 600.0
+_RECORD = f"{LEDGER}task:"
+#: So many looks in a row have to find nothing of any task.
+_EMPTY_LOOKS = 5
 _RESULT = "celery-task-meta-"
 
 
@@ -188,21 +194,39 @@ class SoakWorld:
             worker.wait_until_ready(_READY_SECONDS)
 
     def rest(self, deadline_seconds: float, replay: Callable[[], None]) -> str:
-        """Wait until each task has ended and nothing is left; what is wrong if that takes too long.
+        """Wait until each task has ended and nothing is left, or what is left waits for long.
+
+        Returns what is wrong if that takes too long.
 
         Dead letters run again, as often as there are any.
         """
-        until = time.monotonic() + deadline_seconds
+        until, empty_looks = time.monotonic() + deadline_seconds, 0
         while time.monotonic() < until:
             try:
                 if self.letters():
                     replay()
-                if not self.left() and not self.open_tasks():
+                left = self.left()
+                empty_looks = 0 if left else empty_looks + 1
+                # What is nowhere will not end: it is for the oracle to say why.
+                if empty_looks and (not self.open_tasks() or empty_looks > _EMPTY_LOOKS):
+                    return ""
+                records = {key for key in left if key.startswith(_RECORD)}
+                if records and records == {_RECORD + task for task in self.put_off()}:
                     return ""
             except redis.RedisError as error:
                 print(f"at rest: {type(error).__name__}: {error}", flush=True)
             self.let_pass(1.0)
         return f"not at rest after {deadline_seconds:g} s"
+
+    def put_off(self) -> set[str]:
+        """The tasks that wait for a time which is far away."""
+        client, found = self.servers.databases()[0], set()
+        for key in client.scan_iter(f"{_RECORD}*", count=1000):
+            record = json.loads(client.hget(key, "message") or b"{}")
+            eta = record.get("headers", {}).get("eta")
+            if eta and datetime.fromisoformat(eta).timestamp() > time.time() + _FAR_SECONDS:
+                found.add(record["headers"]["id"])
+        return found
 
     def letters(self) -> int:
         """How many dead letters there are."""

@@ -102,7 +102,7 @@ def test_a_fault_costs_what_is_written_down(name: str, tmp_path: Path) -> None:
 
     told = [str(one) for one in (*lived.happened, *lived.deaths, *lived.allowed)]
     assert lived.problems == [], told
-    assert lived.counts["published"] > 10
+    assert lived.counts["published"] > 3
     assert [one.fault for one in lived.happened] == [name] * len(STEPS[name])
     assert went_on(lived) or not lived.refused
     assert SHOWS.get(name, went_on)(lived), told

@@ -183,6 +183,18 @@ def test_who_was_declared_dead_may_settle_nothing() -> None:
     assert found(rows, "freeze", Death("one", 14, 14.2)) == {"settled twice"}
 
 
+def test_what_waited_for_an_hour_may_run_again_if_redis_went_back() -> None:
+    def beyond(put_off: set[str], *others: str) -> set[str]:
+        rows = sorted([*well(), *again(BEFORE)], key=lambda row: float(row["at"]))
+        clock = Happened("worker-clock", SINCE, UNTIL, "one", put_off=frozenset(put_off))
+        return {one.kind for one in judge(rows, [clock, *map(happened, others)], (), ()).faults}
+
+    assert beyond({"a"}, "aof") == set()
+    assert beyond({"b"}, "aof") == {"ran again"}
+    assert beyond({"a"}) == {"ran again"}
+    assert beyond({"a"}, "freeze") == {"ran again"}
+
+
 def test_a_death_is_explained_by_what_befell_its_worker_then() -> None:
     deaths = [
         Death("one", 11, 11.2),

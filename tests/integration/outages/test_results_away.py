@@ -51,6 +51,34 @@ def test_an_outcome_waits_until_it_can_be_stored(
     assert [len(apart.effects.runs(r.id)) for r in (done, failed)] == [1, 1]
 
 
+@promise("results-best-effort")
+@pytest.mark.parametrize("limit", ["min-replicas-to-write", "maxmemory"])
+def test_an_outcome_waits_while_the_results_take_no_writes(
+    apart: Project, results: RedisServer, limit: str
+) -> None:
+    """A server that misses its replicas, or is full, takes writes again after a while."""
+    apart.start_worker("one", concurrency=3)
+    done = apart.send("gate", "gate")
+    failed = apart.send("failing_gate", "gate")
+    body = chord([apart.task("gate").s("gate")])(apart.task("listed").s())
+    (member,) = body.parent.results
+    for result in (done, failed, member):
+        apart.effects.run_of(result.id)
+    client = results.client()
+    client.config_set(limit, 1)
+    apart.effects.open_gate("gate")
+    for result in (done, failed, member):
+        wait_for(lambda r=result: apart.effects.runs(r.id)[0].ended_at, 10, "its body ended")
+    ended_at = apart.effects.now()
+    wait_for(lambda: apart.effects.now() - ended_at > 2, 5, "several tries")
+    client.config_set(limit, 0)
+    assert done.get(timeout=15) == "gate"
+    assert body.get(timeout=15) == ["gate"]
+    wait_for(failed.ready, 15, "its outcome")
+    assert "as told" in str(failed.result)
+    assert [len(apart.effects.runs(r.id)) for r in (done, failed, member, body)] == [1] * 4
+
+
 def test_a_retry_that_cannot_be_told_of_is_no_failure(
     project: Project, results: RedisServer
 ) -> None:
