@@ -191,7 +191,6 @@ class _Working:
 
     def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:
         """Run the task of a message; False when the main process has to go on."""
-        report = self._report
         payload = payload_of(found.message)
         headers, properties = payload["headers"], payload["properties"]
         task_id, name = headers["id"], headers["task"]
@@ -199,7 +198,7 @@ class _Working:
         if arguments is None or name not in self._app.tasks or task_id in self._shift.revoked:
             # The main process does with it what it does with every such message.
             self._give_up(claim, task_id)
-            report.left = found
+            self._report.left = found
             return False
         log_received(task_id, name, headers)
         info = properties.get("delivery_info") or {}
@@ -221,7 +220,7 @@ class _Working:
             },
         }
         self.telling.begins(self._app.tasks[name], found, headers)
-        report.count(report.begun, name)
+        self._report.count(self._report.begun, name)
         own_life.has_task()
         limits = self._shift.limits.get(name)
         if limits is None:
@@ -229,8 +228,7 @@ class _Working:
         else:
             run = partial(run_as_prefork, name, task_id, request, arguments)
             outcome = run_limited(self._shift.slot, self._number, limits, run)
-        has_failed, retval, _ = outcome
-        if has_failed and not self._has_ended(found, outcome, retval):
+        if outcome[0] and not self._has_ended(found, outcome, outcome[1]):
             return False
         self.telling.has_ended(self._app.tasks[name], task_id, found.tag, outcome)
         return True
