@@ -76,22 +76,26 @@ def _is_trace(key: Any) -> bool:
     return _text(key).endswith("}:trace")
 
 
-#: All tests of this folder are recorded and checked in every run, but for a module that walks at
-#: random for long.
-_LEDGER = Path(__file__).parents[1] / "ledger"
-_TOO_LONG = ("test_properties",)
-#: So are these modules, with real workers.  With --traces all are.
-_WITH_WORKERS = frozenset(
-    f"test_{name}"
-    for name in ("canvas", "conflicts", "dead_workers", "loss", "success", "zombies")
-)  # fmt: skip
+_TESTS = Path(__file__).parents[1]
+#: All tests of these folders are recorded and checked in every run; with --traces all are.
+_FOLDERS = frozenset(
+    {_TESTS / "ledger"}
+    | {
+        _TESTS / "integration" / name
+        for name in ("ends", "objects", "outages", "recovery", "sweeps")
+    }
+)
+#: So are these modules.
+_MODULES = ("test_canvas", "test_chaos", "test_shifts", "test_zombies")
+#: But this one walks at random for long.
+_TOO_LONG = "test_properties"
 
 
 def is_traced(path: Path) -> bool:
     """Whether a module of tests is recorded and checked without being asked to."""
-    if path.parent == _LEDGER:
-        return path.stem not in _TOO_LONG
-    return path.stem in _WITH_WORKERS
+    if path.stem == _TOO_LONG:
+        return False
+    return path.parent in _FOLDERS or path.stem in _MODULES
 
 
 def _text(word: Any) -> str:
