@@ -21,7 +21,7 @@ from tests.support.proxy import RedisProxy
 from tests.support.rabbit_server import RabbitServer, why_no_rabbit
 from tests.support.redis_server import RedisServer
 from tests.support.serving import ended
-from tests.support.traces import ACCEPTED, TRACED, check_servers, check_traces
+from tests.support.traces import ACCEPTED, check_servers, check_traces, is_traced
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ def scale(pytestconfig: pytest.Config) -> Scale:
 @pytest.fixture
 def tracing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Record what this test and its processes ask of ledgers, if its module is one of those."""
-    if request.path.stem not in TRACED or is_recording():
+    if not is_traced(request.path) or is_recording():
         yield
         return
     os.environ[TRACE_VARIABLE] = "yes"

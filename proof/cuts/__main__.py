@@ -48,7 +48,7 @@ class Run:
 
     def __init__(self, folder: Path, jobs: int) -> None:
         self.folder = folder
-        self.is_closed = False
+        self.is_broken_off = False
         names = ScriptNames()
         self._stages = [Stage(folder / f"stage{number}", names) for number in range(jobs)]
         self._free: SimpleQueue[Stage] = SimpleQueue()
@@ -56,8 +56,7 @@ class Run:
             self._free.put(stage)
 
     def close(self) -> None:
-        """End all servers; what is played on them ends with an error."""
-        self.is_closed = True
+        """End all servers."""
         for stage in self._stages:
             stage.close()
 
@@ -66,9 +65,14 @@ class Run:
         pool = ThreadPoolExecutor(len(self._stages))
         try:
             return list(pool.map(do, what))
-        finally:
+        except BaseException:
             # Who is told to end does not play the rest first.
-            pool.shutdown(wait=False, cancel_futures=True)
+            self.is_broken_off = True
+            for stage in self._stages:
+                stage.is_broken_off = True
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def play(self, scenario: str, point: Point | None = None) -> Outcome:
         """Play it on a stage that is free, again if it did not come to the point."""
@@ -79,7 +83,7 @@ class Run:
                 outcome = stage.play(SCENARIOS.get(scenario, IDLE), point, fresh=fresh)
                 if outcome.word != "not reached":
                     break
-            if outcome.problems:
+            if outcome.problems and not self.is_broken_off:
                 self._keep(stage, outcome)
             return outcome
         finally:
@@ -183,7 +187,7 @@ def _cut_all(
         if time.monotonic() > until:
             return None
         outcome = run.play(point.scenario, point)
-        if run.is_closed:
+        if run.is_broken_off:
             return None
         if given.verbose or outcome.problems:
             print(f"{outcome.word} {point} {outcome.seconds:.1f} s", flush=True)

@@ -80,6 +80,8 @@ class Stage:
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self.folder = folder
+        #: What is played is to end at once, and says nothing.
+        self.is_broken_off = False
         self.deadline_seconds = deadline_seconds
         self.names = names
         (folder / "redis").mkdir(parents=True)
@@ -130,10 +132,8 @@ class Stage:
             counts, under_way = dict(self.proxy.counts), set(self.proxy.under_way)
             has_cut = self.proxy.has_cut.is_set()
         finally:
-            try:
-                self.proxy.disarm()
-            finally:
-                self._used = play.end()
+            self.proxy.disarm()
+            self._used = play.end()
         rows = self.log.rows(OBJECTS)
         if problems:
             self._begin_anew()
@@ -291,7 +291,7 @@ class Play:
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         """Raises TimeoutError when the play lasts too long."""
         while not condition():
-            if time.monotonic() > self._deadline:
+            if self.stage.is_broken_off or time.monotonic() > self._deadline:
                 raise TimeoutError(f"not over within {self.stage.deadline_seconds:g} s")
             if self.subject is not None and not self.subject.is_running and not self._rescuer:
                 self._rescuer = self._start("rescuer", None)

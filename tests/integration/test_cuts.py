@@ -16,6 +16,7 @@ from proof.cuts.play import Outcome, Stage
 from proof.cuts.points import EFFECTS, TIMES, Point
 from proof.cuts.proxy import ScriptNames
 from proof.cuts.scenarios import SCENARIOS
+from tests.integration.figures import is_alive
 from tests.support.preloaded import REPOSITORY
 from tests.support.progress import Progress
 from tests.support.waiting import wait_for
@@ -98,7 +99,7 @@ def test_a_run_that_is_ended_leaves_nobody_and_another_goes_on(tmp_path: Path) -
         run.terminate()
         run.wait(60)
     assert family
-    wait_for(lambda: not any(one.is_running() for one in family), 20, "the end of all")
+    wait_for(lambda: not any(is_alive(one.pid) for one in family), 20, "the end of all")
     (row,) = Progress(progress).rows
     assert row == [POP, "held", []]
 

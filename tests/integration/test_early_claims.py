@@ -141,7 +141,7 @@ def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(project: 
     child = frozen_child(one)
     result = project.send("work", 0)
     claimed(project.redis, result.id)
-    os.kill(child, signal.SIGKILL)
+    one.kill_child(child)
     assert result.get(timeout=20) == "worked"
     assert len(project.effects.runs(result.id)) == 1
     wait_for(lambda: not record_of(project.redis, result.id), 10, "it is settled")
@@ -161,7 +161,7 @@ def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
     project.start_worker("two")
     one.signal_main(signal.SIGQUIT)
     # A process that is frozen cannot be ended in good order.
-    os.kill(child, signal.SIGKILL)
+    one.kill_child(child)
     assert result.get(timeout=10) == "worked"
     one.wait_until_ended()
     (run,) = project.effects.runs(result.id)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -42,7 +40,7 @@ def test_a_worker_starts_runs_recovers_and_leaves_nothing(on_files: Project) -> 
     worker = on_files.start_worker("one", options=NO_HEARTBEAT)
     assert on_files.send("work", 0.01).get(timeout=10) == "worked"
     result = on_files.send("gate", "gate")
-    os.kill(on_files.effects.run_of(result.id).pid, signal.SIGKILL)
+    worker.kill_child(on_files.effects.run_of(result.id).pid)
     wait_for(lambda: len(on_files.effects.runs(result.id)) == 2, 10, "the second run")
     # The worker dies with what it held: no unacked hash gives that back, so it is sent from the
     # record.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -15,7 +16,14 @@ from celery_reliable.proof.traces import BY_HAND, Entry, Result, checked, entrie
 if TYPE_CHECKING:
     from tests.support.redis_server import RedisServer
 
-__all__ = ["ACCEPTED", "TRACED", "HandClient", "check_servers", "check_traces", "read_traces"]
+__all__ = [
+    "ACCEPTED",
+    "HandClient",
+    "check_servers",
+    "check_traces",
+    "is_traced",
+    "read_traces",
+]
 
 #: Under this name a test says how many of its calls the model allows.
 ACCEPTED = "calls accepted"
@@ -68,17 +76,22 @@ def _is_trace(key: Any) -> bool:
     return _text(key).endswith("}:trace")
 
 
-#: Modules of tests that are recorded and checked in every run; with --traces all are.
-TRACED = frozenset(
-    f"test_{name}"
-    for name in (
-        # The ledger alone.
-        "attempts", "dead_letters", "generations", "lock_release", "locks", "opening", "orders",
-        "places", "rates", "repeats", "senders", "state_machine", "stopping", "suspects", "workers",
-        # Real workers.
-        "canvas", "conflicts", "dead_workers", "loss", "success", "zombies",
-    )
-)  # fmt: skip
+_TESTS = Path(__file__).parents[1]
+#: All tests of these folders are recorded and checked in every run; with --traces all are.
+_FOLDERS = frozenset(
+    {_TESTS / "ledger"}
+    | {
+        _TESTS / "integration" / name
+        for name in ("ends", "objects", "outages", "recovery", "sweeps")
+    }
+)
+#: So are these modules.
+_MODULES = ("test_canvas", "test_chaos", "test_shifts", "test_zombies")
+
+
+def is_traced(path: Path) -> bool:
+    """Whether a module of tests is recorded and checked without being asked to."""
+    return path.parent in _FOLDERS or path.stem in _MODULES
 
 
 def _text(word: Any) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 from celery_reliable.operations import Desk, Hour
 from tests.integration.conftest import SOON, Project
 from tests.support.waiting import wait_for
@@ -35,7 +32,7 @@ def test_each_is_noted_once_and_what_goes_well_is_only_counted(
 
     # Its process dies, and it runs again; another task fails; another worker dies.
     killed = project.send("gate", "door")
-    os.kill(project.effects.run_of(killed.id).pid, signal.SIGKILL)
+    worker.kill_child(project.effects.run_of(killed.id).pid)
     project.start_worker("two").kill_group()
     project.effects.run_of(killed.id, 2)
     project.effects.open_gate("door")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from types import SimpleNamespace
 
 from click.testing import CliRunner
@@ -21,7 +20,7 @@ def test_a_task_whose_process_was_killed_can_be_asked_about_when_it_has_ended(
     result = project.send("gate", "door")
     killed = project.effects.run_of(result.id).pid
     assert killed in worker.children()
-    os.kill(killed, signal.SIGKILL)
+    worker.kill_child(killed)
     second = project.effects.run_of(result.id, 2).pid
     project.effects.open_gate("door")
     result.get(timeout=20)

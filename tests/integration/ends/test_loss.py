@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 
 import pytest
 from celery import chord
@@ -25,7 +24,7 @@ def test_a_killed_childs_task_runs_again_within_two_seconds(
     waited = []
     for turn in range(6):
         result = project.send("gate", f"gate-{turn}")
-        os.kill(project.effects.run_of(result.id).pid, signal.SIGKILL)
+        worker.kill_child(project.effects.run_of(result.id).pid)
         killed_at = project.effects.now()
         wait_for(lambda r=result: len(project.effects.runs(r.id)) == 2, 10, "the second run")
         waited.append(project.effects.starts(result.id)[1] - killed_at)
@@ -63,7 +62,7 @@ def test_a_death_is_heard_of_at_once_though_something_of_the_process_lives_on(
     began = project.effects.now()
     for turn in range(3):
         result = project.send("forking_gate", f"gate-{turn}")
-        os.kill(project.effects.run_of(result.id).pid, signal.SIGKILL)
+        worker.kill_child(project.effects.run_of(result.id).pid)
         wait_for(lambda r=result: len(project.effects.runs(r.id)) == 2, 10, "the second run")
         project.effects.open_gate(f"gate-{turn}")
         assert result.get(timeout=10) == f"gate-{turn}"
@@ -107,11 +106,11 @@ def test_a_child_that_dies_while_redis_does_not_answer_is_not_forgotten(
     project: Project, start: Start
 ) -> None:
     project = project.with_settings(reliable={"SWEEP_SECONDS": 1, "QUEUED_SECONDS": 14})
-    start(project=project, concurrency=1, options=ONE_EACH)
+    worker = start(project=project, concurrency=1, options=ONE_EACH)
     result = project.send("gate", "gate")
     first = project.effects.run_of(result.id)
     project.redis.freeze()
-    os.kill(first.pid, signal.SIGKILL)
+    worker.kill_child(first.pid)
     killed_at = project.effects.now()
     # Longer than the main process waits for an answer; less than a lease.
     wait_for(lambda: project.effects.now() - killed_at > 7.5, 10, "the outage to last")

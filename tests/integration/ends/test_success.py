@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 from celery import chain, chord, group
 
@@ -203,10 +200,11 @@ def test_a_success_whose_process_died_leaves_no_lock(
     run = project.effects.runs(result.id)[0]
     client = project.redis.client()
     assert client.keys(LOCKS)
+    worker = next(one for one in workers if run.worker.startswith(one.name))
     if victim == "child":
-        os.kill(run.pid, signal.SIGKILL)
+        worker.kill_child(run.pid)
     else:
-        next(one for one in workers if run.worker.startswith(one.name)).kill_group()
+        worker.kill_group()
     wait_for(lambda: not client.keys(RECORD + "*"), 20, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
     assert len(project.effects.runs(result.id)) == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -45,7 +43,8 @@ def test_a_killed_holder_walks_back_into_its_lock_as_soon_as_it_is_recovered(
     project: Project, workers: dict[str, Worker]
 ) -> None:
     holder = project.send("locked_gate", "object", "gate")
-    os.kill(project.effects.run_of(holder.id).pid, signal.SIGKILL)
+    first = project.effects.run_of(holder.id)
+    workers[first.worker.partition("@")[0]].kill_child(first.pid)
     second = project.effects.run_of(holder.id, 2, timeout_seconds=10)
     workers[second.worker.partition("@")[0]].kill_group()
     killed_at = project.effects.now()
@@ -88,7 +87,8 @@ def test_who_waited_and_was_lost_goes_on_counting(
     wait_for(lambda: held() != second, 20, "it waits once more")
     project.effects.open_gate("gate")
     project.effects.run_of(waiting.id, timeout_seconds=30)
-    os.kill(project.effects.runs(waiting.id)[0].pid, signal.SIGKILL)
+    run = project.effects.runs(waiting.id)[0]
+    workers[run.worker.partition("@")[0]].kill_child(run.pid)
     wait_for(lambda: len(project.effects.runs(waiting.id)) == 2, 20, "it runs again")
     project.effects.open_gate("other gate")
     assert waiting.get(timeout=10) == "object"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
 from celery_reliable import ObjectBusy
@@ -86,10 +83,11 @@ def test_a_success_whose_process_died_is_kept(project: Project, victim: str) -> 
     client = project.redis.client()
     (lock,) = client.keys(LOCKS)
     assert client.pttl(lock) == -1
+    worker = next(one for one in workers if run.worker.startswith(one.name))
     if victim == "child":
-        os.kill(run.pid, signal.SIGKILL)
+        worker.kill_child(run.pid)
     else:
-        next(one for one in workers if run.worker.startswith(one.name)).kill_group()
+        worker.kill_group()
     settled(project.redis, first.id)
     assert project.send("once_object", "object").id == first.id
     assert 0 < client.pttl(lock) <= 60_000

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 from billiard.exceptions import TimeLimitExceeded
 from celery.exceptions import TaskRevokedError
@@ -60,7 +57,7 @@ def test_a_lost_task_has_its_object_until_it_has_run_again(soon: Project, victim
         assert soon.send("unique", "object").id == first.id
         soon.start_worker("two")
     else:
-        os.kill(soon.effects.runs(first.id)[0].pid, signal.SIGKILL)
+        worker.kill_child(soon.effects.runs(first.id)[0].pid)
     assert soon.send("unique", "object").id == first.id
     soon.effects.run_of(first.id, 2)
     assert soon.send("unique", "object").id == first.id

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+from celery_reliable.ledger.recording import TRACE_VARIABLE
+
 
 def fix_order_of_sets(module: str) -> None:
-    """Begin *module* again with a fixed one, unless this process has it."""
-    if os.environ.get("PYTHONHASHSEED") != "0":
+    """Begin *module* again with a fixed one, unless this process has it.
+
+    No world is recorded, whatever the options of the tests are: its time is not the server's.
+    """
+    if os.environ.get("PYTHONHASHSEED") != "0" or TRACE_VARIABLE in os.environ:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        environment.pop(TRACE_VARIABLE, None)
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], environment)
