@@ -42,7 +42,7 @@ TABLE: Table = {
             ),
             (
                 "the chord is not told by a second attempt",
-                drop("if claim.attempt > 1 and"),
+                drop("if is_told_again and"),
                 (
                     "tests/integration/ends/test_loss.py::test_a_chord_survives_a_killed_header",
                     "tests/integration/test_canvas.py",
