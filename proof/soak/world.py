@@ -239,7 +239,7 @@ class SoakWorld:
     def rows(self) -> list[dict[str, Any]]:
         """The log, with the outcomes that nobody was heard to publish."""
         rows = self.log.rows({})
-        heard = {row["task"] for row in rows if row["kind"] == "settled"}
+        heard = _heard(rows)
         results, at = self.servers.results(), int(self.now() * 1_000_000)
         for key in results.scan_iter(f"{_RESULT}*", count=1000):
             task = key.decode().removeprefix(_RESULT)
@@ -294,6 +294,20 @@ class SoakWorld:
         for worker in self.workers.values():
             with contextlib.suppress(AssertionError):
                 worker.end()
+
+
+def _heard(rows: list[dict[str, Any]]) -> set[str]:
+    """The tasks of which an outcome was heard since they were published last.
+
+    Celery does not store a success over another one, and so tells nobody of it.
+    """
+    found: set[str] = set()
+    for row in sorted(rows, key=lambda row: float(row["at"])):
+        if row["kind"] == "settled":
+            found.add(row["task"])
+        elif row["kind"] in ("publish", "reopened"):
+            found.discard(row["task"])
+    return found
 
 
 def _content(client: redis.Redis, key: str) -> Any:
