@@ -110,7 +110,19 @@ class Climate:
             n_hosts = max(2, found.n_hosts)
             found = replace(found, kinds=found.kinds | {"named"}, n_hosts=n_hosts)
             found = replace(found, **_beside_names(found, number))
-        return found._for(mutants.chosen) if mutants.chosen is not None else found
+        if mutants.chosen is not None:
+            return found._for(mutants.chosen)
+        return replace(found, kinds=found.kinds | {"shifts"}) if found._may_have_shifts() else found
+
+    def _may_have_shifts(self) -> bool:
+        """Whether its workers' processes take their own messages: a share of them have that."""
+        return (
+            self.pool_names == ("prefork",)
+            and not self.is_apart
+            # Such a process hears of these within a second, and not at once.
+            and self.kinds.isdisjoint(("orders", "moves"))
+            and zlib.crc32(f"shifts {self}".encode()) % 3 == 0
+        )
 
     def _for(self, mutant: mutants.Mutant) -> Climate:
         """Return one in which a fault shows soon."""

@@ -201,14 +201,15 @@ class Events:
 
     def _kill_child(self) -> None:
         jobs = [
-            job
+            (host, job)
             for host in self._up()
             for job in host.jobs
             if job.process is not host.main and job.process.is_alive
         ]
         if jobs:
-            job = self.world.choice.choice(jobs)
-            self.world.observer.killed(str(job.callbacks["correlation_id"]))
+            host, job = self.world.choice.choice(jobs)
+            for task_id in host.tasks_of(job):
+                self.world.observer.killed(task_id)
             self.world.note(f"child {job.process.pid} is killed")
             self.world.schedule.kill(job.process)
 

@@ -26,6 +26,7 @@ from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.worker_step import WorkerStep
+from tests.ledger.driver import shifts
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
@@ -89,8 +90,8 @@ class _Pool:
         self._host.world.note(f"{self._host.name} stops its process {pid}")
         self._host.schedule.kill(self._host.world.processes[pid])
 
-    def apply_async(self, trace: Any, *, args: Any, **callbacks: Any) -> Any:
-        self._host.begin(trace, args, callbacks)
+    def apply_async(self, trace: Any, args: Any, **callbacks: Any) -> Any:
+        return self._host.begin(trace, args, callbacks)
 
 
 class _Job:
@@ -101,14 +102,21 @@ class _Job:
         self.callbacks = callbacks
         self.actor: Actor | None = None
         self.result: Any = None
+        #: What it raised, as billiard tells it.
+        self.error: ExceptionInfo | None = None
         self.is_accepted = False
 
         #: When it was handed over.
         self.began_ms = 0.0
 
     @property
+    def task_id(self) -> str:
+        """Empty for a shift."""
+        return str(self.callbacks.get("correlation_id", ""))
+
+    @property
     def is_lost(self) -> bool:
-        return not self.process.is_alive and self.result is None
+        return not self.process.is_alive and self.result is None and self.error is None
 
 
 class _Step(WorkerStep):
@@ -255,6 +263,10 @@ class HostState:
         return {one: req for one, req in state.requests.items() if self._is_here(req)}
 
     @property
+    def reserved_requests(self) -> list[Any]:
+        return [one for one in list(state.reserved_requests) if self._is_here(one)]
+
+    @property
     def active_requests(self) -> list[Any]:
         return [one for one in list(state.active_requests) if self._is_here(one)]
 
@@ -262,7 +274,7 @@ class HostState:
 class Host:
     """One worker from its start to its end; `main` is its main process."""
 
-    max_tasks_per_child = max_memory_per_child = time_limit = None
+    max_tasks_per_child = max_memory_per_child = time_limit = soft_time_limit = autoscale = None
     prefetch_multiplier = 1
     task_events = False
     state = state
@@ -353,6 +365,8 @@ class Host:
         self.schedule.start(self.main, "heartbeat", self.step.heartbeat.run)
         self.step.passes = _Passes(self.step, self)
         self.schedule.start(self.main, "passes", self.step.passes.run)
+        if self.pool_name == "prefork" and "shifts" in self.world.climate.kinds:
+            shifts.give(self)
         self._connect()
         self.is_ready = True
 
@@ -396,6 +410,8 @@ class Host:
         found = [one for one in self.queues if self.world.n_queued(one) and not is_held_back(one)]
         if not found:
             return
+        if self.step.shifts is not None and channel._n_waiting:
+            channel.qos.unacked.worker.work_off(channel, channel._n_waiting)
         if channel._n_waiting and self.world.choice.random() < 0.7:
             channel._take(None)
             return
@@ -453,6 +469,9 @@ class Host:
             if job.result is not None:
                 self.jobs.remove(job)
                 callbacks["callback"](job.result)
+            elif job.error is not None:
+                self.jobs.remove(job)
+                callbacks["error_callback"](job.error)
             elif job.is_lost:
                 self.jobs.remove(job)
                 try:
@@ -487,7 +506,11 @@ class Host:
 
     # The pool.
 
-    def begin(self, trace: Any, args: Any, callbacks: dict[str, Any]) -> None:
+    def _quick_acquire(self, hand_over: Callable[[Any], Any], job: Any) -> None:
+        """A shift is for a slot that is free."""
+        hand_over(job)
+
+    def begin(self, trace: Any, args: Any, callbacks: dict[str, Any]) -> _Job:
         """Run a request in the pool."""
         is_prefork = self.pool_name == "prefork"
         process = self.world.process("child", self.main) if is_prefork else self.main
@@ -496,10 +519,14 @@ class Host:
         self.jobs.append(job)
 
         def run() -> None:
-            job.result = trace(*args)
+            try:
+                job.result = trace(*args)
+            except Exception:
+                job.error = ExceptionInfo()
             self.wake()
 
         job.actor = self.schedule.start(process, f"job of {self.name}", run)
+        return job
 
     def wake(self) -> None:
         """Let the main loop turn, as it hears something."""
@@ -509,7 +536,11 @@ class Host:
 
     def jobs_by_id(self) -> set[str]:
         """The ids of what the pool was handed and has not ended."""
-        return {str(job.callbacks["correlation_id"]) for job in self.jobs}
+        return {job.task_id for job in self.jobs}
+
+    def tasks_of(self, job: _Job) -> list[str]:
+        """The ids of what a process has: its request's, or those that its shift has claimed."""
+        return [job.task_id] if job.task_id else shifts.claimed_in(self, job)
 
     def next_eta_ms(self) -> float:
         """For how long the next message that has an ETA waits."""

@@ -91,6 +91,19 @@ _NAMED: Mapping[str, Any] = {
     "chances": {"act": 0.0, "publish": 0.1, "named": 0.1},
 }
 
+#: Processes take their own messages, of which there are always some.
+_IN_SHIFTS: Mapping[str, Any] = {
+    "pool_names": ("prefork",),
+    "is_apart": False,
+    "ids": tuple("abcdefgijklm"),
+    "tasks": ("work",),
+    "outcomes": ("ok",),
+    "n_hosts": 2,
+    "n_slots": 2,
+    "n_steps": 240,
+    "chances": {"act": 0.0, "publish": 0.3},
+}
+
 MUTANTS = {
     "two_clocks": Mutant(
         "a lost attempt is settled by a success that a worker's clock dates after its claim",
@@ -630,6 +643,40 @@ MUTANTS = {
         "against a",
         ("orders", "kill_worker"),
         _ORDERED,
+        is_alone=True,
+    ),
+    "unsettled_shift": Mutant(
+        "a shift that ends does not settle what it ran last",
+        {
+            "pool/child.py": (
+                (
+                    "            is_over = self._is_over(number)\n",
+                    (
+                        "            is_over = self._is_over(number)\n"
+                        "            if is_over:\n"
+                        "                return report\n"
+                    ),
+                ),
+            ),
+        },
+        "runs again|losses, and",
+        ("shifts",),
+        _IN_SHIFTS,
+        is_alone=True,
+    ),
+    "unknown_to_its_worker": Mutant(
+        "a worker does not know what its processes have taken",
+        {
+            "worker/running_shift.py": (
+                (
+                    "number.isdecimal() and earliest <= int(number) <= latest",
+                    "number.isdecimal() and earliest > int(number) > latest",
+                ),
+            ),
+        },
+        "two live bodies",
+        ("shifts",),
+        {**_IN_SHIFTS, "outcomes": ("ok", "long")},
         is_alone=True,
     ),
     "stopped_for_now": Mutant(

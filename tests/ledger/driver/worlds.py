@@ -22,10 +22,10 @@ from kombu.exceptions import OperationalError as KombuError
 from celery_reliable.broker import worker_unacked
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
-from tests.ledger.driver import clock, quiet, tasks
+from tests.ledger.driver import clock, quiet, shifts, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
-from tests.ledger.driver.hosts import Host
+from tests.ledger.driver.hosts import Host, HostState
 from tests.ledger.driver.moves import Moves
 from tests.ledger.driver.naming import Naming
 from tests.ledger.driver.observer import Fault, Observer
@@ -238,6 +238,10 @@ class World:
                 enter(mock.patch.object(uuid, name, self._uuid))
             for patch in quiet.patches(self):
                 enter(patch)
+            if "shifts" in self.climate.kinds:
+                self.state = HostState(self)
+                for patch in shifts.patches(self):
+                    enter(patch)
             random.seed(self.seed)
             self.app.body = self.observer.body
             self.app.time = lambda: clock.app_now(self.host_time)
