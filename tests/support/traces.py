@@ -87,14 +87,10 @@ _FOLDERS = frozenset(
 )
 #: So are these modules.
 _MODULES = ("test_canvas", "test_chaos", "test_shifts", "test_zombies")
-#: But this one walks at random for long.
-_TOO_LONG = "test_properties"
 
 
 def is_traced(path: Path) -> bool:
     """Whether a module of tests is recorded and checked without being asked to."""
-    if path.stem == _TOO_LONG:
-        return False
     return path.parent in _FOLDERS or path.stem in _MODULES
 
 
