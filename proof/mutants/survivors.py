@@ -42,9 +42,6 @@ OF_ORDER: dict[str, str] = {
     "the list that the broker has lost is not made again": (
         "Each message that is taken puts the hash on the list; this is for who takes none any more."
     ),
-    "the chord is not told by a second attempt": (
-        _UNSEEN + "the attempt before dies between its result and the count of its chord."
-    ),
     "what is turned away and was never recorded has no record": (
         _UNSEEN + "a worker is given a message that names others, and whose record is lost."
     ),

@@ -106,5 +106,6 @@ def test_a_storm_over_short_tasks(
             wait_for(lambda t=turn: project.effects.now() - started_at >= t, 10, "the next kill")
             storm.kill_one()
         wait_for(lambda: len(load.ids) >= seconds * PER_SECOND, 30, "all published")
-    wait_until_settled(project.redis, scale.of(full=240, small=120))
+    # A long one may leave much: on a busy machine hardly anything runs while it lasts.
+    wait_until_settled(project.redis, max(seconds, scale.of(full=240, small=120)))
     assert_nothing_lost_or_doubled(project.effects, project.redis, storm, load.ids)
