@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -72,6 +74,10 @@ _PASS = (RedisConnectionError, RedisTimeoutError)
 _CLEANUP_PAUSES_SECONDS = (0.1, 0.5, 2.0)
 
 
+#: What was being handled when a member's end began to be counted: the member's own error.
+_handled: ContextVar[BaseException | None] = ContextVar("celery_reliable_handled", default=None)
+
+
 def _removes_counts_by_script() -> bool:
     if not hasattr(RedisBackend, "_chord_part_return_script"):
         # Celery 5.6 has no scripts.
@@ -88,19 +94,32 @@ def _removes_counts_by_script() -> bool:
     part=Part.REDIS_RESULTS,
 )
 class CleaningBackend:
-    """Mixed into the class of a Redis backend: a chord's counts are removed with patience.
+    """Mixed into the class of a Redis backend: a chord's counts are removed with patience, and only
+    when the body was sent, or has failed.
 
     Overrides ``RedisBackend._chord_cleanup_script``: Celery removes the counts when it has sent the
-    body, and fails the body when that removal raises.  Checked on Celery 5.7.0; 5.6.3 removes them
+    body, and fails the body when that removal raises.  It does so in a ``finally``, also when its
+    process is being ended as it sends the body.  Checked on Celery 5.7.0; 5.6.3 removes them
     otherwise, which is not mended.  Without it a body whose counts could not be removed is told to
-    have failed, and runs.
+    have failed, and runs; and one that was not sent is never sent.
     """
+
+    def on_chord_part_return(self, *args: Any, **kwargs: Any) -> Any:
+        """Count a member, and send the body after the last."""
+        before = _handled.set(sys.exc_info()[1])
+        try:
+            return super().on_chord_part_return(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            _handled.reset(before)
 
     @property
     def _chord_cleanup_script(self) -> Any:
         remove = super()._chord_cleanup_script  # type: ignore[misc]
 
         def patiently(*args: Any, **kwargs: Any) -> Any:
+            if sys.exc_info()[1] is not _handled.get():
+                # The body was not sent, nor its failure stored: the claim to do so expires.
+                return None
             for pause in _CLEANUP_PAUSES_SECONDS:
                 # Twice does no harm: it removes what has the token of the one who counted.
                 with suppress(*_PASS):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 
 import pytest
-from celery import chord
+from celery import chord, uuid
 from celery.backends import redis as redis_backend
 
 from tests.integration.conftest import Project
@@ -124,6 +125,39 @@ def test_a_chord_goes_on_when_the_reply_to_its_last_member_is_lost(
     client = project.redis.client()
     n_letters = int(last == "failing")
     wait_for(lambda: len(client.keys(RECORD + "*")) == n_letters, 15, "an end of every task")
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("how", ["cold stop", "full server"])
+def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project, how: str) -> None:
+    """Celery removes the chord's counts even then: nobody would send the body any more."""
+    body_id, client = uuid(), project.redis.client()
+    with RedisProxy(project.redis.port) as proxy:
+        behind = project.with_settings(broker_url=proxy.url())
+        one = behind.start_worker("one", concurrency=1)
+        about = f"task:{body_id}"
+        away = proxy.drop_request(containing=about, times=None)
+        add, total = behind.task("add"), behind.task("total")
+        body = chord([add.s(1, 1), add.s(2, 2)])(total.s().set(task_id=body_id))
+        away.wait(timeout_seconds=30)
+        if how == "cold stop":
+            one.signal_main(signal.SIGQUIT)
+            one.wait_until_ended()
+            proxy.remove(away)
+            behind.start_worker("two", concurrency=1)
+        else:
+            client.config_set("maxmemory", 1)
+            refused = proxy.watch(containing=about)
+            proxy.remove(away)
+            wait_for(lambda: refused.matched, 30, "a publication that is refused")
+            at = project.effects.now()
+            wait_for(lambda: project.effects.now() - at > 1, 5, "what comes of it")
+            client.config_set("maxmemory", 0)
+        wait_for(body.ready, 90, "the body's outcome")
+        assert (body.state, body.result) == ("SUCCESS", 6)
+    assert len(project.effects.runs(body_id)) == 1
+    wait_for(lambda: not client.keys(RECORD + "*"), 15, "an end of every task")
+    client.close()
 
 
 @promise("late-changes-nothing")
