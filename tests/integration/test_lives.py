@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-import redis
 from celery.backends.base import BaseBackend
 
 from celery_reliable.app import reliable_of
@@ -138,7 +137,7 @@ def test_where_results_name_nobody_only_what_nobody_else_can_have_stored_settles
 
 def look(project: Project, sweeper: Sweeper, task_id: str) -> tuple[Record | None, int]:
     """Let the sweeper look at a task that is in no queue; return it, and how often it was sent."""
-    with redis.Redis.from_url(project.settings.broker_url) as client:
+    with project.redis.client() as client:
         client.delete("celery")
         client.zadd(sweeper.ledger.keys.due, {task_id: 1}, xx=True)
     report = SweepReport()

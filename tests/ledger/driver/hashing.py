@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from celery_reliable.ledger.recording import TRACE_VARIABLE
+#: Not from the package, which is not to be imported before mutants are put into it.
+_TRACE_VARIABLE = "CELERY_RELIABLE_TRACE"
 
 
 def fix_order_of_sets(module: str) -> None:
@@ -13,7 +14,7 @@ def fix_order_of_sets(module: str) -> None:
 
     No world is recorded, whatever the options of the tests are: its time is not the server's.
     """
-    if os.environ.get("PYTHONHASHSEED") != "0" or TRACE_VARIABLE in os.environ:
+    if os.environ.get("PYTHONHASHSEED") != "0" or _TRACE_VARIABLE in os.environ:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        environment.pop(TRACE_VARIABLE, None)
+        environment.pop(_TRACE_VARIABLE, None)
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], environment)
