@@ -118,6 +118,9 @@ class _Job:
     def is_lost(self) -> bool:
         return not self.process.is_alive and self.result is None and self.error is None
 
+    def terminate(self, signum: int) -> None:
+        """billiard notes it only: the pool has stopped the process by then."""
+
 
 class _Step(WorkerStep):
     """The package's own, without Celery's worker."""
