@@ -6,6 +6,7 @@ from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.beat import SweepTask
 from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
+from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES
 from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
@@ -19,6 +20,7 @@ __all__ = [
     "REVOCABLE",
     "BrokerView",
     "Depths",
+    "Losses",
     "Pacing",
     "Step",
     "SweepTask",

@@ -50,11 +50,7 @@ class Losses:
         """
         record = self.ledger.find(claim.task_id)
         is_current = record is not None and record.token == claim.token
-        end = ""
-        if record is not None and is_current and not due_ms:
-            end = stored_end(self.app, record)
-        if record is not None and end:
-            self._end_as_stored(record, claim, end, report)
+        if not due_ms and self._has_ended_as_stored(record, claim, report):
             return 0
         answer = self.ledger.lose(
             claim,
@@ -73,6 +69,23 @@ class Losses:
             return 0
         is_counted = verdict is None or verdict.charges(claim.task_id)
         return self._tell(record, answer, cause, claim.worker, report, is_counted=is_counted)
+
+    def has_ended_as_stored(self, claim: Claim, report: SweepReport) -> bool:
+        """Whether Celery has stored an outcome of an attempt that was stopped; it ends with that.
+
+        Where not all can be told of it now, the claim stays, for a pass to try again.
+        """
+        return self._has_ended_as_stored(self.ledger.find(claim.task_id), claim, report)
+
+    def _has_ended_as_stored(
+        self, record: Record | None, claim: Claim, report: SweepReport
+    ) -> bool:
+        if record is None or record.token != claim.token:
+            return False
+        end = stored_end(self.app, record)
+        if end:
+            self._end_as_stored(record, claim, end, report)
+        return bool(end)
 
     def _end_as_stored(self, record: Record, claim: Claim, end: str, report: SweepReport) -> None:
         """End an attempt as its result says.  Where not all could be told of it, the claim stays,

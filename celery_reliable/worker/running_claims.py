@@ -13,7 +13,8 @@ from celery_reliable.app import Reliable
 from celery_reliable.compat.pool import task_ids_of
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
-from celery_reliable.model import Claim
+from celery_reliable.model import Claim, SweepReport
+from celery_reliable.recovery import Losses
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.own_claim import is_ending
 from celery_reliable.worker.shifts import Shifts
@@ -90,12 +91,16 @@ class RunningClaims:
 
     def release(self) -> None:
         """Give back what children claimed that were stopped with the worker: that costs the tasks
-        no loss.  Raises LedgerUnavailable and LedgerRefused.
+        no loss.  An attempt whose outcome is stored ends with that.  Raises LedgerUnavailable and
+        LedgerRefused.
         """
         ledger = self._reliable.ledger
+        losses = Losses(self._reliable.app, ledger)
         for claim, _ in ledger.workers.claims(self._process.id).values():
             # A thread cannot be stopped: its task runs to its end, and settles by itself.
             if not self._is_prefork and self.runs(claim):
+                continue
+            if losses.has_ended_as_stored(claim, SweepReport()):
                 continue
             released = ledger.release(
                 claim,

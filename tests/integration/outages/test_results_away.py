@@ -9,12 +9,12 @@ import pytest
 from celery import chord, uuid
 from celery.backends import redis as redis_backend
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import SOON, Project
 from tests.integration.figures import DEAD, RECORD, WORKERS, wait_until_settled
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_for
+from tests.support.waiting import stored, wait_for
 
 
 @pytest.fixture
@@ -80,6 +80,28 @@ def test_an_outcome_waits_while_the_results_take_no_writes(
     assert [len(apart.effects.runs(r.id)) for r in (done, failed, member, body)] == [1] * 4
 
 
+def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
+    project: Project, results: RedisServer
+) -> None:
+    """A chord's member: its chord is told after that."""
+    with RedisProxy(results.port) as proxy:
+        behind = project.with_settings(result_url=proxy.url(), reliable=SOON)
+        one = behind.start_worker("one", concurrency=1)
+        # Nobody can count in a chord.
+        untold = proxy.drop_request("EVALSHA", times=None)
+        body = chord([behind.task("add").s(1, 1)])(behind.task("total").s())
+        (member,) = body.parent.results
+        untold.wait()
+        assert member.state == "SUCCESS"
+        one.signal_main(signal.SIGQUIT)
+        one.wait_until_ended()
+        proxy.remove(untold)
+        behind.start_worker("two", concurrency=1)
+        assert stored(body, 30) == 2
+    runs = project.effects.runs
+    assert [len(runs(each.id)) for each in (member, body)] == [1, 1]
+
+
 def test_a_retry_that_cannot_be_told_of_is_no_failure(
     project: Project, results: RedisServer
 ) -> None:
@@ -133,7 +155,7 @@ def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project, how
     """Celery removes the chord's counts even then: nobody would send the body any more."""
     body_id, client = uuid(), project.redis.client()
     with RedisProxy(project.redis.port) as proxy:
-        behind = project.with_settings(broker_url=proxy.url())
+        behind = project.with_settings(broker_url=proxy.url(), reliable=SOON)
         one = behind.start_worker("one", concurrency=1)
         about = f"task:{body_id}"
         away = proxy.drop_request(containing=about, times=None)
@@ -155,8 +177,8 @@ def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project, how
             client.config_set("maxmemory", 0)
         wait_for(body.ready, 90, "the body's outcome")
         assert (body.state, body.result) == ("SUCCESS", 6)
+        wait_for(lambda: not client.keys(RECORD + "*"), 30, "an end of every task")
     assert len(project.effects.runs(body_id)) == 1
-    wait_for(lambda: not client.keys(RECORD + "*"), 15, "an end of every task")
     client.close()
 
 
