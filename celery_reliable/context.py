@@ -201,8 +201,6 @@ class RunningAttempt:
     is_adopted: bool = False
     #: The place of its object that it took in the step that began it, or had before.
     place: str = ""
-    #: Its task had that place before: the lock names the publication, and not the attempt.
-    had_place: bool = False
     #: Nothing is left to settle: it has published its own id (retry), was settled with its result,
     #: or is no longer current.
     is_closed: bool = False

@@ -107,8 +107,7 @@ def _claim(delivery: Delivery) -> RunningAttempt | _Answer:
     is_adopted = not stamp.generation
     early = claimed_early(worker, delivery.id, properties)
     if early is not None:
-        had = str(properties[EARLY][4])
-        return RunningAttempt(early, stamp, is_adopted, place=had, had_place=bool(had))
+        return RunningAttempt(early, stamp, is_adopted, place=str(properties[EARLY][4]))
     config, ledger = delivery.reliable.config, delivery.reliable.ledger
     patience_seconds = config.lease_seconds if config.fail_open else FOREVER
     token = str(properties.get(DELIVERY) or secrets.token_hex(8))

@@ -62,7 +62,6 @@ def _take_place(delivery: Delivery, attempt: RunningAttempt, room: Room) -> str 
     queue = _list_of(delivery) if stands else ""
     answer: answers.PlaceAnswer = answers.Placed(attempt.place)
     if attempt.place not in slots(room.object_key, room.places):
-        attempt.had_place = False
         answer = reliable.ledger.take_place(
             room.object_key,
             room.places,
@@ -104,8 +103,7 @@ def leave(task: Any, attempt: RunningAttempt) -> None:
     place.
     """
     if not attempt.is_settled and (attempt.is_replaced or not _is_kept(task)):
-        claim = replace(attempt.claim, attempt=0) if attempt.had_place else attempt.claim
-        _free(task, claim)
+        _free(task, attempt.claim)
         attempt.claim = replace(attempt.claim, object_key="")
 
 

@@ -97,7 +97,8 @@ class NextSteps:
     """
 
     def __init__(self, text: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
-        self._code = inside(script("claim"), "take_next", text)
+        claiming = inside(script("claim"), "take_next", text)
+        self._code = inside(script("lock"), "take_next", claiming.text)
         self._keys = (self._code.sha, len(keys), *map(encoded, keys))
         self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
 

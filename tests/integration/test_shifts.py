@@ -168,7 +168,8 @@ def test_a_step_that_is_lost_is_repeated(pooled: Project, proxy: RedisProxy, how
     start(pooled.with_settings(broker_url=proxy.url()))
     result, gate, _ = in_shift(pooled)
     behind = [pooled.send("work", 0) for _ in range(3)]
-    taking = inside(script("claim"), "take_next", take_next_text())
+    claiming = inside(script("claim"), "take_next", take_next_text())
+    taking = inside(script("lock"), "take_next", claiming.text)
     rule = getattr(proxy, how)(script=together(script("settle"), taking).sha, times=2)
     pooled.effects.open_gate(gate)
     for one in [result, *behind]:

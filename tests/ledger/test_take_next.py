@@ -123,6 +123,8 @@ def test_it_says_which_place_a_task_has_since_it_was_published(taking: Taking) -
     locks.close()
 
     assert [taking.take(f"shift.{n}").place for n in range(2)] == ["object", ""]
+    # It is the attempt's from now on.
+    assert taking.scene.client.get(ledger.keys.lock("object")) == b"1:one"
 
 
 @pytest.mark.parametrize("value", ["0:another", "1:one", "kept:one", None])

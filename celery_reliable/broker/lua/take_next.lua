@@ -1,6 +1,6 @@
 --[[
 take_next: remove the message that is done with; pop the next one, file it, and claim its task if nothing speaks against
-that. One step, for a process that takes its own messages. `claim` is the ledger's script of that name, as a function.
+that. One step, for a process that takes its own messages. `claim` and `lock` are the ledger's scripts, as functions.
 
 The key of a record is made of what is popped. So this is for a queue in the ledger's own database, on a server that is no
 cluster.
@@ -90,7 +90,10 @@ local answer = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
   {id, epoch, generation, ARGV[7], tag, ARGV[8], '0', task, '', '', ARGV[9]})
 local place = answer[1] == 'claimed' and redis.call('HGET', ARGV[5] .. id, 'object') or ''
 -- What is noted may be another's by now: the lock decides.
-if place ~= '' and redis.call('GET', ARGV[6] .. place) ~= '0:' .. id then
+if place ~= '' and redis.call('GET', ARGV[6] .. place) == '0:' .. id then
+  -- From now on it is this attempt's, and no late one of a former life of the id can free it.
+  lock({ARGV[6] .. place, ARGV[5] .. id, 'none', 'none'}, {id, tostring(answer[2]), '', tag, place, ''})
+else
   place = ''
 end
 return {'asked', queue, item, answer, place}
