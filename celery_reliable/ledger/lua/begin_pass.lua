@@ -26,7 +26,8 @@ Cost      O(1)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local meta = redis.call('HMGET', KEYS[2], 'generation', 'run_id', 'passed_ms', 'grace_ms',
-  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step', 'seen')
+  'ahead_ms', 'ahead_count', 'behind_ms', 'stepped_ms', 'stepped_by_ms', 'format', 'unseen_step', 'seen',
+  'latest_ms')
 if (tonumber(meta[10] or '') or 1) > tonumber(ARGV[7]) then
   return {'newer', meta[10]}
 end
@@ -37,8 +38,10 @@ local grace_ms = tonumber(meta[4] or 0)
 local info = redis.pcall('INFO', 'server')
 local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 local is_other_server = meta[2] ~= false and run_id ~= meta[2]
+-- Who beat or published since the last pass may have seen a clock that was ahead and is not any more.
+local latest_ms = math.max(passed_ms, tonumber(meta[13] or 0))
 -- The clock has stepped back.  A smaller difference may come from two hosts' clocks, which differ in speed.
-local is_back = passed_ms - now_ms > tonumber(ARGV[3])
+local is_back = latest_ms - now_ms > tonumber(ARGV[3])
 if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server and not is_back then
   return {'not_due', passed_ms + ARGV[2] - now_ms, now_ms}
 end
@@ -57,7 +60,7 @@ if is_other_server or not generation then
 end
 if is_back then
   -- Times that were noted before the step are too late by so much.
-  meta[7] = string.format('%.0f', (meta[7] or 0) + passed_ms - now_ms)
+  meta[7] = string.format('%.0f', (meta[7] or 0) + latest_ms - now_ms)
   redis.call('HSET', KEYS[2], 'behind_ms', meta[7], 'behind_from_ms', now_ms)
 end
 if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[4]) then
@@ -70,6 +73,6 @@ if is_other_server or is_back or meta[11] or now_ms - passed_ms > tonumber(ARGV[
     redis.call('HSET', KEYS[2], 'stepped_ms', meta[8], 'stepped_by_ms', meta[9])
   end
 end
-redis.call('HDEL', KEYS[2], 'unseen_step', 'seen')
+redis.call('HDEL', KEYS[2], 'unseen_step', 'seen', 'latest_ms')
 redis.call('HSET', KEYS[2], 'passed_ms', now_ms, 'passed_by', ARGV[1], 'grace_ms', grace_ms)
 return {'begun', grace_ms, meta[5] or '', meta[6] or '', now_ms, meta[7] or '', meta[8] or '', meta[9] or '', meta[12] or ''}

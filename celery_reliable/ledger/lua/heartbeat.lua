@@ -42,6 +42,10 @@ elseif state == 'alive' then
     -- It is not renewed either, so the next pass has to know of the step.
     redis.call('HSET', KEYS[8], 'unseen_step', '1')
   end
+  if now_ms > tonumber(redis.call('HGET', KEYS[8], 'latest_ms') or 0) then
+    -- A clock that is ahead and steps back before the next pass is known to it by this.
+    redis.call('HSET', KEYS[8], 'latest_ms', now_ms)
+  end
   -- Totals, of which the last are kept: however many beats were lost, each is counted once.  It is for people only,
   -- so nothing that goes wrong with it may keep the lease from being renewed.
   local hour = string.format('%.0f ', math.floor(now_ms / 3600000))

@@ -149,6 +149,10 @@ if ARGV[12] ~= '' then
   redis.call('HSET', KEYS[1], 'used', '1')
 end
 redis.call('ZADD', KEYS[2], now_ms + ARGV[5], ARGV[1])
+if ARGV[4] == 'parked' and now_ms > tonumber(redis.call('HGET', KEYS[3], 'latest_ms') or 0) then
+  -- It would wait for as much longer as the clock is ahead, if that steps back before a pass or a beat has seen it.
+  redis.call('HSET', KEYS[3], 'latest_ms', now_ms)
+end
 if ARGV[14] ~= '' then
   redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[11])
 end

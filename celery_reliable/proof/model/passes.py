@@ -22,7 +22,8 @@ def _begin_pass(v: View) -> Reply:
         generation = None
     passed, grace = meta.get("passed_ms", 0), meta.get("grace_ms", 0)
     is_other = meta.get("run_id") is not None and meta["run_id"] != v.call.run_id
-    is_back = passed - v.now > v.number(3)
+    latest = max(passed, meta.get("latest_ms", 0))
+    is_back = latest - v.now > v.number(3)
     if v.now - passed < v.number(2) and not is_other and not is_back:
         return ("not_due", ANY, ANY)
     running = v.expiring(v.key(1))
@@ -37,12 +38,14 @@ def _begin_pass(v: View) -> Reply:
         v.note_meta(generation=began, run_id=v.call.run_id)
     unseen = meta.get("unseen_step")
     if is_back:
-        v.note_meta(behind_ms=meta.get("behind_ms", 0) + passed - v.now, behind_from_ms=v.now)
+        v.note_meta(behind_ms=meta.get("behind_ms", 0) + latest - v.now, behind_from_ms=v.now)
     if is_other or is_back or unseen or v.now - passed > v.number(4):
         if grace <= v.now or grace > v.now + v.number(5) or unseen:
             grace = v.now + v.number(5)
         v.note_meta(interrupted_ms=v.now)
-    v.note_meta(unseen_step=None, passed_ms=v.now, passed_by=v.arg(1), grace_ms=grace)
+    v.note_meta(
+        unseen_step=None, latest_ms=None, passed_ms=v.now, passed_by=v.arg(1), grace_ms=grace
+    )
     return ("begun", grace, ANY, ANY, ANY, ANY, ANY, ANY, ANY)
 
 

@@ -109,6 +109,8 @@ def _record(v: View) -> Reply:  # noqa: C901
             published_ms=v.now if is_new else fresh.published_ms,
         ),
     )
+    if v.arg(4) == "parked":
+        v.note_latest()
     answered(epoch)
     return ("recorded",)
 

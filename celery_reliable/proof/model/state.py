@@ -236,6 +236,11 @@ class View:
         found = self.meta() | changes
         self.put("meta", tuple(sorted(item for item in found.items() if item[1] is not None)))
 
+    def note_latest(self) -> None:
+        """Note what time it is, unless a later one is known."""
+        if self.now > self.meta().get("latest_ms", 0):
+            self.note_meta(latest_ms=self.now)
+
     def expiring(self, name: str) -> str | None:
         """Return the value of a key that may have expired."""
         found: Lock | None = self.get(name)

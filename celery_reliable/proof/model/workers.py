@@ -51,6 +51,7 @@ def _heartbeat(v: View) -> Reply:
         until = max(worker.lease_until, v.now + v.number(2))
         if until == worker.lease_until and until - v.now - v.number(2) > v.number(2) / 4:
             v.note_meta(unseen_step=1.0)
+        v.note_latest()
         v.put(
             v.key(1),
             worker._replace(

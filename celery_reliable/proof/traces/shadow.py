@@ -18,6 +18,7 @@ KINDS = (
 _META_TEXTS = ("generation", "run_id", "passed_by", "format", "broker")
 _META_TIMES = (
     "passed_ms", "grace_ms", "interrupted_ms", "behind_ms", "behind_from_ms", "unseen_step",
+    "latest_ms",
 )  # fmt: skip
 
 

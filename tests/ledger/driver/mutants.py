@@ -159,7 +159,7 @@ MUTANTS = {
         "after a step back nobody sweeps for as long as the step",
         {
             "ledger/lua/begin_pass.lua": (
-                ("local is_back = passed_ms - now_ms > tonumber(ARGV[3])", "local is_back = false"),
+                ("local is_back = latest_ms - now_ms > tonumber(ARGV[3])", "local is_back = false"),
             ),
         },
         "does not come to rest",
