@@ -121,6 +121,7 @@ class OneServer(Servers):
         ended = now()
         _cut(self.server.directory, max(written - size, 0))
         self.server.start()
+        self.server.wait_until_loaded()
         return began, ended
 
 
@@ -183,6 +184,7 @@ class Sentinels(Servers):
         replica.config_set("masterauth", "")
         wait_for(lambda: _is_master(replica), _SERVER_SECONDS, "the replica is promoted")
         old.start()
+        old.wait_until_loaded()
         # Clients ask the Sentinel, which would do this too, some ten seconds later.
         old.client().execute_command("REPLICAOF", "127.0.0.1", new.port)
         wait_for(lambda: self.master is new, _SERVER_SECONDS, "the Sentinel tells of it")

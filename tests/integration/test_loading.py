@@ -30,16 +30,7 @@ def restart_loading(server: RedisServer, seconds: float) -> None:
     server.kill()
     server.options = {**server.options, "key-load-delay": str(DELAY_MICROSECONDS)}
     server.start()
-    assert is_loading(server)
-
-
-def is_loading(server: RedisServer) -> bool:
-    with server.client() as client:
-        return bool(client.info("persistence")["loading"])
-
-
-def wait_until_loaded(server: RedisServer) -> None:
-    wait_for(lambda: not is_loading(server), 60, "a server that has loaded its data")
+    assert server.is_loading()
 
 
 @promise("ledger-away")
@@ -55,7 +46,7 @@ def test_a_worker_that_starts_waits_for_it(project: Project) -> None:
     )
     with project.redis.client() as client, pytest.raises(redis.BusyLoadingError):
         client.get("any")
-    wait_until_loaded(project.redis)
+    project.redis.wait_until_loaded()
     worker.wait_until_ready(60)
     assert before.get(timeout=20) == "worked"
     assert [run.attempt for run in project.effects.runs(before.id)] == [1]
@@ -73,7 +64,7 @@ def test_a_worker_outlives_it(project: Project) -> None:
     with pytest.raises(OperationalError) as refused:
         quick.send("work", 0.01)
     assert isinstance(refused.value, NotPublished)
-    wait_until_loaded(project.redis)
+    project.redis.wait_until_loaded()
     project.effects.open_gate("gate")
     # What Celery's client had subscribed to is gone with the server: `get` may never hear.
     for result in (short, long, *waiting):

@@ -20,9 +20,11 @@ from redis.retry import Retry
 from tests.support.freezing import freeze
 from tests.support.serving import Server, spawn
 from tests.support.traces import HandClient
+from tests.support.waiting import wait_for
 
 START_SECONDS = 15.0
 STOP_SECONDS = 15.0
+LOAD_SECONDS = 60.0
 
 # Below the ephemeral ports: while a server there is down, a client that keeps trying to connect
 # can be given the very port it dials as its own and end up connected to itself.  To each of the
@@ -135,7 +137,10 @@ class RedisServer(Server):
         return HandClient(host="127.0.0.1", port=self.port, db=db, **settings)
 
     def start(self) -> None:
-        """Start the server, on the data it had before if any, and wait until it answers."""
+        """Start the server, on the data it had before if any, and wait until it answers.
+
+        It may still be loading them (`wait_until_loaded`).
+        """
         if self.is_running:
             raise RuntimeError("this Redis server is running already")
         arguments = [str(self.binary), "--port", str(self.port), "--bind", "127.0.0.1"]
@@ -145,6 +150,15 @@ class RedisServer(Server):
         self._process = spawn(arguments, environ=self.environ)
         self._frozen = False
         self._wait_for_answer(START_SECONDS, f"Redis on port {self.port}")
+
+    def is_loading(self) -> bool:
+        """Whether it reads its data, and refuses nearly all else meanwhile."""
+        with self.client() as client:
+            return bool(client.info("persistence")["loading"])
+
+    def wait_until_loaded(self) -> None:
+        """Wait until it has read the data that it had before."""
+        wait_for(lambda: not self.is_loading(), LOAD_SECONDS, "a server that has loaded its data")
 
     def stop(self) -> None:
         """SHUTDOWN, as an operator does it: what the append-only file owes is written first."""
