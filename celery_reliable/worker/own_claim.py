@@ -15,8 +15,9 @@ from celery_reliable.context import current_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp
-from celery_reliable.model import Reason, Record, State
+from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_unique
+from celery_reliable.recovery import Losses
 from celery_reliable.worker.children import is_running_child
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
@@ -78,7 +79,7 @@ def conclude(request: Any) -> None:
 
 def end_stopped(request: Any) -> None:
     """Settle what was revoked, or release what is to run again, now that its process is gone.
-    Errors of the ledger are only logged.
+    What had stored its outcome by then has ended with that.  Errors of the ledger are only logged.
     """
     reliable = reliable_of(request.app)
     with _logged(request):
@@ -89,6 +90,8 @@ def end_stopped(request: Any) -> None:
             reliable.ledger.settle(
                 record.claim, outcome=states.REVOKED, patience_seconds=PATIENCE_SECONDS
             )
+            return
+        if Losses(request.app, reliable.ledger).has_ended_as_stored(record.claim, SweepReport()):
             return
         reliable.ledger.release(
             record.claim,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import signal
 
+import psutil
 import pytest
 from celery import chord, uuid
 from celery.backends import redis as redis_backend
@@ -80,12 +81,17 @@ def test_an_outcome_waits_while_the_results_take_no_writes(
     assert [len(apart.effects.runs(r.id)) for r in (done, failed, member, body)] == [1] * 4
 
 
+@pytest.mark.parametrize("by", ["a cold stop", "a connection that is lost"])
 def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
-    project: Project, results: RedisServer
+    project: Project, results: RedisServer, by: str
 ) -> None:
     """A chord's member: its chord is told after that."""
     with RedisProxy(results.port) as proxy:
-        behind = project.with_settings(result_url=proxy.url(), reliable=SOON)
+        behind = project.with_settings(
+            result_url=proxy.url(),
+            reliable=SOON,
+            celery={"worker_cancel_long_running_tasks_on_connection_loss": True},
+        )
         one = behind.start_worker("one", concurrency=1)
         # Nobody can count in a chord.
         untold = proxy.drop_request("EVALSHA", times=None)
@@ -93,8 +99,15 @@ def test_who_is_stopped_after_its_success_was_stored_does_not_run_again(
         (member,) = body.parent.results
         untold.wait()
         assert member.state == "SUCCESS"
-        one.signal_main(signal.SIGQUIT)
-        one.wait_until_ended()
+        if by == "a cold stop":
+            one.signal_main(signal.SIGQUIT)
+            one.wait_until_ended()
+        else:
+            (run,) = project.effects.runs(member.id)
+            client = project.redis.client()
+            (waiting,) = [one for one in client.client_list() if one["cmd"] == "brpop"]
+            client.client_kill_filter(_id=waiting["id"])
+            wait_for(lambda: not psutil.pid_exists(run.pid), 20, "its process is ended")
         proxy.remove(untold)
         behind.start_worker("two", concurrency=1)
         assert stored(body, 30) == 2
