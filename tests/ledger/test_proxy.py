@@ -11,7 +11,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.support.proxy import Action, RedisProxy
+from tests.support.proxy import RedisProxy
+from tests.support.proxy_rules import Action
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
