@@ -124,18 +124,17 @@ class Watch:
             if call is not None and writes:
                 yield from self._seen(*call, tuple(writes))
             named = self._named(words)
-            call = (int(found[1]) * 1_000_000 + int(found[2]), *named) if named else None
+            call = (int(found[1]) * 1_000_000 + int(found[2]), named) if named else None
             writes = []
 
     def _seen(
         self,
         at_us: int,
-        called: tuple[str, ...],
-        keys: tuple[str, ...],
-        args: tuple[str, ...],
+        named: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
         writes: tuple[tuple[str, ...], ...],
     ) -> Iterator[Seen]:
         """Yield what a command called, with what it wrote."""
+        called, keys, args = named
         calls = _divided(called, keys, args)
         if called[-1] != _TAKING:
             yield Seen(at_us, calls, writes)
@@ -148,7 +147,9 @@ class Watch:
         if calls:
             yield Seen(at_us, calls, writes)
 
-    def _named(self, words: tuple[str, ...]) -> Any:
+    def _named(
+        self, words: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
         """Return the names of a command's scripts, its keys and its arguments; None for one that is
         none of this namespace's.
         """
