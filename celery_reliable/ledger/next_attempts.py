@@ -13,7 +13,7 @@ from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Argument, Step, encoded
 from celery_reliable.ledger.workers import ALONE_MS
 
-__all__ = ["Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask"]
+__all__ = ["Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask", "taking_script"]
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
 _LONGEST = 256 * 1024
@@ -97,8 +97,7 @@ class NextSteps:
     """
 
     def __init__(self, text: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
-        claiming = inside(script("claim"), "take_next", text)
-        self._code = inside(script("lock"), "take_next", claiming.text)
+        self._code = taking_script(text)
         self._keys = (self._code.sha, len(keys), *map(encoded, keys))
         self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
 
@@ -148,3 +147,9 @@ class NextAttempts(TransitionGroup):
         """Run such a step by itself.  Raises LedgerUnavailable and LedgerRefused."""
         answer: NextTask = self._caller.run(step, patience_seconds)
         return answer
+
+
+def taking_script(text: str) -> Script:
+    """Return the broker's script *text* with those of the ledger that it calls."""
+    claiming = inside(script("claim"), "take_next", text)
+    return inside(script("lock"), "take_next", claiming.text)

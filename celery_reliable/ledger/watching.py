@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from redis import exceptions as errors
 
+from celery_reliable.ledger.next_attempts import taking_script
 from celery_reliable.ledger.refusals import Asked
 from celery_reliable.ledger.scripts import Script, names, script, together
 from celery_reliable.ledger.store import Ledger
+from celery_reliable.ledger.watched_takings import Called, Takings
 
 __all__ = ["Seen", "Watch"]
 
@@ -20,17 +22,21 @@ _LINE = re.compile(rb"^(\d+)\.(\d+) \[\d+ (\S+?)\] (.*)$", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _MEANT = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
-#: Scripts that follow another one in the same step.
-_SECOND = ("place", "call_up")
+#: What a process does that takes its own messages.
+_TAKING = "take_next"
 #: A server that says nothing for so long is asked whether the time is over.
 _TURN_SECONDS = 0.5
 
 
 class Seen(NamedTuple):
-    """A call of one script, or of two as one: each with its keys and arguments; and its writes."""
+    """A call of one script, or of two as one: each with its keys and arguments; and its writes.
+
+    A call of ``take_next`` is told as the calls that it made, apart from what went before it in
+    the same step.
+    """
 
     at_us: int
-    calls: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+    calls: tuple[Called, ...]
     writes: tuple[tuple[str, ...], ...]
 
 
@@ -38,13 +44,15 @@ class Watch:
     """Watches a ledger's server for a while.
 
     It costs the server about as much as its clients' commands do, as long as it goes on.
+    *taking*: the script of the broker's by which processes take their own messages.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, taking: str) -> None:
         self._ledger = ledger
         self._client: Any = ledger.connector.client()
         self._prefix = ledger.keys.none.removesuffix("none")
-        self._scripts = _known()
+        self._scripts = _known(taking_script(taking))
+        self._takings = Takings()
         #: What the server held before the first call: `hashes`, and when `leases` run out.
         self.held: dict[str, Any] = {}
 
@@ -114,25 +122,49 @@ class Watch:
                 continue
             # Each script asks something. One that did not is unknown to the server: it comes anew.
             if call is not None and writes:
-                yield Seen(call[0], call[1], tuple(writes))
-            calls = self._named(words)
-            call = (int(found[1]) * 1_000_000 + int(found[2]), calls) if calls else None
+                yield from self._seen(*call, tuple(writes))
+            named = self._named(words)
+            call = (int(found[1]) * 1_000_000 + int(found[2]), named) if named else None
             writes = []
 
-    def _named(self, words: tuple[str, ...]) -> Any:
-        """Return the calls of a command, or None for one that is none of this namespace's."""
-        if len(words) < 4 or words[0].upper() not in ("EVALSHA", "EVAL") or words[2] == "0":
-            return None
-        if not words[3].startswith(self._prefix):
+    def _seen(
+        self,
+        at_us: int,
+        named: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
+        writes: tuple[tuple[str, ...], ...],
+    ) -> Iterator[Seen]:
+        """Yield what a command called, with what it wrote."""
+        called, keys, args = named
+        calls = _divided(called, keys, args)
+        if called[-1] != _TAKING:
+            yield Seen(at_us, calls, writes)
+            return
+        _, keys, args = calls[-1]
+        n_before = self._takings.begins(keys, args, writes)
+        if calls[:-1]:
+            yield Seen(at_us, calls[:-1], writes[:n_before])
+        calls, writes = self._takings.taken_apart(keys, args, writes[n_before:])
+        if calls:
+            yield Seen(at_us, calls, writes)
+
+    def _named(
+        self, words: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
+        """Return the names of a command's scripts, its keys and its arguments; None for one that is
+        none of this namespace's.
+        """
+        if words[0].upper() not in ("EVALSHA", "EVAL") or not "".join(words[2:3]).isdecimal():
             return None
         n_keys = int(words[2])
         keys, args = words[3 : 3 + n_keys], words[3 + n_keys :]
-        return _divided(self._scripts.get(words[1], ("?",)), keys, args)
+        if not any(key.startswith(self._prefix) for key in keys):
+            return None
+        return self._scripts.get(words[1], ("?",)), keys, args
 
 
 def _divided(
     names: tuple[str, ...], keys: tuple[str, ...], args: tuple[str, ...]
-) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+) -> tuple[Called, ...]:
     """Return the calls of scripts that were sent as one, as `scripts.together` has them."""
     *first, last = names
     if not first:
@@ -142,19 +174,29 @@ def _divided(
     return (*before, (last, keys[n_keys:], args[n_args:-2]))
 
 
-def _known() -> dict[str, tuple[str, ...]]:
+def _known(taking: Script) -> dict[str, tuple[str, ...]]:
     """Return the names of scripts, alone and together, by their digest and by their text."""
     found: dict[str, tuple[str, ...]] = {}
 
     def add(one: Script, *called: str) -> None:
         found[one.sha] = found[one.text] = called
 
+    place, call_up = script("place"), script("call_up")
     for name in names():
-        add(script(name), name)
-        for second in _SECOND:
-            add(together(script(name), script(second)), name, second)
-        passed_on = together(script(name), script("place"))
-        add(together(passed_on, script("call_up")), name, "place", "call_up")
+        alone = script(name)
+        passed_on = together(alone, place)
+        ways = {
+            (name,): alone,
+            (name, "place"): passed_on,
+            (name, "call_up"): together(alone, call_up),
+            (name, "place", "call_up"): together(passed_on, call_up),
+        }
+        for called, one in ways.items():
+            add(one, *called)
+            if name == "settle":
+                add(together(one, taking), *called, _TAKING)
+    add(together(script("reserve"), script("claim")), "reserve", "claim")
+    add(taking, _TAKING)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from celery_reliable.broker import take_next_text
 from celery_reliable.ledger import Ledger, Watch
 from celery_reliable.proof import LiveValidator, Rejected
 
@@ -36,7 +37,7 @@ def verify(ledger: Ledger, *, seconds: float, most_calls: int) -> Verified:
     It stops at the first call that is not allowed.  Arguments of tasks, results and exceptions are
     taken by their digest as they come.  Raises LedgerUnavailable and LedgerRefused.
     """
-    watch = Watch(ledger)
+    watch = Watch(ledger, taking=take_next_text())
     found: LiveValidator | None = None
     done = Verified()
     try:

@@ -13,7 +13,7 @@ from celery.app import app_or_default
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.serialization import loads, prepare_accept_content
 
-from celery_reliable import clock, events
+from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import (
     DELIVERY,
@@ -21,9 +21,7 @@ from celery_reliable.attempt import (
     MESSAGE,
     NotBegun,
     Uninterrupted,
-    free_object,
 )
-from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.compat.tracer import (
     has_own_hook,
     is_heard_after,
@@ -33,7 +31,7 @@ from celery_reliable.compat.tracer import (
 )
 from celery_reliable.context import current_worker, put_off
 from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.ledger import FOREVER, NextSteps, NextTask, answers
+from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.message import payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
@@ -41,6 +39,7 @@ from celery_reliable.pool.life import own_life
 from celery_reliable.pool.limits import limits_heard, run_limited
 from celery_reliable.pool.shared import come_to, shifts_called_off
 from celery_reliable.pool.shift import Left, Report, Shift
+from celery_reliable.pool.takings import Takings
 from celery_reliable.pool.telling import Telling
 
 __all__ = ["work"]
@@ -82,13 +81,10 @@ class _Working:
         reliable = reliable_of(self._app)
         self._ledger = reliable.ledger
         self._config = reliable.config
-        self._pid = os.getpid()
         self._accept = prepare_accept_content(self._app.conf.accept_content)
         self._report = Report()
         self.telling = Telling(shift, process)
-        self._queues = shift.queues
-        #: By the worker's id, and the order in which the queues are asked.
-        self._steps: dict[tuple[str, ...], NextSteps] = {}
+        self._takings = Takings(shift, reliable, self.telling, os.getpid())
         self._over_at = time.monotonic() + shift.seconds
         self._orders = process.told_version
         #: That of the message whose task runs.
@@ -110,7 +106,7 @@ class _Working:
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
             try:
-                found = self._next("" if is_over else tag, done, worker)
+                found = self._takings.next("" if is_over else tag, done, worker)
             except LedgerUnavailable:
                 # Nothing was to be settled.  What it may have taken is seen by the main process.
                 report.unsure = tag
@@ -122,7 +118,7 @@ class _Working:
             if not isinstance(found.answer, answers.Claimed):
                 report.left = Left(tag, found.queue, found.message)
                 return report
-            self._rotate(found.queue)
+            self._takings.rotate(found.queue)
             answer, done = found.answer, tag
             # The id is in the message.
             claim = Claim("", answer.attempt, worker, tag, answer.losses)
@@ -140,53 +136,6 @@ class _Working:
             or own_life.is_over
             # One that began with less has to run something, or nobody ever would.
             or bool(shift.max_memory_kb and number and memory_kb() > shift.max_memory_kb)
-        )
-
-    def _next(self, tag: str, done: str, worker: str) -> NextTask:
-        """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
-        is taken.
-        """
-        queues = self._queues
-        if not tag:
-            queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
-        order = (worker, *queues.names)
-        if order not in self._steps:
-            self._steps[order] = self._ledger.next_steps(
-                take_next_text(), queues, worker=worker, pid=self._pid
-            )
-        step = self._steps[order].step(tag, done=done, filed_ms=int(time.time() * 1000))
-        claim = put_off.claim
-        if claim is None:
-            patience = FOREVER if done else self._config.lease_seconds
-            return self._ledger.take_next(step, patience)
-        task, result, outcome = put_off.task, put_off.result, put_off.outcome
-        put_off.clear()
-        answer = self._ledger.settle(
-            claim, result, outcome=outcome, along=step, patience_seconds=FOREVER
-        )
-        if isinstance(answer, answers.Fenced | answers.Gone):
-            state = answer.state if isinstance(answer, answers.Fenced) else "gone"
-            free_object(task, claim)
-            events.task_fenced(task=task, task_id=claim.task_id, attempt=claim.attempt, state=state)
-            self.telling.was_fenced()
-        assert step.answer is not None
-        return step.answer
-
-    def _rotate(self, queue: str) -> None:
-        """Let a queue that has delivered come last in its priority."""
-        queues = self._queues
-        count = len(queues.names)
-        if count < 2 or not self._shift.takes_turns or queues.names[-1] == queue:
-            return
-        at = queues.names.index(queue)
-        order = [*range(at), *range(at + 1, count), at]
-        self._queues = Queues(
-            queues.unacked,
-            queues.listed,
-            queues.name,
-            [queues.names[n] for n in order],
-            [queues.lists[p + n] for p in range(0, len(queues.lists), count) for n in order],
-            queues.cold,
         )
 
     def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:

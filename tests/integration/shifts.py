@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.integration.conftest import Project
@@ -27,15 +27,17 @@ def token_of(pooled: Project, task_id: str) -> str:
     return record_of(pooled.redis, task_id).get("token", "")
 
 
-def in_shift(pooled: Project, of: str = "gate") -> tuple[Any, str, int]:
+def in_shift(
+    pooled: Project, of: str = "gate", what: Sequence[str] = ("gate",)
+) -> tuple[Any, str, int]:
     """A task at a gate that the only process of a worker has taken by itself; the gate, and that
-    process.
+    process.  *what*: its name, and what it is told before the gate.
     """
-    before, opened = pooled.send("gate", f"{of} 0"), f"{of} 0"
+    before, opened = pooled.send(*what, f"{of} 0"), f"{of} 0"
     # On a busy machine a shift may be over before its next task is there.
     for gate in (f"{of} {n}" for n in range(1, 20)):
         pooled.effects.run_of(before.id)
-        result = pooled.send("gate", gate)
+        result = pooled.send(*what, gate)
         pooled.effects.open_gate(opened)
         run = pooled.effects.run_of(result.id)
         if "." in token_of(pooled, result.id):

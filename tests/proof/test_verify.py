@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 import redis
 
-from celery_reliable.ledger import Ledger, recording, scripts
+from celery_reliable.broker import take_next_text
+from celery_reliable.ledger import Ledger, ObjectLocks, recording, scripts
+from celery_reliable.model import Claim
+from celery_reliable.operations import verifying
 from celery_reliable.operations.verifying import Verified, verify
+from tests.ledger import taking
 from tests.ledger.scene import Scene, open_ledger
+from tests.ledger.taking import Taking
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -93,3 +98,86 @@ def test_a_script_that_does_something_else_is_named(
     assert "settle(" in found.problem
     assert "claims:me" in found.problem
     assert SECRET not in found.problem
+
+
+def take(queues: Taking, numbers: Iterator[int]) -> None:
+    """A process takes a task, then two with settlements of the one before, one of them twice; the
+    last has its object since it was published.  Then it finds what it may not claim, and nothing.
+    """
+    number, ledger = next(numbers), queues.scene.ledger
+    names = [f"{one} {number}" for one in ("first", "second", "third")]
+    published = [queues.put(name) for name in names][-1]
+    thing = f"object {number}"
+    locks = ObjectLocks(ledger)
+    assert locks.take(thing, Claim(names[2], 0, "", published.epoch)) is None
+    locks.close()
+    tags = [f"shift{number}.{n}" for n in range(5)]
+    assert queues.take(tags[0]).answer
+    for n, (before, tag) in enumerate(pairwise(tags[:3])):
+        claim = Claim(names[n], 1, "me", before)
+        ledger.settle(claim, along=queues.step(tag, before), outcome="SUCCESS")
+    assert queues.take(tags[2], tags[1]).message
+    queues.put(f"cold {number}", task="app.cold")
+    last = Claim(names[2], 1, "me", tags[2], object_key=thing, has_line=True)
+    ledger.settle(last, along=queues.step(tags[3], tags[2]))
+    assert queues.take(tags[4], tags[3]).message is None
+
+
+def taken(ledger: Ledger, client: redis.Redis, calls: int) -> Verified:
+    """What a look says of a process that takes its own messages."""
+    scene = Scene(ledger, client)
+    scene.start_worker("me")
+    scene.publish("first")
+    queues, numbers = Taking(scene), count()
+    return watched(ledger, client, lambda: take(queues, numbers), calls)
+
+
+def test_what_processes_take_by_themselves_is_judged(
+    ledger: Ledger, redis_server: RedisServer
+) -> None:
+    with redis_server.client() as client:
+        found = taken(ledger, client, 200)
+
+    assert found.problem == ""
+    assert not found.uncovered
+    # The one that was repeated as well.
+    assert found.judged["claim"] >= found.judged["settle"] > 10
+    # The line of an object is not known.
+    assert set(found.unjudged) == {"record", "lock", "settle"}
+
+
+@pytest.mark.parametrize(
+    ("was", "forged", "named"),
+    [
+        ("ARGV[7], tag, ARGV[8]", "ARGV[7], 'forged', ARGV[8]", "claims:me"),
+        ("{id, epoch, generation", "{id .. '!', epoch, generation", "claims:me"),
+        ("tostring(answer[2]), '', tag, place", "'0', '', epoch, place", "lock:"),
+    ],
+)
+def test_a_taking_that_claims_something_else_is_named(
+    ledger: Ledger,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    was: str,
+    forged: str,
+    named: str,
+) -> None:
+    text = take_next_text()
+    assert was in text
+    for module in (taking, verifying):
+        monkeypatch.setattr(module, "take_next_text", lambda: text.replace(was, forged))
+    with redis_server.client() as client:
+        found = taken(ledger, client, 200)
+
+    assert named in found.problem
+
+
+def test_steps_that_nobody_of_the_package_makes_are_not_passed_over(
+    ledger: Ledger, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = take_next_text()
+    monkeypatch.setattr(taking, "take_next_text", lambda: f"{text}\n-- of another release")
+    with redis_server.client() as client:
+        found = taken(ledger, client, 50)
+
+    assert found.uncovered["?"] > 10

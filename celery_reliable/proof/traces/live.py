@@ -79,7 +79,8 @@ class LiveValidator:
             self._adopt(self.shadow.apply(found, at_us // 1000))
             return
         try:
-            outcomes = [] if name in NOT_JUDGED else self._outcomes(made)
+            is_judged = NOT_JUDGED.isdisjoint(call.name for call in made)
+            outcomes = self._outcomes(made) if is_judged else []
         except Unknown:
             outcomes = []
         touched = self.shadow.apply(found, at_us // 1000)

@@ -12,7 +12,7 @@ from celery.app import trace
 
 from celery_reliable.attempt import conclusion
 from celery_reliable.context import PutOff
-from celery_reliable.pool import N_SLOTS, child
+from celery_reliable.pool import N_SLOTS, child, takings
 from celery_reliable.results import backend
 from celery_reliable.worker import consumer_step, shifts
 from celery_reliable.worker.shifts import Shifts
@@ -47,7 +47,7 @@ def claimed_in(host: Any, job: Any) -> list[str]:
 def patches(world: Any) -> Iterator[Any]:
     """Yield what each process has for itself, and here all have together."""
     own = _OwnPutOff(world)
-    for module in (child, conclusion, backend):
+    for module in (child, takings, conclusion, backend):
         yield mock.patch.object(module, "put_off", own)
     yield mock.patch.object(child, "app_or_default", return_value=world.app)
     yield mock.patch.object(shifts, "ShiftHearing", _Deaf)
