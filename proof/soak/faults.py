@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import redis
+
 from proof.soak.plan import Step
 from proof.soak.servers import OneServer, Sentinels
 from proof.soak.world import SKEWED, SoakWorld
@@ -25,7 +27,9 @@ class Happened:
     """A fault that happened; times are seconds of the log's clock.
 
     `worker` is whom it befell, if it was one. What was written within `lost`, if anything, may be
-    gone. `put_off` are the tasks that its clock made wait for an hour.
+    gone. `put_off` are the tasks that its clock made wait for an hour. `measured` is what was seen
+    of it where it leaves no trace in the log: seconds that a server took to answer, or by which its
+    clock was off; scripts that it had forgotten; processes that were ended.
     """
 
     fault: str
@@ -34,21 +38,23 @@ class Happened:
     worker: str = ""
     lost: tuple[float, float] | None = None
     put_off: frozenset[str] = frozenset()
+    measured: float = 0.0
 
 
 def befall(world: SoakWorld, step: Step) -> Happened:
     """Let it happen, and mend it."""
     began = world.now()
     note = _DO[step.fault](world, step)
-    return Happened(step.fault, began, world.now(), note.worker, note.lost)
+    return Happened(step.fault, began, world.now(), note.worker, note.lost, measured=note.measured)
 
 
 @dataclass(frozen=True)
 class _Note:
-    """Whom it befell, and when what was written may be lost."""
+    """Whom it befell, when what was written may be lost, and what was seen of it."""
 
     worker: str = ""
     lost: tuple[float, float] | None = None
+    measured: float = 0.0
 
 
 def _latency(world: SoakWorld, step: Step) -> _Note:
@@ -56,10 +62,14 @@ def _latency(world: SoakWorld, step: Step) -> _Note:
     seconds = 0.05 + step.number % 10 * 0.05
     for network in networks:
         network.delay(seconds)
+    with redis.Redis.from_url(_one(world).networks[step.worker].url()) as client:
+        asked_at = time.monotonic()
+        client.ping()
+        took_seconds = time.monotonic() - asked_at
     world.let_pass(step.seconds)
     for network in networks:
         network.delay(0)
-    return _Note()
+    return _Note(measured=took_seconds)
 
 
 def _pause(world: SoakWorld, step: Step) -> _Note:
@@ -87,8 +97,10 @@ def _set_for_a_while(name: str, value: int) -> Callable[[SoakWorld, Step], _Note
 
 
 def _script_flush(world: SoakWorld, _: Step) -> _Note:
-    world.servers.master.client().script_flush()
-    return _Note()
+    client = world.servers.master.client()
+    known = int(client.info("memory")["number_of_cached_scripts"])
+    client.script_flush()
+    return _Note(measured=known)
 
 
 def _aof(world: SoakWorld, step: Step) -> _Note:
@@ -103,9 +115,10 @@ def _failover(world: SoakWorld, step: Step) -> _Note:
 def _redis_clock(world: SoakWorld, step: Step) -> _Note:
     servers = world.servers
     servers.set_off(_HOUR if step.way == "forward" else -_HOUR)
+    off_seconds = servers.master.client().time()[0] - time.time()
     world.let_pass(step.seconds)
     servers.set_off(0)
-    return _Note()
+    return _Note(measured=off_seconds)
 
 
 def _worker_clock(world: SoakWorld, step: Step) -> _Note:
@@ -149,14 +162,15 @@ def _worker_kill(world: SoakWorld, step: Step) -> _Note:
 
 
 def _child_kill(world: SoakWorld, step: Step) -> _Note:
-    children = sorted(world.workers[step.worker].children())
+    children, killed = sorted(world.workers[step.worker].children()), 0
     if children:
         victim = children[step.number % len(children)]
         try:
             os.kill(victim, signal.SIGKILL)
+            killed = 1
         except ProcessLookupError:
             pass
-    return _Note(step.worker)
+    return _Note(step.worker, measured=killed)
 
 
 def _stop(number: signal.Signals) -> Callable[[SoakWorld, Step], _Note]:

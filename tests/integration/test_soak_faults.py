@@ -17,6 +17,9 @@ from tests.support.faketime import faketime_library
 #: Longer than a lease, and than the witness waits.
 LONG_SECONDS = 2 * LEASE_SECONDS
 REST_SECONDS = 120.0
+#: What a step of the number 1 makes of latency: 0.1 s in each direction at least.
+LATENCY_SECONDS = 0.1
+HOUR_SECONDS = 3600
 WORKER = "two"
 
 
@@ -83,8 +86,21 @@ def went_on(lived: Lived) -> bool:
                for row in lived.rows)  # fmt: skip
 
 
+def measured(least: float, most: float = float("inf")) -> Callable[[Lived], bool]:
+    """Work went on, and so much was seen of each."""
+
+    def shows(lived: Lived) -> bool:
+        return went_on(lived) and all(least <= abs(one.measured) <= most for one in lived.happened)
+
+    return shows
+
+
 #: What shows that it happened.
 SHOWS: dict[str, Callable[[Lived], Any]] = {
+    "latency": measured(LATENCY_SECONDS, LONG_SECONDS),
+    "script-flush": measured(1),
+    "redis-clock": measured(HOUR_SECONDS - 60, HOUR_SECONDS + 60),
+    "child-kill": measured(1, 1),
     "pause": nobody_published,
     "oom": nobody_published,
     "read-only": nobody_published,
