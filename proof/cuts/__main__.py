@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from proof.cuts.play import Outcome, Stage
 from proof.cuts.points import Point
 from proof.cuts.proxy import ScriptNames
 from proof.cuts.scenarios import IDLE, SCENARIOS
+from proof.stopping import end_at_signals
 from tests.support.progress import Progress
 
 T = TypeVar("T")
@@ -124,8 +124,7 @@ class Run:
 def main() -> int:
     """Cut what is asked for; 1 when anything was wrong."""
     given = _arguments()
-    # A runner's limit, or `timeout`, would leave all processes behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_at_signals()
     folder = Path(given.folder or tempfile.mkdtemp(prefix="cuts-"))
     progress = Progress(given.progress)
     known = [Cut(Point.parse(text), *rest) for text, *rest in progress.rows if rest]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 from collections import Counter
@@ -17,6 +16,7 @@ from proof.soak.live import Lived, live
 from proof.soak.oracle import unexplained
 from proof.soak.plan import CLOCKS, World, worlds
 from proof.soak.table import FAULTS
+from proof.stopping import end_at_signals
 from tests.support.faketime import faketime_library
 
 __all__ = ["main"]
@@ -27,8 +27,7 @@ _KINDS = ("lost", "overlap", "object", "settled twice", "ran again", "attempts",
 def main() -> int:
     """Let worlds live one after the other; 1 when anything was beyond the table."""
     given = _arguments()
-    # A runner's limit, or `timeout`, would leave all processes behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_at_signals()
     folder = Path(given.folder or tempfile.mkdtemp(prefix="soak-"))
     planned = worlds(given.seed, given.minutes, _possible(given.faults), given.world_minutes)
     lived = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
 from tests.ledger.driver.hashing import fix_order_of_sets
 
@@ -89,8 +89,7 @@ def _show(world: Any, error: BaseException) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever ends us by SIGTERM would leave the server behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_at_signals()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from proof.stopping import end_at_signals
 from tests.ledger.driver import mutants
 from tests.ledger.driver.hashing import fix_order_of_sets
 from tests.ledger.driver.loosened import LOOSENED
@@ -136,8 +136,7 @@ def _lives(
 
 
 if __name__ == "__main__":
-    # Whoever ends us by SIGTERM would leave the server behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_at_signals()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
