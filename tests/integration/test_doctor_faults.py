@@ -197,6 +197,7 @@ def test_a_server_that_cannot_be_reached_is_no_all_clear(server: RedisServer) ->
     assert not examined.is_ledger_away
 
 
+@pytest.mark.untraced("a script raises where a command is missing")
 @pytest.mark.parametrize(
     ("command", "codes"),
     [
