@@ -25,6 +25,8 @@ __all__ = ["OneServer", "Sentinels", "Servers", "make"]
 #: A file that is written anew has no place at which it could be cut.
 _APPENDED = {"auto-aof-rewrite-percentage": "0"}
 _SERVER_SECONDS = 60.0
+#: Longer than a busy machine keeps a server from answering: by itself it fails over to nobody.
+_SENTINEL_PATIENCE_MS = 60_000
 
 
 class Servers(ABC):
@@ -138,7 +140,8 @@ class Sentinels(Servers):
             first, second = self._servers
             start_replica(first, lambda: second)
             where = self._folder(folder, "sentinel")
-            self.sentinel = self._ends.enter_context(Sentinel(where, first))
+            sentinel = Sentinel(where, first, patience_ms=_SENTINEL_PATIENCE_MS)
+            self.sentinel = self._ends.enter_context(sentinel)
         except BaseException:
             self.close()
             raise
@@ -182,6 +185,7 @@ class Sentinels(Servers):
         old.kill()
         ended = now()
         replica.config_set("masterauth", "")
+        self.sentinel.fail_over()
         wait_for(lambda: _is_master(replica), _SERVER_SECONDS, "the replica is promoted")
         old.start()
         old.wait_until_loaded()

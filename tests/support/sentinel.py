@@ -28,11 +28,14 @@ def start_replica(master: RedisServer, start_redis: Callable[..., RedisServer]) 
 
 
 class Sentinel(Server):
-    """One Sentinel, which alone may decide; `name` is what it calls the master."""
+    """One Sentinel, which alone may decide; `name` is what it calls the master.
+
+    A master that has not answered for *patience_ms* is replaced by its replica.
+    """
 
     name = "mymaster"
 
-    def __init__(self, directory: Path, master: RedisServer) -> None:
+    def __init__(self, directory: Path, master: RedisServer, *, patience_ms: int = 1000) -> None:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._config = directory / "sentinel.conf"
@@ -40,7 +43,7 @@ class Sentinel(Server):
             f"port {self.port}\nbind 127.0.0.1\ndir {directory}\n"
             f"logfile {directory / 'sentinel.log'}\n"
             f"sentinel monitor {self.name} 127.0.0.1 {master.port} 1\n"
-            f"sentinel down-after-milliseconds {self.name} 1000\n"
+            f"sentinel down-after-milliseconds {self.name} {patience_ms}\n"
             f"sentinel failover-timeout {self.name} 5000\n"
         )
 
