@@ -140,10 +140,10 @@ def test_what_processes_take_by_themselves_is_judged(
 
     assert found.problem == ""
     assert not found.uncovered
-    # The one that was repeated as well.
-    assert found.judged["claim"] >= found.judged["settle"] > 10
-    # The line of an object is not known.
-    assert set(found.unjudged) == {"record", "lock", "settle"}
+    assert min(found.judged["claim"], found.judged["settle"]) > 10
+    # The line of an object is not known.  What was taken while the look began is not judged either.
+    assert {"record", "lock", "settle"} <= set(found.unjudged)
+    assert found.unjudged["claim"] <= 4
 
 
 @pytest.mark.parametrize(
