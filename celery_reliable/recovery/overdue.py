@@ -149,8 +149,8 @@ class Overdue:
         elif record.is_unsent:
             self._sending.send(due, record, report)
         elif record.state in _UNCLAIMED and presence.is_held(due.task_id):
-            # Parked too: on a server that lost records, it may have been sent and run.  Mostly it is
-            # the message with which it was parked, which its worker is about to remove.
+            # Parked too: on a server that lost records, it may have been sent and run.  Mostly that
+            # is the message with which it was parked, and which its worker is about to remove.
             is_queued = record.state is State.QUEUED
             self._later.append((due, self.config.queued_ms if is_queued else self.config.sweep_ms))
         elif record.state is State.QUEUED:

@@ -46,7 +46,9 @@ class Counts:
     """
 
     def __init__(self, app: Celery) -> None:
-        self._app = app
+        # Not `app.tasks` with each count: Celery takes a lock there, and this is asked by a thread
+        # that no fork waits for.  A child would find the lock taken, and hang as it starts.
+        self._tasks = app.tasks
         self._last: dict[str, int] = {}
 
     def totals(self) -> Mapping[str, int]:
@@ -56,7 +58,7 @@ class Counts:
         begun = sum(
             count
             for name, count in list(state.total_count.items())
-            if is_reliable(self._app.tasks.get(name))
+            if is_reliable(self._tasks.get(name))
         )
         with _lock:
             others = dict(_others)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import SOON, Project, Start
+from tests.integration.figures import LEDGER
+from tests.integration.project.locking import TAKEN
 from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
@@ -111,3 +113,27 @@ def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
     start("two")
     assert sent.get(timeout=5) == "worked"
     assert len(project.effects.runs(sent.id)) == 1
+
+
+def test_the_heartbeat_takes_no_lock_that_a_fork_could_leave_taken(
+    project: Project, start_worker: Start
+) -> None:
+    """No fork waits for it.  A process that is forked meanwhile would hang as it starts, and with
+    it the end of its worker.
+    """
+    quick = project.with_settings(reliable=SOON)
+    start_worker("one", project=quick, app="tests.integration.project.locking")
+    worker = next(iter(project.redis.client().scan_iter(f"{LEDGER}worker:*")))
+
+    def beats() -> int:
+        return int(project.redis.client().hget(worker, "renewals") or 0)
+
+    # What has begun and ended is told with the beats.
+    for message in ("work", "failing"):
+        assert quick.send(message, *([0.0] if message == "work" else [])) is not None
+    poison = quick.send("poison_times", 1)
+    assert poison.get(timeout=20) == "run 2"
+    before = beats()
+    wait_for(lambda: beats() >= before + 3, 20, "some beats")
+
+    assert project.effects.client.smembers(TAKEN) == set()
