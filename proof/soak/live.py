@@ -13,6 +13,7 @@ from proof.soak.app import create_soak_app
 from proof.soak.deaths import Death
 from proof.soak.faults import Happened, befall
 from proof.soak.oracle import Anomaly, judge
+from proof.soak.patience import patiently
 from proof.soak.plan import World
 from proof.soak.publisher import replay
 from proof.soak.world import PUBLISHER, SoakWorld
@@ -58,18 +59,19 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
         running.stop_publishing()
         running.begin_anew()
         unrest = _rest(running, rest_seconds)
-        put_off = running.put_off()
+        put_off = patiently(running.put_off)
         if put_off and not unrest:
             happened = [_with(one, put_off) for one in happened]
             running.begin_anew(later_seconds=_LATER_SECONDS)
             unrest = _rest(running, rest_seconds)
-        rows = running.rows()
-        found = judge(rows, happened, running.deaths.found, running.left())
+        rows = patiently(running.rows)
+        left = patiently(running.left)
+        found = judge(rows, happened, running.deaths.found, left)
         # What the table allows may keep it from resting.
         has_cause = bool(found.allowed or found.faults)
         problems = [*map(str, found.faults), *([unrest] if unrest and not has_cause else [])]
-        if unrest:
-            (folder / "left.txt").write_text(running.told_of_left())
+        if left:
+            (folder / "left.txt").write_text(patiently(running.told_of_left))
         return Lived(
             world,
             problems,

@@ -233,6 +233,17 @@ class SoakWorld:
                 found.add(record["headers"]["id"])
         return found
 
+    def most_off(self, seconds: int) -> float:
+        """By how many seconds the time is off at which a task was done, as its worker says; the one
+        that comes closest to *seconds* of those whose results are stored by now.
+        """
+        results = self.servers.results()
+        keys = list(results.scan_iter(f"{_RESULT}*", count=1000))
+        texts: list[bytes | None] = results.mget(keys) if keys else []  # type: ignore[assignment]
+        done = [json.loads(text or b"{}").get("date_done") for text in texts]
+        found = [datetime.fromisoformat(at).timestamp() - time.time() for at in done if at]
+        return min(found, key=lambda off: abs(off - seconds), default=0.0)
+
     def letters(self) -> int:
         """How many dead letters there are."""
         return int(self.servers.databases()[0].zcard(f"{LEDGER}dead"))
