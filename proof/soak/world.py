@@ -54,6 +54,7 @@ _POLL_SECONDS = 0.25
 #: No task is put off so far by itself.
 _FAR_SECONDS = 600.0
 _RECORD = f"{LEDGER}task:"
+_CLAIMS = f"{LEDGER}claims:"
 #: So many looks in a row have to find nothing of any task.
 _EMPTY_LOOKS = 5
 _RESULT = "celery-task-meta-"
@@ -268,12 +269,16 @@ class SoakWorld:
         return sorted(rows, key=lambda row: float(row["at"]))
 
     def told_of_left(self) -> str:
-        """What stands in those keys, for who looks for the cause."""
-        return "\n".join(
-            f"{key} {_content(client, key)}"
-            for client in self.servers.databases()
-            for key in left_in(client)
-        )
+        """What stands in those keys, and what is known of workers that have left claims: for who
+        looks for the cause.
+        """
+        lines = []
+        for client in self.servers.databases():
+            for key in left_in(client):
+                lines.append(f"{key} {_content(client, key)}")
+                if key.startswith(_CLAIMS):
+                    lines += _of_worker(client, key.removeprefix(_CLAIMS))
+        return "\n".join(lines)
 
     def open_tasks(self) -> list[str]:
         """The tasks without an outcome."""
@@ -333,3 +338,11 @@ def _content(client: redis.Redis, key: str) -> Any:
     if kind == b"zset":
         return client.zrange(key, 0, -1, withscores=True)
     return client.lrange(key, 0, -1) if kind == b"list" else client.get(key)
+
+
+def _of_worker(client: redis.Redis, worker: str) -> list[str]:
+    """What the ledger knows of a worker, and what it knows of itself."""
+    until = client.zscore(f"{LEDGER}workers", worker)
+    keys = [f"{LEDGER}worker:{worker}", f"{LEDGER}taken:{worker}", f"{LEDGER}meta"]
+    told = [f"    {key} {_content(client, key)}" for key in keys]
+    return [f"    its lease ends at {until}, it is {client.time()[0]} s", *told]
