@@ -58,12 +58,12 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
             print(f"    {time.strftime('%H:%M:%S')} {step}: {_short(happened[-1])}", flush=True)
         running.stop_publishing()
         running.begin_anew()
-        unrest = _rest(running, rest_seconds)
+        unrest = _rest(running, rest_seconds, is_over=False)
         put_off = patiently(running.put_off)
         if put_off and not unrest:
             happened = [_with(one, put_off) for one in happened]
             running.begin_anew(later_seconds=_LATER_SECONDS)
-            unrest = _rest(running, rest_seconds)
+            unrest = _rest(running, rest_seconds, is_over=True)
         rows = patiently(running.rows)
         left = patiently(running.left)
         found = judge(rows, happened, running.deaths.found, left)
@@ -87,7 +87,7 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
         running.close()
 
 
-def _rest(running: SoakWorld, seconds: float) -> str:
+def _rest(running: SoakWorld, seconds: float, *, is_over: bool) -> str:
     app = create_soak_app(running.settings(PUBLISHER))
 
     def again() -> None:
@@ -97,7 +97,7 @@ def _rest(running: SoakWorld, seconds: float) -> str:
             print(f"    replay: {type(error).__name__}: {error}", flush=True)
 
     try:
-        return running.rest(seconds, again)
+        return running.rest(seconds, again, may_be_put_off=not is_over)
     finally:
         reliable_of(app).close()
         app.close()

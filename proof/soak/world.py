@@ -197,8 +197,11 @@ class SoakWorld:
         for worker in self.workers.values():
             worker.wait_until_ready(_READY_SECONDS)
 
-    def rest(self, deadline_seconds: float, replay: Callable[[], None]) -> str:
-        """Wait until each task has ended and nothing is left, or what is left waits for long.
+    def rest(
+        self, deadline_seconds: float, replay: Callable[[], None], *, may_be_put_off: bool
+    ) -> str:
+        """Wait until each task has ended and nothing is left; or, if that may be, until what is
+        left waits for a time that is far away.
 
         Returns what is wrong if that takes too long.
 
@@ -215,7 +218,7 @@ class SoakWorld:
                 if empty_looks and (not self.open_tasks() or empty_looks > _EMPTY_LOOKS):
                     return ""
                 records = {key for key in left if key.startswith(_RECORD)}
-                if records and records == {_RECORD + task for task in self.put_off()}:
+                if may_be_put_off and records and records == self._records_put_off():
                     return ""
             except redis.RedisError as error:
                 print(f"at rest: {type(error).__name__}: {error}", flush=True)
@@ -244,6 +247,9 @@ class SoakWorld:
         done = [json.loads(text or b"{}").get("date_done") for text in texts]
         found = [datetime.fromisoformat(at).timestamp() - time.time() for at in done if at]
         return min(found, key=lambda off: abs(off - seconds), default=0.0)
+
+    def _records_put_off(self) -> set[str]:
+        return {_RECORD + task for task in self.put_off()}
 
     def letters(self) -> int:
         """How many dead letters there are."""
