@@ -12,7 +12,7 @@ from pathlib import Path
 import redis
 
 from proof.checker import NotALogError
-from proof.soak.live import Lived, live
+from proof.soak.live import STRAYED, Lived, live
 from proof.soak.oracle import unexplained
 from proof.soak.plan import CLOCKS, World, worlds
 from proof.soak.table import FAULTS
@@ -21,7 +21,7 @@ from tests.support.faketime import faketime_library
 
 __all__ = ["main"]
 
-_KINDS = ("lost", "overlap", "object", "settled twice", "ran again", "attempts", "stray")
+_KINDS = ("lost", "overlap", "object", "settled twice", "ran again", "attempts", "stray", STRAYED)
 
 
 def main() -> int:

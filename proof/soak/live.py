@@ -18,7 +18,10 @@ from proof.soak.plan import World
 from proof.soak.publisher import replay
 from proof.soak.world import PUBLISHER, SoakWorld
 
-__all__ = ["Lived", "live"]
+__all__ = ["STRAYED", "Lived", "live"]
+
+#: A claim that was not its attempt's, for however short.
+STRAYED = "stray claim"
 
 #: So long all work before the first fault.
 _WARM_SECONDS = 1.0
@@ -70,12 +73,14 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
         # What the table allows may keep it from resting.
         has_cause = bool(found.allowed or found.faults)
         problems = [*map(str, found.faults), *([unrest] if unrest and not has_cause else [])]
+        strayed = running.servers.strayed()
+        problems += [f"{STRAYED}: {one}" for one in strayed]
         if left:
             (folder / "left.txt").write_text(patiently(running.told_of_left))
         return Lived(
             world,
             problems,
-            [fault.kind for fault in found.faults],
+            [*(fault.kind for fault in found.faults), *(STRAYED for _ in strayed)],
             found.allowed,
             found.counts,
             running.refused(),

@@ -13,6 +13,7 @@ from typing import Any
 
 import redis
 
+from proof.soak.history import strays
 from proof.soak.patience import patiently
 from proof.soak.suffix import LONGEST_SECONDS, TRIES, Lost, earliest, safe_moments
 from proof.soak.table import ONE
@@ -61,6 +62,10 @@ class Servers(ABC):
     def set_off(self, seconds: int) -> None:
         """Set the clock of the ledger's server.  Raises NotImplementedError where it has none."""
         raise NotImplementedError
+
+    def strayed(self) -> list[str]:
+        """What was wrong with claims at any time, where the ledger's server has its history."""
+        return []
 
     def results(self) -> redis.Redis:
         """Where results are stored."""
@@ -112,6 +117,10 @@ class OneServer(Servers):
         """Set its clock, which needs libfaketime."""
         assert isinstance(self.server, SteppingServer)
         self.server.set_off(seconds)
+
+    def strayed(self) -> list[str]:
+        """By its append-only file: what it has lost is not in there."""
+        return strays(self.server.directory)
 
     def lose_power(self, now: Callable[[], float], seconds: float) -> Lost:
         """Lose what was written within so many seconds, or a little more, and say when that was."""
