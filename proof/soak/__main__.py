@@ -12,22 +12,27 @@ from pathlib import Path
 import redis
 
 from proof.checker import NotALogError
-from proof.soak.live import Lived, live
+from proof.soak.live import STRAYED, Lived, live
 from proof.soak.oracle import unexplained
 from proof.soak.plan import CLOCKS, World, worlds
 from proof.soak.table import FAULTS
-from proof.stopping import end_at_signals
+from proof.stopping import end_at_signals, ending_all
 from tests.support.faketime import faketime_library
 
 __all__ = ["main"]
 
-_KINDS = ("lost", "overlap", "object", "settled twice", "ran again", "attempts", "stray")
+_KINDS = ("lost", "overlap", "object", "settled twice", "ran again", "attempts", "stray", STRAYED)
 
 
 def main() -> int:
     """Let worlds live one after the other; 1 when anything was beyond the table."""
     given = _arguments()
     end_at_signals()
+    with ending_all():
+        return _run(given)
+
+
+def _run(given: argparse.Namespace) -> int:
     folder = Path(given.folder or tempfile.mkdtemp(prefix="soak-"))
     planned = worlds(given.seed, given.minutes, _possible(given.faults), given.world_minutes)
     lived = []

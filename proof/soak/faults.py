@@ -6,12 +6,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import redis
 
+from proof.soak.patience import patiently
 from proof.soak.plan import Step
 from proof.soak.servers import OneServer, Sentinels
+from proof.soak.suffix import Lost
 from proof.soak.world import SKEWED, SoakWorld
 from tests.support.waiting import wait_for
 
@@ -28,8 +31,9 @@ class Happened:
 
     `worker` is whom it befell, if it was one. What was written within `lost`, if anything, may be
     gone. `put_off` are the tasks that its clock made wait for an hour. `measured` is what was seen
-    of it where it leaves no trace in the log: seconds that a server took to answer, or by which its
-    clock was off; scripts that it had forgotten; processes that were ended.
+    of it where it leaves no trace in the log: seconds that a server took to answer, or by which a
+    clock was off; calls that were refused; scripts that were forgotten; bytes that were lost;
+    processes that were ended.
     """
 
     fault: str
@@ -63,9 +67,7 @@ def _latency(world: SoakWorld, step: Step) -> _Note:
     for network in networks:
         network.delay(seconds)
     with redis.Redis.from_url(_one(world).networks[step.worker].url()) as client:
-        asked_at = time.monotonic()
-        client.ping()
-        took_seconds = time.monotonic() - asked_at
+        took_seconds = _took(client)
     world.let_pass(step.seconds)
     for network in networks:
         network.delay(0)
@@ -74,48 +76,73 @@ def _latency(world: SoakWorld, step: Step) -> _Note:
 
 def _pause(world: SoakWorld, step: Step) -> _Note:
     server = _one(world).server
-    if step.way == "SIGSTOP":
-        server.freeze()
-        world.let_pass(step.seconds)
-        server.thaw()
-    else:
-        server.client().execute_command("CLIENT", "PAUSE", int(step.seconds * 1000))
-        world.let_pass(step.seconds)
-    return _Note()
+    # So long that a pause is over before, and no longer: what ends the soak waits for the answer.
+    patience_seconds = 2 * step.seconds + 10
+    with server.client(socket_timeout=patience_seconds) as client, ThreadPoolExecutor(1) as aside:
+        client.ping()
+        if step.way == "SIGSTOP":
+            server.freeze()
+        else:
+            server.client().execute_command("CLIENT", "PAUSE", int(step.seconds * 1000))
+        took = aside.submit(_took, client)
+        try:
+            world.let_pass(step.seconds)
+        finally:
+            server.thaw()
+        return _Note(measured=took.result())
 
 
-def _set_for_a_while(name: str, value: int) -> Callable[[SoakWorld, Step], _Note]:
+def _took(client: redis.Redis) -> float:
+    """How many seconds the server takes to answer."""
+    asked_at = time.monotonic()
+    client.ping()
+    return time.monotonic() - asked_at
+
+
+def _refuse_writes(setting: str, value: int, error: str) -> Callable[[SoakWorld, Step], _Note]:
     def fault(world: SoakWorld, step: Step) -> _Note:
         client = world.servers.master.client()
-        before = client.config_get(name)[name]
-        client.config_set(name, value)
+        before = patiently(lambda: client.config_get(setting))[setting]
+        refused = _errors(client, error)
+        patiently(lambda: client.config_set(setting, value))
         world.let_pass(step.seconds)
-        client.config_set(name, before or 0)
-        return _Note()
+        refused = _errors(client, error) - refused
+        patiently(lambda: client.config_set(setting, before or 0))
+        return _Note(measured=refused)
 
     return fault
 
 
+def _errors(client: redis.Redis, name: str) -> int:
+    """How often the server has answered with an error, by now."""
+    told = patiently(lambda: client.info("errorstats"))
+    return int(told.get(f"errorstat_{name}", {}).get("count", 0))
+
+
 def _script_flush(world: SoakWorld, _: Step) -> _Note:
     client = world.servers.master.client()
-    known = int(client.info("memory")["number_of_cached_scripts"])
-    client.script_flush()
+    known = int(patiently(lambda: client.info("memory"))["number_of_cached_scripts"])
+    patiently(client.script_flush)
     return _Note(measured=known)
 
 
 def _aof(world: SoakWorld, step: Step) -> _Note:
-    return _Note(lost=_one(world).lose_power(world.now, step.seconds))
+    return _lost(_one(world).lose_power(world.now, step.seconds))
 
 
 def _failover(world: SoakWorld, step: Step) -> _Note:
     assert isinstance(world.servers, Sentinels)
-    return _Note(lost=world.servers.lose_master(world.now, step.seconds))
+    return _lost(world.servers.lose_master(world.now, step.seconds))
+
+
+def _lost(what: Lost) -> _Note:
+    return _Note(lost=(what.since, what.until), measured=what.size)
 
 
 def _redis_clock(world: SoakWorld, step: Step) -> _Note:
     servers = world.servers
     servers.set_off(_HOUR if step.way == "forward" else -_HOUR)
-    off_seconds = servers.master.client().time()[0] - time.time()
+    off_seconds = patiently(servers.master.client().time)[0] - time.time()
     world.let_pass(step.seconds)
     servers.set_off(0)
     return _Note(measured=off_seconds)
@@ -123,10 +150,13 @@ def _redis_clock(world: SoakWorld, step: Step) -> _Note:
 
 def _worker_clock(world: SoakWorld, step: Step) -> _Note:
     assert world.clock is not None
-    world.clock.set_off(_HOUR if step.way == "forward" else -_HOUR)
+    off_seconds = _HOUR if step.way == "forward" else -_HOUR
+    world.clock.set_off(off_seconds)
     world.let_pass(step.seconds)
+    # By its clock it says when the tasks were done whose results it stores.
+    shown = world.most_off(off_seconds)
     world.clock.set_off(0)
-    return _Note(SKEWED)
+    return _Note(SKEWED, measured=shown)
 
 
 def _partition(world: SoakWorld, step: Step) -> _Note:
@@ -199,8 +229,8 @@ def _one(world: SoakWorld) -> OneServer:
 _DO: dict[str, Callable[[SoakWorld, Step], _Note]] = {
     "latency": _latency,
     "pause": _pause,
-    "oom": _set_for_a_while("maxmemory", 1),
-    "read-only": _set_for_a_while("min-replicas-to-write", 2),
+    "oom": _refuse_writes("maxmemory", 1, "OOM"),
+    "read-only": _refuse_writes("min-replicas-to-write", 2, "NOREPLICAS"),
     "script-flush": _script_flush,
     "aof": _aof,
     "redis-clock": _redis_clock,

@@ -13,11 +13,15 @@ from proof.soak.app import create_soak_app
 from proof.soak.deaths import Death
 from proof.soak.faults import Happened, befall
 from proof.soak.oracle import Anomaly, judge
+from proof.soak.patience import patiently
 from proof.soak.plan import World
 from proof.soak.publisher import replay
 from proof.soak.world import PUBLISHER, SoakWorld
 
-__all__ = ["Lived", "live"]
+__all__ = ["STRAYED", "Lived", "live"]
+
+#: A claim that was not its attempt's, for however short.
+STRAYED = "stray claim"
 
 #: So long all work before the first fault.
 _WARM_SECONDS = 1.0
@@ -57,23 +61,26 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
             print(f"    {time.strftime('%H:%M:%S')} {step}: {_short(happened[-1])}", flush=True)
         running.stop_publishing()
         running.begin_anew()
-        unrest = _rest(running, rest_seconds)
-        put_off = running.put_off()
+        unrest = _rest(running, rest_seconds, is_over=False)
+        put_off = patiently(running.put_off)
         if put_off and not unrest:
             happened = [_with(one, put_off) for one in happened]
             running.begin_anew(later_seconds=_LATER_SECONDS)
-            unrest = _rest(running, rest_seconds)
-        rows = running.rows()
-        found = judge(rows, happened, running.deaths.found, running.left())
+            unrest = _rest(running, rest_seconds, is_over=True)
+        rows = patiently(running.rows)
+        left = patiently(running.left)
+        found = judge(rows, happened, running.deaths.found, left)
         # What the table allows may keep it from resting.
         has_cause = bool(found.allowed or found.faults)
         problems = [*map(str, found.faults), *([unrest] if unrest and not has_cause else [])]
-        if unrest:
-            (folder / "left.txt").write_text(running.told_of_left())
+        strayed = running.servers.strayed()
+        problems += [f"{STRAYED}: {one}" for one in strayed]
+        if left:
+            (folder / "left.txt").write_text(patiently(running.told_of_left))
         return Lived(
             world,
             problems,
-            [fault.kind for fault in found.faults],
+            [*(fault.kind for fault in found.faults), *(STRAYED for _ in strayed)],
             found.allowed,
             found.counts,
             running.refused(),
@@ -85,7 +92,7 @@ def live(world: World, folder: Path, rest_seconds: float) -> Lived:
         running.close()
 
 
-def _rest(running: SoakWorld, seconds: float) -> str:
+def _rest(running: SoakWorld, seconds: float, *, is_over: bool) -> str:
     app = create_soak_app(running.settings(PUBLISHER))
 
     def again() -> None:
@@ -95,7 +102,7 @@ def _rest(running: SoakWorld, seconds: float) -> str:
             print(f"    replay: {type(error).__name__}: {error}", flush=True)
 
     try:
-        return running.rest(seconds, again)
+        return running.rest(seconds, again, may_be_put_off=not is_over)
     finally:
         reliable_of(app).close()
         app.close()

@@ -1,6 +1,6 @@
 """The servers of a world: one Redis behind networks, or a master, a replica and a Sentinel.
 
-Both say from when on what was written may be gone, and when the server that had it was gone.
+Both say since when what was written may be gone, and when the server that had it stood still.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any
 
 import redis
 
+from proof.soak.history import strays
+from proof.soak.patience import patiently
+from proof.soak.suffix import LONGEST_SECONDS, TRIES, Lost, earliest, safe_moments
 from proof.soak.table import ONE
 from tests.support.faketime import SteppingServer, faketime_library
 from tests.support.proxy import RedisProxy
@@ -59,6 +62,10 @@ class Servers(ABC):
     def set_off(self, seconds: int) -> None:
         """Set the clock of the ledger's server.  Raises NotImplementedError where it has none."""
         raise NotImplementedError
+
+    def strayed(self) -> list[str]:
+        """What was wrong with claims at any time, where the ledger's server has its history."""
+        return []
 
     def results(self) -> redis.Redis:
         """Where results are stored."""
@@ -111,20 +118,27 @@ class OneServer(Servers):
         assert isinstance(self.server, SteppingServer)
         self.server.set_off(seconds)
 
-    def lose_power(self, now: Callable[[], float], seconds: float) -> tuple[float, float]:
-        """Lose what was written within so many seconds; return since when, and until when."""
+    def strayed(self) -> list[str]:
+        """By its append-only file: what it has lost is not in there."""
+        return strays(self.server.directory)
+
+    def lose_power(self, now: Callable[[], float], seconds: float) -> Lost:
+        """Lose what was written within so many seconds, or a little more, and say when that was."""
         client = self.server.client()
-        safe = wait_for(lambda: _written(client, now), 10, "a moment without a backlog")
-        assert safe is not None
-        began, size = safe
-        _let_pass(now, seconds)
-        written = int(client.info("persistence")["aof_current_size"])
+        for left in reversed(range(TRIES)):
+            moments, written = safe_moments(client, now, seconds)
+            self.server.freeze()
+            ended = now()
+            safe = earliest(moments, ended) or moments[-1]
+            if ended - safe.at <= LONGEST_SECONDS or not left:
+                break
+            self.server.thaw()
         self.server.kill()
-        ended = now()
-        _cut(self.server.directory, max(written - size, 0))
+        count = max(written - safe.size, 0)
+        _cut(self.server.directory, count)
         self.server.start()
         self.server.wait_until_loaded()
-        return began, ended
+        return Lost(safe.at, ended, count)
 
 
 class Sentinels(Servers):
@@ -149,7 +163,7 @@ class Sentinels(Servers):
     @property
     def master(self) -> RedisServer:
         """The one of which the Sentinel tells."""
-        port = self.sentinel.master_port()
+        port = patiently(self.sentinel.master_port)
         return next(server for server in self._servers if server.port == port)
 
     def settings_of(self, client: str) -> dict[str, Any]:
@@ -168,32 +182,47 @@ class Sentinels(Servers):
         """The one apart."""
         return [self._apart]
 
-    def lose_master(self, now: Callable[[], float], seconds: float) -> tuple[float, float]:
-        """Promote a replica that lags so many seconds; return since when, and until when, what the
-        old master was given is lost.
+    def lose_master(self, now: Callable[[], float], seconds: float) -> Lost:
+        """Promote a replica that lags so many seconds, or a little more; return since when, and
+        until when, what the old master was given is lost.
         """
         old = self.master
         new = next(server for server in self._servers if server is not old)
-        master, replica = old.client(), new.client()
+        replica = new.client()
+        for left in reversed(range(TRIES)):
+            began, size = self._let_lag(old, replica, now, seconds)
+            old.freeze()
+            ended = now()
+            if ended - began <= LONGEST_SECONDS or not left:
+                break
+            old.thaw()
+            patiently(lambda: replica.config_set("masterauth", ""))
+        old.kill()
+        patiently(lambda: replica.config_set("masterauth", ""))
+        self.sentinel.fail_over()
+        wait_for(lambda: _is_master(replica), _SERVER_SECONDS, "the replica is promoted")
+        old.start()
+        old.wait_until_loaded()
+        follower = old.client()
+        # Clients ask the Sentinel, which would do this too, some ten seconds later.
+        patiently(lambda: follower.execute_command("REPLICAOF", "127.0.0.1", new.port))
+        wait_for(lambda: self.master is new, _SERVER_SECONDS, "the Sentinel tells of it")
+        self.wait_until_followed()
+        return Lost(began, ended, size)
+
+    def _let_lag(
+        self, old: RedisServer, replica: redis.Redis, now: Callable[[], float], seconds: float
+    ) -> tuple[float, int]:
+        """Let the replica lag; return since when, and by how many bytes at least."""
+        master = old.client()
         _wait_until_alike(master, replica)
         began = now()
         _wait_until_alike(master, replica)
         # The master does not take a password, so a replica that has one cannot connect.
         replica.config_set("masterauth", "wrong")
         master.execute_command("CLIENT", "KILL", "TYPE", "replica")
-        _let_pass(now, seconds)
-        old.kill()
-        ended = now()
-        replica.config_set("masterauth", "")
-        self.sentinel.fail_over()
-        wait_for(lambda: _is_master(replica), _SERVER_SECONDS, "the replica is promoted")
-        old.start()
-        old.wait_until_loaded()
-        # Clients ask the Sentinel, which would do this too, some ten seconds later.
-        old.client().execute_command("REPLICAOF", "127.0.0.1", new.port)
-        wait_for(lambda: self.master is new, _SERVER_SECONDS, "the Sentinel tells of it")
-        self.wait_until_followed()
-        return began, ended
+        wait_for(lambda: now() >= began + seconds, seconds + 30, "time to pass")
+        return began, _offset(master, "master_repl_offset") - _offset(replica, "slave_repl_offset")
 
     def wait_until_followed(self) -> None:
         """Wait until the master has a replica that the next failover can promote."""
@@ -206,20 +235,6 @@ def make(set_up: str, folder: Path, clients: tuple[str, ...]) -> Servers:
     return OneServer(folder, clients) if set_up == ONE else Sentinels(folder)
 
 
-def _let_pass(now: Callable[[], float], seconds: float) -> None:
-    until = now() + seconds
-    wait_for(lambda: now() >= until, seconds + 30, "time to pass")
-
-
-def _written(client: redis.Redis, now: Callable[[], float]) -> tuple[float, int] | None:
-    """A moment, and how long the file was when all that had been answered by then was written."""
-    at = now()
-    info = client.info("persistence")
-    if info["aof_buffer_length"] or info["aof_last_write_status"] != "ok":
-        return None
-    return at, int(info["aof_current_size"])
-
-
 def _cut(directory: Path, count: int) -> None:
     """Take so many bytes off the end of the append-only file."""
     files = [directory / "appendonly.aof", *sorted(directory.glob("appendonlydir/*.incr.aof"))]
@@ -228,24 +243,19 @@ def _cut(directory: Path, count: int) -> None:
         file.truncate(max(last.stat().st_size - count, 0))
 
 
+def _offset(client: redis.Redis, name: str) -> int:
+    """How far a server's data have come."""
+    return int(patiently(lambda: client.info("replication"))[name])
+
+
 def _wait_until_alike(master: redis.Redis, replica: redis.Redis) -> None:
-    offset = int(master.info("replication")["master_repl_offset"])
-    wait_for(
-        lambda: int(replica.info("replication")["slave_repl_offset"]) >= offset,
-        _SERVER_SECONDS,
-        "the replica has all",
-    )
+    offset = _offset(master, "master_repl_offset")
+    wait_for(lambda: _offset(replica, "slave_repl_offset") >= offset, _SERVER_SECONDS, "it has all")
 
 
 def _is_master(client: redis.Redis) -> bool:
-    try:
-        return bool(client.info("replication")["role"] == "master")
-    except redis.ConnectionError:
-        return False
+    return bool(patiently(lambda: client.info("replication"))["role"] == "master")
 
 
 def _replicas(client: redis.Redis) -> int:
-    try:
-        return int(client.info("replication")["connected_slaves"])
-    except redis.ConnectionError:
-        return 0
+    return int(patiently(lambda: client.info("replication"))["connected_slaves"])

@@ -54,6 +54,7 @@ _POLL_SECONDS = 0.25
 #: No task is put off so far by itself.
 _FAR_SECONDS = 600.0
 _RECORD = f"{LEDGER}task:"
+_CLAIMS = f"{LEDGER}claims:"
 #: So many looks in a row have to find nothing of any task.
 _EMPTY_LOOKS = 5
 _RESULT = "celery-task-meta-"
@@ -196,8 +197,11 @@ class SoakWorld:
         for worker in self.workers.values():
             worker.wait_until_ready(_READY_SECONDS)
 
-    def rest(self, deadline_seconds: float, replay: Callable[[], None]) -> str:
-        """Wait until each task has ended and nothing is left, or what is left waits for long.
+    def rest(
+        self, deadline_seconds: float, replay: Callable[[], None], *, may_be_put_off: bool
+    ) -> str:
+        """Wait until each task has ended and nothing is left; or, if that may be, until what is
+        left waits for a time that is far away.
 
         Returns what is wrong if that takes too long.
 
@@ -214,7 +218,7 @@ class SoakWorld:
                 if empty_looks and (not self.open_tasks() or empty_looks > _EMPTY_LOOKS):
                     return ""
                 records = {key for key in left if key.startswith(_RECORD)}
-                if records and records == {_RECORD + task for task in self.put_off()}:
+                if may_be_put_off and records and records == self._records_put_off():
                     return ""
             except redis.RedisError as error:
                 print(f"at rest: {type(error).__name__}: {error}", flush=True)
@@ -232,6 +236,20 @@ class SoakWorld:
             if eta and datetime.fromisoformat(eta).timestamp() > far:
                 found.add(record["headers"]["id"])
         return found
+
+    def most_off(self, seconds: int) -> float:
+        """By how many seconds the time is off at which a task was done, as its worker says; the one
+        that comes closest to *seconds* of those whose results are stored by now.
+        """
+        results = self.servers.results()
+        keys = list(results.scan_iter(f"{_RESULT}*", count=1000))
+        texts: list[bytes | None] = results.mget(keys) if keys else []  # type: ignore[assignment]
+        done = [json.loads(text or b"{}").get("date_done") for text in texts]
+        found = [datetime.fromisoformat(at).timestamp() - time.time() for at in done if at]
+        return min(found, key=lambda off: abs(off - seconds), default=0.0)
+
+    def _records_put_off(self) -> set[str]:
+        return {_RECORD + task for task in self.put_off()}
 
     def letters(self) -> int:
         """How many dead letters there are."""
@@ -257,12 +275,16 @@ class SoakWorld:
         return sorted(rows, key=lambda row: float(row["at"]))
 
     def told_of_left(self) -> str:
-        """What stands in those keys, for who looks for the cause."""
-        return "\n".join(
-            f"{key} {_content(client, key)}"
-            for client in self.servers.databases()
-            for key in left_in(client)
-        )
+        """What stands in those keys, and what is known of workers that have left claims: for who
+        looks for the cause.
+        """
+        lines = []
+        for client in self.servers.databases():
+            for key in left_in(client):
+                lines.append(f"{key} {_content(client, key)}")
+                if key.startswith(_CLAIMS):
+                    lines += _of_worker(client, key.removeprefix(_CLAIMS))
+        return "\n".join(lines)
 
     def open_tasks(self) -> list[str]:
         """The tasks without an outcome."""
@@ -322,3 +344,11 @@ def _content(client: redis.Redis, key: str) -> Any:
     if kind == b"zset":
         return client.zrange(key, 0, -1, withscores=True)
     return client.lrange(key, 0, -1) if kind == b"list" else client.get(key)
+
+
+def _of_worker(client: redis.Redis, worker: str) -> list[str]:
+    """What the ledger knows of a worker, and what it knows of itself."""
+    until = client.zscore(f"{LEDGER}workers", worker)
+    keys = [f"{LEDGER}worker:{worker}", f"{LEDGER}taken:{worker}", f"{LEDGER}meta"]
+    told = [f"    {key} {_content(client, key)}" for key in keys]
+    return [f"    its lease ends at {until}, it is {client.time()[0]} s", *told]

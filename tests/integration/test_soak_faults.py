@@ -11,6 +11,7 @@ import pytest
 
 from proof.soak.live import Lived, live
 from proof.soak.plan import CLOCKS, LEASE_SECONDS, Step, World
+from proof.soak.suffix import LONGEST_SECONDS
 from proof.soak.table import FAULTS, LOSES_DATA, ONE
 from tests.support.faketime import faketime_library
 
@@ -53,6 +54,23 @@ def nobody_published(lived: Lived) -> bool:
     return not any(published_within(lived, number) for number in range(len(lived.happened)))
 
 
+def stood_still(lived: Lived) -> bool:
+    """Nobody published, and who asked the server had to wait until it was over."""
+    least = 0.9 * LONG_SECONDS / 2
+    return nobody_published(lived) and measured(least)(lived)
+
+
+def refused_writes(lived: Lived) -> bool:
+    """Nobody published, and the server has counted what it refused for that reason."""
+    return nobody_published(lived) and measured(1)(lived)
+
+
+def was_off(lived: Lived) -> bool:
+    """A worker stored results that were done an hour later, and an hour earlier."""
+    forward, back = (one.measured for one in lived.happened)
+    return abs(forward - HOUR_SECONDS) < 60 and abs(back + HOUR_SECONDS) < 60 and went_on(lived)
+
+
 def was_declared_dead(lived: Lived) -> bool:
     # Where replies alone are lost, its renewals arrive.
     return WORKER in {one.worker for one in lived.deaths}
@@ -78,7 +96,9 @@ def has_no_process_of_before(lived: Lived) -> bool:
 def lost_a_suffix(lived: Lived) -> bool:
     (one,) = lived.happened
     assert one.lost is not None
-    return 0.9 < one.lost[1] - one.lost[0] < 10
+    # As long as was wanted, and no longer than may be; and there was something in it.
+    lasted = one.lost[1] - one.lost[0]
+    return STEPS[one.fault][0].seconds <= lasted <= LONGEST_SECONDS and measured(1)(lived)
 
 
 def went_on(lived: Lived) -> bool:
@@ -101,9 +121,10 @@ SHOWS: dict[str, Callable[[Lived], Any]] = {
     "script-flush": measured(1),
     "redis-clock": measured(HOUR_SECONDS - 60, HOUR_SECONDS + 60),
     "child-kill": measured(1, 1),
-    "pause": nobody_published,
-    "oom": nobody_published,
-    "read-only": nobody_published,
+    "worker-clock": was_off,
+    "pause": stood_still,
+    "oom": refused_writes,
+    "read-only": refused_writes,
     "aof": lost_a_suffix,
     "failover": lost_a_suffix,
     "partition": was_declared_dead,
@@ -137,7 +158,7 @@ def test_a_fault_costs_what_is_written_down(
     assert lived.counts["published"]
     assert [one.fault for one in lived.happened] == [name] * len(STEPS[name])
     assert went_on(lived) or not lived.refused
-    assert SHOWS.get(name, went_on)(lived), told
+    assert SHOWS[name](lived), told
     # What only a server that loses data costs, nothing else has cost.
     assert name in LOSES_DATA or not lived.allowed
     assert os.listdir(tmp_path) == ["world"]

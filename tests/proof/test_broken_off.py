@@ -46,3 +46,45 @@ def test_a_soak_that_is_told_twice_to_end_ends_all_that_it_has_started(tmp_path:
         for one in started:
             if one.is_running():
                 one.kill()
+
+
+#: Starts a process in a session of its own, which starts another; nobody notes them.
+STARTS = """
+import subprocess, sys
+from proof.stopping import end_at_signals, ending_all
+SLEEPS = "import time; time.sleep(600)"
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEPS!r}])"
+end_at_signals()
+with ending_all():
+    subprocess.Popen([sys.executable, "-c", PARENT], start_new_session=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_was_started_a_moment_before_the_signal_is_ended_though_nobody_noted_it() -> None:
+    proof = subprocess.Popen([sys.executable, "-c", STARTS], cwd=REPOSITORY, stdin=subprocess.PIPE)
+    started: set[psutil.Process] = set()
+
+    def has_both() -> bool:
+        started.update(psutil.Process(proof.pid).children(recursive=True))
+        return len(started) == 2
+
+    try:
+        wait_for(has_both, 30, "a process that has started another")
+        os.kill(proof.pid, signal.SIGINT)
+        assert proof.wait(30)
+        wait_for(lambda: not any(map(_runs, started)), 10, "none is left")
+    finally:
+        proof.kill()
+        proof.communicate()
+        for one in started:
+            if one.is_running():
+                one.kill()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        # Who is killed as an orphan stays a zombie where nobody reaps.
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

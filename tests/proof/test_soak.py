@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import redis
 from docutils import nodes
 
 from proof.checker import FAULTS as CHECKED
@@ -15,7 +16,9 @@ from proof.leftovers import LEDGER
 from proof.soak.deaths import Death
 from proof.soak.faults import Happened
 from proof.soak.oracle import judge, unexplained
+from proof.soak.patience import patiently
 from proof.soak.plan import worlds
+from proof.soak.suffix import LONGEST_SECONDS, Safe, earliest, safe_moments
 from proof.soak.table import FAULTS, LOSES_DATA, ONE, SENTINEL, STRAY, of_set_up
 from tests.docs.blocks import ROOT, doctree
 
@@ -252,3 +255,66 @@ def test_some_faults_alone() -> None:
     assert (world.set_up, {step.fault for step in world.steps}) == (SENTINEL, {"failover"})
     with pytest.raises(ValueError, match="no such faults"):
         worlds(1, 1, ["flood"], 4)
+
+
+def test_no_more_is_lost_than_a_server_may_lose() -> None:
+    moments = [Safe(10.0, 100), Safe(10.4, 300), Safe(11.0, 500)]
+
+    assert earliest(moments, 11.5) == moments[0], "as long as was wanted"
+    assert earliest(moments, 10.0 + LONGEST_SECONDS + 0.1) == moments[1], "it took too long"
+    assert earliest(moments, 20.0) is None, "it took too long altogether"
+
+
+class Server:
+    """Tells how long its file is; of some looks it has more that is not in it yet."""
+
+    def __init__(self, backlogs: list[int]) -> None:
+        self.backlogs, self.looks = backlogs, 0
+
+    def now(self) -> float:
+        return float(self.looks)
+
+    def info(self, _: str) -> dict[str, Any]:
+        backlog = self.backlogs[min(self.looks, len(self.backlogs) - 1)]
+        self.looks += 1
+        size = 10 * self.looks
+        return {"aof_buffer_length": backlog, "aof_last_write_status": "ok",
+                "aof_current_size": size}  # fmt: skip
+
+
+def test_a_moment_is_safe_when_nothing_is_left_to_write() -> None:
+    server: Any = Server([7, 0, 7, 0])
+    assert safe_moments(server, server.now, 3) == ([Safe(1.0, 20), Safe(3.0, 40)], 40)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [redis.BusyLoadingError, redis.ConnectionError, redis.TimeoutError, ConnectionRefusedError],
+)
+def test_a_server_that_is_away_for_a_moment_is_asked_again(error: type[Exception]) -> None:
+    answers: Any = iter([error("LOADING"), error("LOADING"), "answer"])
+
+    def ask() -> Any:
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert patiently(ask) == "answer"
+
+
+def test_a_server_that_stays_away_is_given_up_and_what_it_refuses_is_told_at_once() -> None:
+    asked = 0
+
+    def refuse(error: Exception) -> Any:
+        nonlocal asked
+        asked += 1
+        raise error
+
+    with pytest.raises(redis.BusyLoadingError):
+        patiently(lambda: refuse(redis.BusyLoadingError()), 0.2)
+    assert asked > 1
+    asked = 0
+    with pytest.raises(redis.ResponseError):
+        patiently(lambda: refuse(redis.ResponseError("no such command")))
+    assert asked == 1

@@ -65,6 +65,12 @@ for _, key in ipairs(redis.call('KEYS', prefix .. 'worker:*')) do
     wrong(key .. ': a lease without its place among the workers')
   end
 end
+for _, key in ipairs(redis.call('KEYS', prefix .. 'claims:*')) do
+  -- Only who is among the workers is swept.
+  if not redis.call('ZSCORE', prefix .. 'workers', string.sub(key, #prefix + 8)) then
+    wrong(key .. ': claims of nobody')
+  end
+end
 return table.concat(found, '\n') .. '\n\n' .. table.concat(states, '\n') .. '\n\n'
   .. table.concat(workers, '\n') .. '\n\n' .. table.concat(losses, '\n')
 """

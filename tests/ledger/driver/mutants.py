@@ -556,6 +556,17 @@ MUTANTS = {
         _NAMED,
         is_alone=True,
     ),
+    "forgotten_with_claims": Mutant(
+        "a worker is forgotten whose claims nobody has ended",
+        {
+            "ledger/lua/deregister.lua": (
+                ("if claims > 0 or tonumber(ARGV[2]) > 0 then", "if tonumber(ARGV[2]) > 0 then"),
+            )
+        },
+        "claims of nobody",
+        ("kill_worker",),
+        tried_first=3,
+    ),
     "out_of_line": Mutant(
         "whoever comes takes a free place, whoever stands in the line",
         {

@@ -1,0 +1,104 @@
+"""The history of a server tells of a claim that is not its attempt's, at any time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from celery_reliable.model import StoredResult
+from proof.leftovers import LEDGER
+from proof.soak.history import History, history_in, strays
+from tests.ledger.scene import Scene, open_ledger
+from tests.support.redis_server import RedisServer
+
+REGISTER = [
+    f"HSET {LEDGER}worker:me state alive",
+    f"ZADD {LEDGER}workers 5000 me",
+]
+CLAIM = [
+    f"HSET {LEDGER}task:a state running attempt 1 owner me token t pid 7",
+    f"HSET {LEDGER}claims:me a 1=7=t",
+]
+SETTLE = [f"DEL {LEDGER}task:a", f"HDEL {LEDGER}claims:me a"]
+FORGET = [f"DEL {LEDGER}worker:me", f"ZREM {LEDGER}workers me"]
+
+
+def command(*words: str) -> bytes:
+    parts = [word.replace("=", " ").encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+def text_of(*steps: list[str], database: str = "0") -> bytes:
+    """An append-only file with these steps, each of which is a transaction."""
+    found = command("SELECT", database)
+    for step in steps:
+        lines = ["MULTI", *step, "EXEC"]
+        found += b"".join(command(*line.split(" ")) for line in lines)
+    return found
+
+
+def found_in(text: bytes) -> list[str]:
+    history = History()
+    history.follow(text)
+    return history.found
+
+
+WELL = (REGISTER, CLAIM, SETTLE, FORGET)
+
+
+def test_nothing_is_wrong_with_a_life_of_a_task_wherever_it_is_broken_off() -> None:
+    text = text_of(*WELL)
+    for end in range(len(text) + 1):
+        assert found_in(text[:end]) == [], end
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ((REGISTER, CLAIM, SETTLE[:1]), "a: claimed by me"),
+        ((REGISTER, CLAIM, SETTLE[:1], SETTLE[1:]), "a: claimed by me"),
+        ((REGISTER, CLAIM, FORGET), "me: no pass looks at it"),
+        ((REGISTER, CLAIM, FORGET[1:]), "me: no pass looks at it"),
+        ((REGISTER[:1], CLAIM), "me: no pass looks at it"),
+        ((REGISTER, CLAIM, [f"HSET {LEDGER}task:a state queued"]), "a: claimed by me"),
+        ((REGISTER, CLAIM, [f"HSET {LEDGER}task:a owner other"]), "a: claimed by me"),
+        ((REGISTER, CLAIM, [f"HINCRBY {LEDGER}task:a attempt 1"]), "a: claimed by me"),
+        ((REGISTER, CLAIM[1:]), "a: claimed by me"),
+    ],
+)
+def test_a_claim_that_is_left_for_a_moment_is_told(steps: tuple[list[str], ...], says: str) -> None:
+    (first, *_) = found_in(text_of(*steps))
+    assert first.startswith(says)
+    assert "HSET" in first, "the commands before it"
+
+
+def test_another_database_is_none_of_it() -> None:
+    assert found_in(text_of(REGISTER, CLAIM, SETTLE[:1], database="1")) == []
+
+
+def test_what_a_real_server_writes_is_followed(redis_server: RedisServer) -> None:
+    ledger = open_ledger(redis_server.url(), namespace="reliable")
+    scene = Scene(ledger, redis_server.client())
+    scene.start_worker("me")
+    result = StoredResult("result", "done", "done", 0, 1)
+    scene.ledger.settle(scene.claim(scene.publish("a")), result)
+    lost = scene.claim(scene.publish("b"))
+    scene.kill_worker("me")
+    scene.lose(lost)
+    assert scene.workers.deregister("me", in_unacked=0)
+    ledger.close()
+
+    history = History()
+    history.follow(history_in(redis_server.directory))
+    assert history.n_claims == 4
+    assert history.found == []
+    scene.client.hset(f"{LEDGER}claims:me", "b", "1 7 t")
+    nobodys, ended = strays(redis_server.directory)
+    assert nobodys.startswith("me: no pass looks at it")
+    assert ended.startswith("b: claimed by me")
+
+
+def test_who_begins_with_a_snapshot_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "appendonly.aof").write_bytes(b"REDIS0009" + text_of(REGISTER, CLAIM[1:]))
+    assert strays(tmp_path) == []
