@@ -17,7 +17,11 @@ from celery_reliable.app import reliable_of
 from celery_reliable.broker import WorkerUnacked, opened_unacked
 from celery_reliable.compat.controller import before_soft_shutdown
 from celery_reliable.compat.notes import note, noted
-from celery_reliable.compat.pool import flush_before_reassigning, wait_aside
+from celery_reliable.compat.pool import (
+    end_what_does_not_start,
+    flush_before_reassigning,
+    wait_aside,
+)
 from celery_reliable.context import WorkerProcess, set_current_worker
 from celery_reliable.doctor import setup_to_tell
 from celery_reliable.exceptions import ReliableError
@@ -145,6 +149,7 @@ class WorkerStep(bootsteps.StartStopStep):
         joined, and tasks run until then.
         """
         self._undo_all()
+        end_what_does_not_start(w.pool)
 
     def terminate(self, w: Any) -> None:
         """Likewise."""

@@ -4,6 +4,8 @@ what is filed and what is delivered, a signal while a lock is held.
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import LEDGER
 from tests.integration.project.locking import TAKEN
-from tests.integration.project.moments import INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
+from tests.integration.project.moments import HANG, INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import Worker
@@ -137,3 +139,27 @@ def test_the_heartbeat_takes_no_lock_that_a_fork_could_leave_taken(
     wait_for(lambda: beats() >= before + 3, 20, "some beats")
 
     assert project.effects.client.smembers(TAKEN) == set()
+
+
+@pytest.mark.parametrize("has_lost_its_connection", [False, True])
+def test_a_worker_ends_though_a_process_hangs_as_it_starts(
+    project: Project, start: Start, has_lost_its_connection: bool
+) -> None:
+    """Celery kills such a process, but not always while it waits for the end of all of them."""
+    worker = start(project=project, concurrency=1)
+    (child,) = worker.children()
+    if has_lost_its_connection:
+        client = project.redis.client()
+
+        def waiting() -> list[str]:
+            return [one["id"] for one in client.client_list() if one["cmd"] == "brpop"]
+
+        client.client_kill_filter(_id=wait_for(waiting, 10, "it waits for a message")[0])
+        assert project.send("work", 0.0).get(timeout=20) == "worked"
+    project.effects.client.set(HANG, "yes")
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: set(worker.children()) - {child}, 10, "another process")
+
+    worker.signal_main(signal.SIGTERM)
+
+    worker.wait_until_ended(30)

@@ -11,14 +11,16 @@ from functools import partial
 from typing import Any
 
 from celery import bootsteps
+from celery.signals import worker_process_init
 
 from celery_reliable.broker.taking import Taking
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
+__all__ = ["HANG", "INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
 
 #: The keys by which a test says so; their values are process ids where one is to be killed.
+HANG = "moment:hang"
 INTERRUPT = "moment:interrupt"
 KILL_BOTH = "moment:kill_both"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
@@ -117,6 +119,16 @@ class KillBoth(bootsteps.StartStopStep):
         processes.process_flush_queues = flush
 
 
+def hang_as_it_starts(app: Any) -> Callable[..., None]:
+    """A receiver that keeps a process of the pool from coming up, if a test says so."""
+
+    def receive(**kwargs: Any) -> None:
+        while app.effects.client.exists(HANG):
+            signal.pause()
+
+    return receive
+
+
 def interrupt_a_take(app: Any) -> None:
     """Raise in the main loop when messages are filed and none of them is delivered yet, or quit
     while it has the lock of the log.
@@ -139,6 +151,7 @@ def interrupt_a_take(app: Any) -> None:
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
+    worker_process_init.connect(hang_as_it_starts(app), weak=False)
     pass_finished.connect(kill_while_locked(app), weak=False)
     interrupt_a_take(app)
     if os.environ.get("KILLS_BOTH"):
