@@ -145,9 +145,7 @@ class WorkerStep(bootsteps.StartStopStep):
             self._pool_stop.begin()
 
     def stop(self, w: Any) -> None:
-        """Undo what was changed, but keep the lease: Celery stops this step before the pool is
-        joined, and tasks run until then.
-        """
+        """Undo what was changed, but keep the lease: tasks run until the pool is joined."""
         self._undo_all()
         end_what_does_not_start(w.pool)
 
