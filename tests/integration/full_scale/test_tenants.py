@@ -77,22 +77,24 @@ def test_who_has_places_enough_is_passed_on_as_fast_as_without(
         n_rows = effects.client.llen(ROWS_KEY) + 2 * n_tasks
         sent = {
             str(project.send(name, *args, seconds, ignore_result=True).id)
-            for _ in range(n_tasks // 2)
-            for args in ([(one,) for one in objects] or [(), ()])
+            for _ in range(n_tasks // max(len(objects), 1))
+            for args in ([(one,) for one in objects] or [()])
         }
         wait_for(lambda: effects.client.llen(ROWS_KEY) >= n_rows, 60 + n_tasks / 10, "all have run")
         runs = [run for run in effects.finished() if run.task_id in sent]
         assert len(runs) == n_tasks
         return per_second(runs)
 
-    for seconds in (SECONDS, LONGER_SECONDS):
+    # Each of these has two places, and there are four processes.
+    as_many, more = ("left", "right"), ("left", "right", "above", "below")
+    for seconds, objects in ((SECONDS, as_many), (SECONDS, more), (LONGER_SECONDS, as_many)):
         ratios = []
         for _ in range(rounds):
-            # Each of two objects has two places, and there are four processes.
-            with_places = passed_on("placed", seconds, "left", "right")
+            with_places = passed_on("placed", seconds, *objects)
             ratios.append(with_places / passed_on("work", seconds))
         shown = " ".join(f"{one:.2f}" for one in ratios)
-        print(f"\nwith places to without, tasks of {seconds * 1000:.0f} ms: {shown}")
+        places = 2 * len(objects)
+        print(f"\n{places} places to none, tasks of {seconds * 1000:.0f} ms: {shown}")
 
 
 def per_second(runs: Sequence[Run]) -> float:
