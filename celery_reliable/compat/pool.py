@@ -75,19 +75,19 @@ def end_what_does_not_start(pool: Any) -> None:
     """Have the processes killed that hang before they are up, now that the pool is being stopped.
 
     Reads ``AsynPool._waiting_to_start``: Celery kills such a process after
-    ``worker_proc_alive_timeout`` seconds (4), but only while its main loop turns.  None of them has
-    a job.  Checked on Celery 5.6.3 and 5.7.0, and billiard 4.3.2.  Without it a warm stop does not
-    end while a process hangs as it starts.
+    ``worker_proc_alive_timeout`` seconds (4) by a timer of its event loop, which nobody turns in a
+    stop after the connection was lost.  None of them has a job.  Checked on Celery 5.6.3 and 5.7.0,
+    and billiard 4.3.2.  Without it a warm stop does not end while a process hangs as it starts.
     """
     from celery.concurrency.asynpool import AsynPool
 
     processes = billiards(pool)
-    waiting = list(processes._waiting_to_start) if isinstance(processes, AsynPool) else []
-    if not waiting:
+    if not isinstance(processes, AsynPool) or not processes._waiting_to_start:
         return
 
     def end() -> None:
-        for process in waiting:
+        # Not who waited at first: one that has come up may have been given a job.
+        for process in list(processes._waiting_to_start):
             # Who has ended meanwhile was waited for by the main thread.
             popen = process._popen
             if popen is not None and popen.returncode is None:

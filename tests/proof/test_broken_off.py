@@ -14,6 +14,15 @@ from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_for
 
 
+def end(proof: subprocess.Popen[bytes], started: set[psutil.Process]) -> None:
+    """Leave nothing behind, whatever the proof did."""
+    proof.kill()
+    proof.communicate()
+    for one in started:
+        if one.is_running():
+            one.kill()
+
+
 def test_a_soak_that_is_told_twice_to_end_ends_all_that_it_has_started(tmp_path: Path) -> None:
     soak = subprocess.Popen(
         [sys.executable, "-m", "proof.soak", "--minutes", "1", "--folder", str(tmp_path)],
@@ -41,11 +50,7 @@ def test_a_soak_that_is_told_twice_to_end_ends_all_that_it_has_started(tmp_path:
         assert soak.wait(60)
         wait_for(are_gone, 10, "none is left")
     finally:
-        soak.kill()
-        soak.wait()
-        for one in started:
-            if one.is_running():
-                one.kill()
+        end(soak, started)
 
 
 #: Starts a process in a session of its own, which starts another; nobody notes them.
@@ -75,11 +80,7 @@ def test_what_was_started_a_moment_before_the_signal_is_ended_though_nobody_note
         assert proof.wait(30)
         wait_for(lambda: not any(map(_runs, started)), 10, "none is left")
     finally:
-        proof.kill()
-        proof.communicate()
-        for one in started:
-            if one.is_running():
-                one.kill()
+        end(proof, started)
 
 
 def _runs(process: psutil.Process) -> bool:
