@@ -1,29 +1,19 @@
-"""Celery's result backends: how a result is written, and how a chord is counted."""
+"""Celery's result backends: how a result is written."""
 
 from __future__ import annotations
 
-import sys
-import time
-from contextlib import suppress
-from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from celery import Celery
 from celery.backends.base import DisabledBackend
-from celery.backends.redis import RedisBackend
 from kombu.utils.json import dumps
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_reliable.compat.relied import Behaviour, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",
-    "CleaningBackend",
     "MarkingBackend",
-    "chord_progress",
-    "counts_chords",
     "longest_text",
     "result_meta",
     "run_errbacks",
@@ -67,70 +57,6 @@ class MarkingBackend:
     def more_fields(self, request: Any) -> dict[str, Any]:
         """Return the fields that are stored besides Celery's own."""
         return {}
-
-
-#: Which errors of Redis's driver pass by themselves.
-_PASS = (RedisConnectionError, RedisTimeoutError)
-_CLEANUP_PAUSES_SECONDS = (0.1, 0.5, 2.0)
-
-
-#: What was being handled when a member's end began to be counted: the member's own error.
-_handled: ContextVar[BaseException | None] = ContextVar("celery_reliable_handled", default=None)
-
-
-def _removes_counts_by_script() -> bool:
-    if not hasattr(RedisBackend, "_chord_part_return_script"):
-        # Celery 5.6 has no scripts.
-        return True
-    by_script = Name(f"{_REDIS}._chord_cleanup_script", used_by=f"{_REDIS}.on_chord_part_return")
-    return not by_script.fault()
-
-
-@relies_on(
-    Behaviour(
-        f"{_REDIS}.on_chord_part_return, if it has scripts, uses _chord_cleanup_script",
-        _removes_counts_by_script,
-    ),
-    part=Part.REDIS_RESULTS,
-)
-class CleaningBackend:
-    """Mixed into the class of a Redis backend: a chord's counts are removed with patience, and only
-    when the body was sent, or has failed.
-
-    Overrides ``RedisBackend._chord_cleanup_script``: Celery removes the counts when it has sent the
-    body, and fails the body when that removal raises.  It does so in a ``finally``, also when its
-    process is being ended as it sends the body.  Checked on Celery 5.7.0; 5.6.3 removes them
-    otherwise, which is not mended.  Without it a body whose counts could not be removed is told to
-    have failed, and runs; and one that was not sent is never sent.
-    """
-
-    def on_chord_part_return(self, *args: Any, **kwargs: Any) -> Any:
-        """Count a member, and send the body after the last."""
-        before = _handled.set(sys.exc_info()[1])
-        try:
-            return super().on_chord_part_return(*args, **kwargs)  # type: ignore[misc]
-        finally:
-            _handled.reset(before)
-
-    @property
-    def _chord_cleanup_script(self) -> Any:
-        remove = super()._chord_cleanup_script  # type: ignore[misc]
-
-        def patiently(*args: Any, **kwargs: Any) -> Any:
-            if sys.exc_info()[1] is not _handled.get():
-                # The body was not sent, nor its failure stored: the claim to do so expires.
-                return None
-            for pause in _CLEANUP_PAUSES_SECONDS:
-                # Twice does no harm: it removes what has the token of the one who counted.
-                with suppress(*_PASS):
-                    return remove(*args, **kwargs)
-                time.sleep(pause)
-            with suppress(*_PASS):
-                return remove(*args, **kwargs)
-            # The counts expire.
-            return None
-
-        return patiently
 
 
 @relies_on(
@@ -213,41 +139,3 @@ def run_errbacks(backend: Any, request: Any, exc: Any, traceback: Any) -> None:
     are called as often as somebody tries to store a failure, or never.
     """
     backend._call_task_errbacks(request, exc, traceback)
-
-
-@relies_on(
-    Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
-    part=Part.REDIS_RESULTS,
-)
-def counts_chords(backend: Any) -> bool:
-    """Whether a backend counts a chord's members as they end, and each of them only once.
-
-    Looks for ``RedisBackend._chord_zset``: Celery says of no backend how it counts.  Checked on
-    Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when a member's process dies as it
-    ends.
-    """
-    return hasattr(backend, "_chord_zset")
-
-
-@relies_on(
-    Name(f"{_REDIS}._chord_zset", used_by=f"{_REDIS}.on_chord_part_return"),
-    *(Used(f"{_REDIS}.on_chord_part_return", suffix) for suffix in (".j", ".s", ".t")),
-    part=Part.REDIS_RESULTS,
-)
-def chord_progress(backend: Any, group: str) -> tuple[int, int] | None:
-    """Return how many members of a chord were counted, and how many there are; None when its
-    counters are gone, as its body was sent.
-
-    Reads the keys of a Redis backend that end in ``.j``, ``.s`` and ``.t``: Celery looks at them in
-    scripts of its own.  Checked on Celery 5.6.3 and 5.7.0.  Without it a chord waits for ever when
-    the process dies that was to send its body.
-    """
-    counted_key, size_key, added_key = (
-        backend.get_key_for_group(group, suffix) for suffix in (".j", ".s", ".t")
-    )
-    client = backend.client
-    size = client.get(size_key)
-    if size is None:
-        return None
-    n_counted = client.zcard(counted_key) if backend._chord_zset else client.llen(counted_key)
-    return int(n_counted), int(size) + int(client.get(added_key) or 0)

@@ -20,30 +20,26 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import (
     SUCCESS_BEGINS,
-    CleaningBackend,
     MarkingBackend,
-    counts_chords,
     longest_text,
     result_meta,
     run_errbacks,
     under_class,
 )
+from celery_reliable.compat.chord_counts import CleaningBackend, counts_chords
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.context import RunningAttempt, is_current, put_off, running
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers, server_of
 from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
-from celery_reliable.redis_io import refuses_writes
+from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
 
 __all__ = ["PatientBackend", "before_retry", "fail_again", "marks"]
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
-
-#: What the drivers of databases raise when they have lost the server (PEP 249).
-_LOST_DATABASE = frozenset({"InterfaceError", "OperationalError"})
 
 #: What is done before an outcome is stored once more.
 _before_retry: list[Callable[[], None]] = []
@@ -74,6 +70,9 @@ class _Marking(MarkingBackend):
 
 class _MarkingAndCleaning(CleaningBackend, _Marking):
     """The same for one that counts chords."""
+
+    def passes(self, exc: BaseException) -> bool:
+        return may_pass(self, exc)
 
 
 def marks(backend: Any) -> bool:
@@ -268,7 +267,7 @@ class PatientBackend:
         try:
             return self._backend.mark_as_retry(task_id, *args, **kwargs)
         except Exception as exc:
-            if running.get() is None or not _may_pass(self._backend, exc):
+            if running.get() is None or not may_pass(self._backend, exc):
                 raise
             events.retry_not_stored(name=self._task.name, task_id=task_id, error=exc)
             return None
@@ -280,7 +279,7 @@ class PatientBackend:
             try:
                 return store(*args, **kwargs)
             except Exception as exc:
-                if attempt is None or attempt.is_closed or not _may_pass(self._backend, exc):
+                if attempt is None or attempt.is_closed or not may_pass(self._backend, exc):
                     raise
                 claim = attempt.claim
                 events.outcome_waits(
@@ -295,19 +294,3 @@ class PatientBackend:
                 # Its successor's outcome is the one to store.
                 attempt.fence(self._task)
                 return None
-
-
-def _may_pass(backend: Any, exc: BaseException | None) -> bool:
-    """Whether an error of storing passes by itself."""
-    if exc is None:
-        return False
-    names = {cls.__name__ for cls in type(exc).__mro__}
-    return (
-        # First: some backends mend their connection when they are asked.
-        backend.exception_safe_to_retry(exc)
-        or refuses_writes(exc)
-        or isinstance(exc, OSError)
-        or bool(names & _LOST_DATABASE)
-        # Celery's own retries end in an error of Celery's, with the driver's as its cause.
-        or _may_pass(backend, exc.__cause__)
-    )

@@ -14,7 +14,8 @@ from celery import states
 from celery.app.task import Context
 
 from celery_reliable import events
-from celery_reliable.compat.backend import chord_progress, counts_chords
+from celery_reliable.compat.chord_counts import chord_progress, counts_chords
+from celery_reliable.results.passing import may_pass
 
 __all__ = ["tell_chord", "tell_chord_patiently"]
 
@@ -43,19 +44,23 @@ def tell_chord(backend: Any, request: Context, state: str, result: Any) -> bool:
 
 
 def tell_chord_patiently(backend: Any, request: dict[str, Any], state: str, result: Any) -> None:
-    """`tell_chord` until the chord needs nothing more; whatever goes wrong is only logged.
+    """`tell_chord` until the chord needs nothing more; what goes wrong and does not pass is only
+    logged.
 
     For the process in which Celery has just told the same, and whose chord an earlier attempt, or a
     call whose reply was lost, may have left half told: this is not worth doing the work again.
     """
     context = Context(request, called_directly=False)
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    try:
-        while not tell_chord(backend, context, state, result):
-            if time.monotonic() > deadline:
-                error = TimeoutError(f"not within {_PATIENCE_SECONDS:g} seconds")
-                events.chord_given_up(task_id=context.id, error=error)
+    while time.monotonic() < deadline:
+        try:
+            if tell_chord(backend, context, state, result):
                 return
-            time.sleep(_POLL_SECONDS)
-    except Exception as exc:
-        events.chord_given_up(task_id=context.id, error=exc)
+        except Exception as exc:
+            if not may_pass(backend, exc):
+                events.chord_given_up(task_id=context.id, error=exc)
+                return
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+        time.sleep(_POLL_SECONDS)
+    error = TimeoutError(f"not within {_PATIENCE_SECONDS:g} seconds")
+    events.chord_given_up(task_id=context.id, error=error)

@@ -128,7 +128,9 @@ def unexplained(happened: Sequence[Happened], deaths: Sequence[Death]) -> list[D
 
 
 def _explains(one: Happened, death: Death) -> bool:
-    may_die = "overlap" in FAULTS[one.fault].allows and one.worker == death.worker
+    may_die = (
+        FAULTS[one.fault].allows.get("overlap") == table.ZOMBIES and one.worker == death.worker
+    )
     return may_die and one.began <= death.by and death.at <= one.until + _DECLARED_SECONDS
 
 
@@ -160,6 +162,10 @@ def _has_header(lost: tuple[float, float], body: str, told: _Told) -> bool:
     return any(told.within(lost, one, "settled", "end", "publish") for one in headers)
 
 
+def _is_of_object(lost: tuple[float, float], object_id: str, told: _Told) -> bool:
+    return any(told.within(lost, task, "begin") for task in told.tasks_of.get(object_id, ()))
+
+
 def _is_held(lost: tuple[float, float], key: str, told: _Told) -> bool:
     if not key.startswith(_LOCK):
         return False
@@ -177,6 +183,7 @@ _CONDITIONS: dict[str, Callable[[tuple[float, float], str, _Told], bool]] = {
     table.PUBLISHED: _is_published,
     table.ENDED: _is_ended,
     table.BEGUN: _is_begun,
+    table.OF_OBJECT: _is_of_object,
     table.HEADERS: _has_header,
     table.HELD: _is_held,
 }

@@ -27,6 +27,7 @@ PUBLISHED = "published in the lost suffix"
 #: Whose claim is lost is refused its end; where results are apart it is stored by then.
 ENDED = "begun or settled in the lost suffix"
 BEGUN = "begun in the lost suffix"
+OF_OBJECT = "of objects of which a task began in the lost suffix"
 HEADERS = "a header ended, or was published, in the lost suffix"
 ZOMBIES = "attempts that this worker ran, from when it was declared dead"
 #: Who published it is remembered for an hour.
@@ -60,6 +61,9 @@ _SUFFIX = {
     "ran again": ENDED,
     "settled twice": ENDED,
     "attempts": BEGUN,
+    # An attempt whose claim is lost runs on beside what is begun in its place.
+    "overlap": BEGUN,
+    "object": OF_OBJECT,
     "chord missing": HEADERS,
     STRAY: HELD,
 }

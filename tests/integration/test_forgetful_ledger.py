@@ -218,6 +218,31 @@ class TestLaggingReplica:
         # What had ended and been stored has no reason to run again.
         assert runs[ended.id] == 1
 
+    @promise("as-durable-as-redis")
+    def test_what_was_begun_in_the_lost_moments_runs_beside_itself_and_ends_once(
+        self, project: Project, ledger: RedisServer, replica: RedisServer, address: RedisProxy
+    ) -> None:
+        """The broker is lost with it: the message is in its queue again, and its claim nowhere."""
+        behind = project.with_settings(
+            broker_url=address.url(), result_url=project.redis.url(), reliable=SOON
+        )
+        begun = behind.send("gate", "gate", queue="second")
+        cut_off(replica, ledger)
+        one = behind.start_worker("one", concurrency=1, options=("-Q", "celery,second"))
+        behind.effects.run_of(begun.id)
+        two = behind.start_worker("two", concurrency=1, options=("-Q", "celery,second"))
+
+        ledger.kill()
+        address.server_port = replica.port
+        with replica.client() as client:
+            client.replicaof("NO", "ONE")
+        wait_for(lambda: len(behind.effects.runs(begun.id)) == 2, 30, "another attempt")
+        behind.effects.open_gate("gate")
+
+        assert begun.get(timeout=30) == "gate"
+        go_on(behind, replica, [one, two], [begun.id])
+        assert len(behind.effects.runs(begun.id)) == 2
+
 
 def cut_off(replica: RedisServer, ledger: RedisServer) -> None:
     """Let the replica have all there is now, and nothing of what comes later."""

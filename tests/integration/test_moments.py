@@ -9,14 +9,23 @@ import signal
 from typing import Any
 
 import pytest
+from celery import chord
 
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import LEDGER
 from tests.integration.project.locking import TAKEN
-from tests.integration.project.moments import HANG, INTERRUPT, KILL_BOTH, KILL_WHILE_LOCKED, QUIT
+from tests.integration.project.moments import (
+    FILL,
+    HANG,
+    INTERRUPT,
+    KILL_BOTH,
+    KILL_WHILE_LOCKED,
+    QUIT,
+)
 from tests.integration.project.tasks import Broken
 from tests.support.effects import Effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
@@ -163,3 +172,35 @@ def test_a_worker_ends_though_a_process_hangs_as_it_starts(
     worker.signal_main(signal.SIGTERM)
 
     worker.wait_until_ended(30)
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("published", ["project.total", "project.listed"])
+def test_a_chord_goes_on_whose_end_a_full_server_refuses(
+    project: Project, start: Start, published: str
+) -> None:
+    """By the claim of the first try, the second would be told that somebody else sends the body."""
+    start(project=project, concurrency=1)
+    project.effects.client.set(FILL, published)
+    add, failing, total = (project.task(name) for name in ("add", "failing", "total"))
+    is_well = published == "project.total"
+    last = add.s(2, 2) if is_well else failing.s()
+    body = chord([add.s(1, 1), last])(total.s().on_error(project.task("listed").s()))
+    client = project.redis.client()
+    wait_for(lambda: client.config_get("maxmemory")["maxmemory"] == "1", 20, "a full server")
+    at = project.effects.now()
+    wait_for(lambda: project.effects.now() - at > 2, 5, "several tries")
+
+    client.config_set("maxmemory", 0)
+
+    wait_for(body.ready, 8, "the body's outcome")
+    assert body.state == ("SUCCESS" if is_well else "FAILURE")
+    assert is_well or "ChordError" in repr(body.result)
+    wait_for(lambda: not client.keys("celery-taskset-meta-*.s"), 10, "the chord's end")
+    ended = "project.total" if is_well else "project.listed"
+    n_letters = int(not is_well)
+    wait_for(lambda: len(client.keys(f"{LEDGER}task:*")) == n_letters, 10, "an end of every task")
+    names = [run.task for run in project.effects.runs()]
+    assert [names.count(name) for name in (ended, "project.add")] == [1, 2 if is_well else 1]
+    assert len(names) == 3
+    client.close()

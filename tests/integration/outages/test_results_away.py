@@ -195,6 +195,27 @@ def test_a_chord_goes_on_whose_body_could_not_be_published(project: Project, how
     client.close()
 
 
+@promise("nothing-lost")
+def test_a_chord_goes_on_whose_members_results_could_not_be_read(project: Project) -> None:
+    """Celery makes a failure of the body, and forgets the chord."""
+    with RedisProxy(project.redis.port) as proxy:
+        behind = project.with_settings(result_url=proxy.url(), reliable=SOON)
+        behind.start_worker("one", concurrency=1)
+        # What the members returned is read by this command, and nothing else is.
+        away = proxy.drop_request("ZRANGE", times=None)
+        add, total = behind.task("add"), behind.task("total")
+        body = chord([add.s(1, 1), add.s(2, 2)])(total.s())
+        away.wait(timeout_seconds=30)
+        wait_for(lambda: away.matched > 2, 20, "several tries")
+        assert body.state == "PENDING"
+
+        proxy.remove(away)
+
+        wait_for(body.ready, 30, "the body's outcome")
+        assert (body.state, body.result) == ("SUCCESS", 6)
+    assert len(project.effects.runs(body.id)) == 1
+
+
 @promise("late-changes-nothing")
 def test_who_lost_the_task_meanwhile_stores_nothing(apart: Project, results: RedisServer) -> None:
     apart = apart.with_settings(reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1})

@@ -10,16 +10,19 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import redis
 from celery import bootsteps
-from celery.signals import worker_process_init
+from celery.signals import before_task_publish, worker_process_init
 
 from celery_reliable.broker.taking import Taking
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["HANG", "INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
+__all__ = ["FILL", "HANG", "INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
 
-#: The keys by which a test says so; their values are process ids where one is to be killed.
+#: The keys by which a test says so; their values are process ids where one is to be killed, and the
+#: name of a task where it is the moment when that is published.
+FILL = "moment:fill"
 HANG = "moment:hang"
 INTERRUPT = "moment:interrupt"
 KILL_BOTH = "moment:kill_both"
@@ -129,6 +132,20 @@ def hang_as_it_starts(app: Any) -> Callable[..., None]:
     return receive
 
 
+def fill_the_server(app: Any) -> Callable[..., None]:
+    """Return a receiver that makes the broker refuse what takes room, as a task is published whose
+    name a test has put there.
+    """
+
+    def receive(sender: str, **_: Any) -> None:
+        name = app.effects.client.get(FILL)
+        if name is not None and name.decode() == sender and app.effects.client.delete(FILL):
+            with redis.Redis.from_url(app.conf.broker_url) as client:
+                client.config_set("maxmemory", 1)
+
+    return receive
+
+
 def interrupt_a_take(app: Any) -> None:
     """Raise in the main loop when messages are filed and none of them is delivered yet, or quit
     while it has the lock of the log.
@@ -151,6 +168,7 @@ def interrupt_a_take(app: Any) -> None:
 if "READY_KEY" in os.environ:
     from tests.integration.project.app import app
 
+    before_task_publish.connect(fill_the_server(app), weak=False)
     worker_process_init.connect(hang_as_it_starts(app), weak=False)
     pass_finished.connect(kill_while_locked(app), weak=False)
     interrupt_a_take(app)
