@@ -55,6 +55,8 @@ class WorkerHooks:
     #: Returns how many messages the worker may fetch now, whether it can begin them at once or not;
     #: None: as many as its prefetch count allows.
     room: Callable[[], int | None] = _nothing
+    #: Whether so much waits in the worker that nothing more need be waited for.
+    is_supplied: Callable[[], bool] = bool
     #: Called with the channel and with how many messages wait: processes of the worker's pool may
     #: take them by themselves from now on.
     work_off: Callable[[Any, int], None] = _nothing
@@ -74,7 +76,8 @@ class WorkerHooks:
     opened: Callable[[], None] = _nothing
     #: Called when all that was taken is delivered; the worker may take more then.
     after_delivery: Callable[[], None] = _nothing
-    #: Called when messages were delivered before the main loop begins to wait.
+    #: Called before more messages are taken, and when some were delivered: what can begin does so
+    #: before the main loop does anything else.
     hand_over: Callable[[], None] = _nothing
     #: Called at a shutdown, before everything is given back.
     before_leaving: Callable[[], None] = _nothing

@@ -77,6 +77,7 @@ class Channel(SharedTaking, ConnectedChannel):
         """Take what is in the queues; if they are empty, wait as kombu does."""
         self._note_lost_pop()
         if self.reliable_unacked:
+            self.qos.unacked.worker.hand_over()
             self._leave_out()
             if self._n_waiting:
                 self.qos.unacked.worker.work_off(self, self._n_waiting)
@@ -86,7 +87,9 @@ class Channel(SharedTaking, ConnectedChannel):
         if not self._take_what_is_there():
             # Celery asks again when some of what the worker holds has ended.
             return
-        if not self.reliable_unacked or self._may_take()[1]:
+        if not self.reliable_unacked or (
+            self._may_take()[1] and not self.qos.unacked.worker.is_supplied()
+        ):
             try:
                 super().begin_to_wait(timeout)
             finally:
@@ -107,8 +110,6 @@ class Channel(SharedTaking, ConnectedChannel):
             may_take = most > 0 and (least > 0 or not is_enough)
             if may_take:
                 n_delivered += self._take(None)
-        if n_delivered:
-            self.qos.unacked.worker.hand_over()
         return may_take
 
     def _leave_out(self) -> None:
@@ -185,6 +186,7 @@ class Channel(SharedTaking, ConnectedChannel):
             self.has_had_its_turn(delivery.queue)
         # The message that was popped is the first, and the only one with an early claim.
         self.deliver_all(taken.deliveries, payload, early)
+        self.qos.unacked.worker.hand_over()
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 

@@ -22,7 +22,6 @@ __all__ = [
     "stop_by",
     "task_ids_of",
     "wait_aside",
-    "write_this_turn",
 ]
 
 _BILLIARD = "billiard.pool:Pool"
@@ -112,31 +111,6 @@ def n_processes_up(pool: Any) -> int | None:
 
     processes = billiards(pool)
     return len(processes._fileno_to_inq) if isinstance(processes, AsynPool) else None
-
-
-@relies_on(
-    Kept(f"{_ASYNC}.on_poll_start"),
-    Used(by=f"{_ASYNC}.register_with_event_loop", name="on_poll_start"),
-    Used(by="kombu.transport.redis:Transport.register_with_event_loop", name="on_tick"),
-    part=Part.PREFORK,
-    is_promise=False,
-)
-def write_this_turn(pool: Any) -> None:
-    """Let a pool of processes write to them what it was handed before the main loop waits for
-    anything else.  Other pools are left alone.
-
-    The loop calls the transport and the pool once in each turn, in the order of a set.  Where the
-    pool comes first it does not see what the transport then delivers, and the loop waits, for its
-    next timer if for nothing else.
-
-    Calls ``AsynPool.on_poll_start`` a second time.  Checked on Celery 5.6.3 and 5.7.0.  Without it
-    an idle process may stand beside a task that was fetched for it, for half a second.
-    """
-    from celery.concurrency.asynpool import AsynPool
-
-    processes = billiards(pool)
-    if isinstance(processes, AsynPool):
-        processes.on_poll_start()
 
 
 @relies_on(

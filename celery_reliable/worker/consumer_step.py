@@ -21,7 +21,8 @@ from celery_reliable.compat.consumer import (
     raise_prefetch_count,
 )
 from celery_reliable.compat.kombu import held_tags
-from celery_reliable.compat.pool import hear_of_ends, write_this_turn
+from celery_reliable.compat.pool import hear_of_ends
+from celery_reliable.compat.pool_writes import write_now
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
@@ -211,15 +212,16 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         hooks = replace(
             hooks,
             room=partial(_room, c.pool, step, hooks.room),
-            work_off=partial(_work_off, c.pool, step),
+            work_off=partial(_work_off, c, step),
             begin_with=step.shifts.begin_with,
             is_taken_by_pool=step.shifts.is_running,
         )
     return replace(
         hooks,
         idle_slots=partial(_idle_slots, c.pool, step),
+        is_supplied=partial(_is_supplied, c.pool),
         after_delivery=partial(raise_prefetch_count, c),
-        hand_over=partial(write_this_turn, c.pool),
+        hand_over=partial(write_now, c.pool, c.hub),
     )
 
 
@@ -236,6 +238,13 @@ def _idle_slots(pool: Any, step: WorkerStep) -> int:
     return max(0, int(pool.num_processes) - busy)
 
 
+def _is_supplied(pool: Any) -> bool:
+    """Whether as much waits as runs.  What comes can wait in its queue then, until something ends;
+    its arrival would hold up the main loop when that has to begin what waits.
+    """
+    return len(state.reserved_requests) >= 2 * int(pool.num_processes)
+
+
 def _room(pool: Any, step: WorkerStep, otherwise: Callable[[], int | None]) -> int | None:
     """Where processes take their own messages, nothing waits in the main process."""
     if step.shifts is not None and step.shifts.may_begin():
@@ -243,10 +252,10 @@ def _room(pool: Any, step: WorkerStep, otherwise: Callable[[], int | None]) -> i
     return otherwise()
 
 
-def _work_off(pool: Any, step: WorkerStep, channel: Any, n_waiting: int) -> None:
+def _work_off(c: Any, step: WorkerStep, channel: Any, n_waiting: int) -> None:
     assert step.shifts is not None
-    step.shifts.work_off(channel, n_waiting, _idle_slots(pool, step))
-    write_this_turn(pool)
+    step.shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
+    write_now(c.pool, c.hub)
 
 
 def _shown(step: WorkerStep, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,8 @@ from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import LEDGER
 from tests.integration.project.locking import TAKEN
 from tests.integration.project.moments import (
+    BEHIND,
+    BEHIND_SECONDS,
     FILL,
     HANG,
     INTERRUPT,
@@ -203,4 +205,26 @@ def test_a_chord_goes_on_whose_end_a_full_server_refuses(
     names = [run.task for run in project.effects.runs()]
     assert [names.count(name) for name in (ended, "project.add")] == [1, 2 if is_well else 1]
     assert len(names) == 3
+    client.close()
+
+
+def test_a_process_has_its_next_task_before_another_is_fetched(
+    project: Project, start: Start
+) -> None:
+    start(concurrency=1)
+    first = project.send("gate", "gate")
+    project.effects.run_of(first.id)
+    client = project.redis.client()
+    others = [project.send("work", 0.0) for _ in range(20)]
+    wait_for(lambda: 0 < client.llen("celery") < len(others), 10, "more than a worker fetches")
+    project.effects.client.set(BEHIND, first.id)
+
+    project.effects.open_gate("gate")
+
+    assert others[0].get(timeout=15) == "worked"
+    ended_at = project.effects.finished(first.id)[0].ended_at
+    assert ended_at is not None
+    assert project.effects.runs(others[0].id)[0].started_at - ended_at < BEHIND_SECONDS
+    wait_for(lambda: not project.effects.client.exists(BEHIND), 5, "a take after that")
+    assert [one.get(timeout=15) for one in others] == ["worked"] * len(others)
     client.close()

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,12 @@ from celery_reliable.broker.taking import Taking
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
-__all__ = ["FILL", "HANG", "INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
+__all__ = ["BEHIND", "FILL", "HANG", "INTERRUPT", "KILL_BOTH", "KILL_WHILE_LOCKED", "QUIT"]
 
-#: The keys by which a test says so; their values are process ids where one is to be killed, and the
-#: name of a task where it is the moment when that is published.
+#: The keys by which a test says so; their values are process ids where one is to be killed, the
+#: name of a task where it is the moment when that is published, and an id where it is when that
+#: ends.
+BEHIND = "moment:behind"
 FILL = "moment:fill"
 HANG = "moment:hang"
 INTERRUPT = "moment:interrupt"
@@ -29,6 +31,8 @@ KILL_BOTH = "moment:kill_both"
 KILL_WHILE_LOCKED = "moment:kill_while_locked"
 QUIT = "moment:quit"
 
+#: For so long a take waits in vain for another task to begin.
+BEHIND_SECONDS = 5
 #: Less than a fork waits for the thread of the passes.
 LOCKED_SECONDS = 1.2
 
@@ -146,13 +150,23 @@ def fill_the_server(app: Any) -> Callable[..., None]:
     return receive
 
 
+def _begun_after(app: Any, ended: Any) -> bool:
+    return any(run.started_at > ended.ended_at for run in app.effects.runs())
+
+
 def interrupt_a_take(app: Any) -> None:
     """Raise in the main loop when messages are filed and none of them is delivered yet, or quit
-    while it has the lock of the log.
+    while it has the lock of the log; or take no more after the end of a task before another one has
+    begun.
     """
     ask = Taking.ask
 
     def taking(self: Any, keys: Any, args: Any, beside: Any) -> Any:
+        name = app.effects.client.get(BEHIND)
+        ended = app.effects.finished(name.decode()) if name is not None else []
+        if ended and app.effects.client.delete(BEHIND):
+            with suppress(AssertionError):
+                wait_for(lambda: _begun_after(app, ended[0]), BEHIND_SECONDS, "another run")
         reply = ask(self, keys, args, beside)
         if taken(app, INTERRUPT) is not None:
             raise Interrupted()
