@@ -17,6 +17,7 @@ from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import context_of
 from celery_reliable.model import DeadLetter, Due, Reason
 from celery_reliable.recovery.stored_results import backend_of
+from celery_reliable.results import fail_as_buried
 
 __all__ = ["announce", "try_to_announce"]
 
@@ -43,8 +44,12 @@ def announce(app: Celery, ledger: Ledger, task_id: str, due_ms: str = "") -> Non
     task = app.tasks.get(letter.name)
     context = _context_of(app, ledger, letter)
     error = _error_of(letter)
-    backend_of(app, task).mark_as_failure(
-        task_id, error, request=context, store_result=_stores_errors(task, context)
+    fail_as_buried(
+        backend_of(app, task),
+        context,
+        error,
+        f"buried {letter.buried_ms}",
+        store_result=_stores_errors(task, context),
     )
     ledger.announced(task_id, letter.buried_ms)
     if task is not None:

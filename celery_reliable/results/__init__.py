@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from celery_reliable.results.backend import PatientBackend, before_retry, fail_again, marks
+from celery_reliable.results.backend import (
+    PatientBackend,
+    before_retry,
+    fail_again,
+    fail_as_buried,
+    marks,
+)
 from celery_reliable.results.chords import tell_chord, tell_chord_patiently
 from celery_reliable.results.stored import NOTHING, is_of, mark, may_have_lived_before, seen
 
@@ -11,6 +17,7 @@ __all__ = [
     "PatientBackend",
     "before_retry",
     "fail_again",
+    "fail_as_buried",
     "is_of",
     "mark",
     "marks",

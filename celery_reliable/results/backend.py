@@ -36,7 +36,7 @@ from celery_reliable.options import is_unique, keep_ms
 from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
 
-__all__ = ["PatientBackend", "before_retry", "fail_again", "marks"]
+__all__ = ["PatientBackend", "before_retry", "fail_again", "fail_as_buried", "marks"]
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -51,8 +51,8 @@ def before_retry(prepare: Callable[[], None]) -> None:
         _before_retry.append(prepare)
 
 
-#: The attribute of a request that names the attempt which stored the result before it died.
-_STORED_BY = "stored_by_attempt"
+#: The attribute of a request that names whom the result is of, if that is not the running attempt.
+_STORED_BY = "stored_by"
 
 
 class _Marking(MarkingBackend):
@@ -96,6 +96,18 @@ def fail_again(backend: Any, request: Any, error: Exception, traceback: Any, by:
     """
     setattr(request, _STORED_BY, by)
     backend.mark_as_failure(request.id, error, traceback=traceback, request=request)
+
+
+def fail_as_buried(
+    backend: Any, request: Any, error: Exception, by: str, *, store_result: bool
+) -> None:
+    """Do all that Celery does with a failure, of the dead letter that *by* names.
+
+    Who is not sure of having done this does it again, and names it in the same way.  Raises what
+    the backend's driver raises.
+    """
+    setattr(request, _STORED_BY, by)
+    backend.mark_as_failure(request.id, error, request=request, store_result=store_result)
 
 
 class PatientBackend:

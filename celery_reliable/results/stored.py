@@ -18,7 +18,7 @@ __all__ = ["MARK", "NOTHING", "is_of", "mark", "may_have_lived_before", "seen"]
 
 #: What `seen` returns where there is no result, or one that names its attempt.
 NOTHING = "nothing"
-#: The field of a result that names the attempt which stored it.
+#: The field of a result that names the attempt, or the burial, that it is of.
 MARK = "reliable"
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any
 
 import pytest
 from celery import chord
 
+from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
-from tests.integration.conftest import ONE_EACH, Project, Start
+from tests.integration.conftest import ONE_EACH, SOON, Project, Start
 from tests.integration.figures import RECORD, record_of, wait_until_settled
 from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.promises import promise
+from tests.support.proxy import RedisProxy
 from tests.support.waiting import wait_for
 
 
@@ -157,6 +161,33 @@ def test_poison_is_buried_while_the_result_backend_is_away_and_announced_when_it
     assert poison.state == "FAILURE"
     # The sweeper tells whom the main process would have told.
     wait_for(lambda: project.effects.client.get(f"task_failure:{poison.id}"), 5, "the signal")
+    assert len(project.effects.runs(poison.id)) == 1
+
+
+@promise("late-changes-nothing")
+def test_a_burial_that_may_not_have_been_told_is_told_again_in_the_same_name(
+    project: Project, start: Start
+) -> None:
+    """So who reads results can tell the repetition from another outcome."""
+
+    def stored() -> dict[str, Any]:
+        return json.loads(client.get(f"celery-task-meta-{poison.id}") or "{}")
+
+    with RedisProxy(project.redis.port) as proxy, project.redis.client() as client:
+        behind = project.with_settings(
+            broker_url=proxy.url(),
+            result_url=project.redis.url(),
+            reliable={**SOON, "MAX_LOSSES": 0},
+        )
+        rule = proxy.drop_request(script=script("announce").sha, times=None)
+        start(project=behind, concurrency=1)
+        poison = behind.send("poison")
+        first = wait_for(stored, 20, "FAILURE")
+        wait_for(lambda: stored()["date_done"] != first["date_done"], 60, "FAILURE, once more")
+        proxy.remove(rule)
+        wait_for(lambda: "owed" not in record_of(project.redis, poison.id), 40, "it is announced")
+        assert stored()["status"] == first["status"] == "FAILURE"
+        assert stored()["reliable"] == first["reliable"]
     assert len(project.effects.runs(poison.id)) == 1
 
 
