@@ -48,8 +48,8 @@ class Channel(SharedTaking, ConnectedChannel):
     at once.  Beyond that it may prefetch: up to half of the rest at a time while plenty of messages
     wait, otherwise single ones, so that idle workers get their share.  A worker whose slots are
     busy for long prefetches nothing (`WorkerHooks.room`).  If the queues are empty it waits as
-    kombu does (BRPOP).  The message that ends the wait is filed by a second step, which
-    takes what else can be begun.
+    kombu does (BRPOP), unless enough waits in the worker (`WorkerHooks.is_supplied`).  The message
+    that ends the wait is filed by a second step, which takes what else can be begun.
     """
 
     #: How many messages waited when the queues were last looked at, and when that was (monotonic
