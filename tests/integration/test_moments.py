@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from celery import chord
 
+from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
 from tests.integration.figures import LEDGER
 from tests.integration.project.locking import TAKEN
@@ -206,6 +207,29 @@ def test_a_chord_goes_on_whose_end_a_full_server_refuses(
     assert [names.count(name) for name in (ended, "project.add")] == [1, 2 if is_well else 1]
     assert len(names) == 3
     client.close()
+
+
+@promise("nothing-lost")
+def test_an_errback_of_a_chord_that_a_full_server_refuses_is_called_later(
+    project: Project, start: Start, start_redis: StartRedis
+) -> None:
+    """The results are kept elsewhere: the failure could be stored, with the errback's own error."""
+    apart = project.with_settings(result_url=start_redis().url())
+    start(project=apart, concurrency=1)
+    apart.effects.client.set(FILL, "project.listed")
+    add, failing, total = (apart.task(name) for name in ("add", "failing", "total"))
+    body = chord([add.s(1, 1), failing.s()])(total.s().on_error(apart.task("listed").s()))
+    with project.redis.client() as client:
+        wait_for(lambda: client.config_get("maxmemory")["maxmemory"] == "1", 20, "a full server")
+        client.config_set("maxmemory", 0)
+
+    wait_for(body.ready, 30, "the body's outcome")
+    assert "ChordError" in repr(body.result)
+    wait_for(
+        lambda: [one.task for one in apart.effects.runs()].count("project.listed") == 1,
+        10,
+        "the errback",
+    )
 
 
 def test_a_process_has_its_next_task_before_another_is_fetched(
