@@ -27,6 +27,9 @@ local now = redis.call('TIME')
 redis.call('RPUSH', KEYS[1], string.format('%.0f ', now[1] * 1000000 + now[2]) .. ARGV[1])
 """
 
+# Who is killed as soon as its run can be seen has been counted, too: its next run is another one.
+COUNT_RUN = "local number = redis.call('INCR', KEYS[2])" + APPEND_ROW + "return number\n"
+
 NOTE_LIFE = """
 local now = redis.call('TIME')
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', now[1] * 1000000 + now[2]))
@@ -108,9 +111,9 @@ class Effects:
             "pid": os.getpid(),
             "parent_id": request.parent_id,
         }
-        self.client.eval(APPEND_ROW, 1, ROWS_KEY, json.dumps(row))
-        number = int(self.client.incr(f"runs:{request.id}"))
-        return RunRecorder(self.client, run_id, number)
+        keys = (ROWS_KEY, f"runs:{request.id}")
+        number = self.client.eval(COUNT_RUN, len(keys), *keys, json.dumps(row))
+        return RunRecorder(self.client, run_id, int(number))
 
     @contextmanager
     def run(self, task: Any, object_id: str | None = None) -> Iterator[RunRecorder]:
