@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from celery import Celery
+from celery import Celery, states
+from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.utils.json import dumps
 
-from celery_reliable.compat.relied import Behaviour, Name, Part, relies_on
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, has_all, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",
@@ -105,10 +108,72 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
     Checked on Celery 5.6.3 and 5.7.0.  Without it a result cannot be stored with its settlement;
     and were it written otherwise, a success could be overwritten by a lost attempt's failure.
     """
-    meta: dict[str, Any] = backend._get_result_meta(
-        result=result, state=state, traceback=None, request=request
-    )
+    meta: dict[str, Any]
+    if has_all(_meta_at_once) and state in states.READY_STATES and not _is_extended(backend.app):
+        meta = _meta_at_once(backend, result, state, request)
+        return {**meta, **backend.more_fields(request)}
+    meta = backend._get_result_meta(result=result, state=state, traceback=None, request=request)
     return meta
+
+
+def _looks_alike_in_trial() -> bool:
+    """Whether Celery's fields of a result are ours: the same, in the same order."""
+    for conf in ({}, {"timezone": "Asia/Kolkata"}, {"enable_utc": False}):
+        backend: Any = DisabledBackend(app=Celery(set_as_current=False, fixups=()))
+        backend.app.conf.update(conf)
+        child = backend.app.AsyncResult("child", parent=backend.app.AsyncResult("parent"))
+        for given in ({}, {"group": "a", "parent_id": "b", "children": [child]}):
+            request = Context(id="id", **given)
+            theirs = backend._get_result_meta({"a": 1}, states.SUCCESS, None, request)
+            ours = _meta_at_once(backend, {"a": 1}, states.SUCCESS, request)
+            dates = [datetime.fromisoformat(one.pop("date_done")) for one in (theirs, ours)]
+            if list(theirs.items()) != list(ours.items()):
+                return False
+            if dates[0].utcoffset() != dates[1].utcoffset():
+                return False
+    return True
+
+
+@relies_on(
+    Name(f"{_BASE}.current_task_children", takes=("request",)),
+    Name("celery.app.base:Celery.timezone"),
+    Kept(f"{_BASE}.app"),
+    Behaviour("a result has the fields that we write", _looks_alike_in_trial),
+    part=Part.REDIS_RESULTS,
+    is_promise=False,
+)
+def _meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
+    """Return what Celery's ``Backend._get_result_meta`` returns of a task that has ended, without
+    ``result_extended``.
+
+    Calls ``Backend.current_task_children`` and ``Celery.timezone``, as Celery does, which besides
+    asks whether the hour of UTC is one of two that are the same, and for a setting by the parts of
+    its name: a sixth of what a process computes for a task.  Checked on Celery 5.6.3 and 5.7.0.
+    Without it each task that stores its result costs its process that sixth more.
+    """
+    meta = {
+        "status": state,
+        "result": result,
+        "traceback": None,
+        "children": backend.current_task_children(request),
+        "date_done": datetime.now(timezone.utc).astimezone(backend.app.timezone).isoformat(),
+    }
+    if request and request.group:
+        meta["group_id"] = request.group
+    if request and request.parent_id:
+        meta["parent_id"] = request.parent_id
+    return meta
+
+
+_extended: WeakKeyDictionary[Celery, bool] = WeakKeyDictionary()
+
+
+def _is_extended(app: Celery) -> bool:
+    """Whether results of *app* carry name and arguments, as it was configured first."""
+    found = _extended.get(app)
+    if found is None:
+        found = _extended[app] = bool(app.conf.result_extended)
+    return found
 
 
 @relies_on(Name(f"{_REDIS}._MAX_STR_VALUE_SIZE", used_by=f"{_REDIS}.set"), part=Part.REDIS_RESULTS)

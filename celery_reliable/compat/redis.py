@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ __all__ = [
 
 _CONNECTION = "redis.connection:Connection"
 _POOL = "redis.connection:ConnectionPool"
+
+#: The module of sockets that are neither of TLS nor of greenlets.
+_PLAIN = "socket"
 
 
 @relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)
@@ -102,10 +106,20 @@ def has_something_to_read(connection: Any) -> bool:
     """Whether an idle connection has something to read. That means that the server has closed
     it.
 
-    Calls ``Connection.can_read``, which is in no manual.  Checked on redis-py 6.4.0 and 8.1.0.
-    Without it the queues are asked over connections that the server has closed meanwhile.
+    Reads ``Connection._sock``, and calls ``Connection.can_read``, which is in no manual and costs
+    four calls of the system and an exception.  Of a plain socket the system can tell in one; one
+    with TLS may have read more than it has given, and those of greenlets are waited for otherwise.
+    Checked on redis-py 6.4.0 and 8.1.0.  Without it the queues are asked over connections that the
+    server has closed meanwhile.
     """
-    return connection._sock is not None and bool(connection.can_read())
+    sock = connection._sock
+    if sock is None:
+        return False
+    if type(sock).__module__ == _PLAIN:
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(connection.can_read())
 
 
 @relies_on(

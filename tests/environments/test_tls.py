@@ -11,9 +11,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import redis
 
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.operations import Desk
+from celery_reliable.redis_io import Line
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project, Start
 from tests.support.effects import Effects
@@ -127,6 +129,19 @@ def test_what_a_killed_worker_ran_runs_again_over_tls(
     assert running.get(timeout=20) == "open"
     with Desk(over_tls.app) as desk:
         assert desk.status().workers_by_state["alive"] == 1
+
+
+def test_the_same_connection_is_asked_until_the_server_closes_it(secured: Secured) -> None:
+    pool = redis.ConnectionPool.from_url(secured.url())
+    line = Line(pool)
+    # What the server sends of its own when they have shaken hands is no end of the connection.
+    ids = {line.ask(("CLIENT", "ID"))[0] for _ in range(5)}
+    assert len(ids) == 1
+    with secured.server.client() as admin:
+        admin.client_kill_filter(_id=ids.pop())
+        assert line.ask(("PING",)) == [b"PONG"]
+    line.close()
+    pool.disconnect()
 
 
 @pytest.mark.parametrize(
