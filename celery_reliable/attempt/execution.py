@@ -22,6 +22,7 @@ from celery_reliable.attempt.delivery import Delivery
 from celery_reliable.attempt.object_lock import NOT_OWN, take
 from celery_reliable.attempt.outcomes import ended, raising
 from celery_reliable.attempt.time_limits import Uninterrupted, time_to_run
+from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.compat.tracer import Traced, Tracer
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
 from celery_reliable.exceptions import ObjectIdError
@@ -117,7 +118,7 @@ def _is_ended_by_worker(task_id: str) -> bool:
     worker = current_worker()
     if worker is not None and os.getpid() != worker.pid:
         return True
-    requests = [worker_state.requests.get(task_id), *worker_state.active_requests]
+    requests = [worker_state.requests.get(task_id), *running_requests()]
     if any(getattr(r, "reliable_is_cancelled", False) and r.id == task_id for r in requests):
         return True
     # Once a shutdown has begun these are exit codes, of which 0 is one.

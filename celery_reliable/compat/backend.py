@@ -20,6 +20,7 @@ __all__ = [
     "longest_text",
     "result_meta",
     "run_errbacks",
+    "try_result_meta",
     "under_class",
 ]
 
@@ -114,6 +115,11 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
         return {**meta, **backend.more_fields(request)}
     meta = backend._get_result_meta(result=result, state=state, traceback=None, request=request)
     return meta
+
+
+def try_result_meta() -> None:
+    """Find out what `result_meta` may rely on.  In a main process, for all that it forks."""
+    has_all(_meta_at_once)
 
 
 def _looks_alike_in_trial() -> bool:

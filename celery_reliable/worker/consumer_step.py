@@ -23,6 +23,7 @@ from celery_reliable.compat.consumer import (
 from celery_reliable.compat.kombu import held_tags
 from celery_reliable.compat.pool import hear_of_ends
 from celery_reliable.compat.pool_writes import write_now
+from celery_reliable.compat.requests_now import fetched_requests, running_requests
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
@@ -124,7 +125,7 @@ class ConsumerStep(bootsteps.StartStopStep):
         assert step is not None
         step.is_connecting = True
         if step.claims.early is not None:
-            step.claims.early.forget(set(state.reserved_requests) - set(state.active_requests))
+            step.claims.early.forget(set(fetched_requests()) - set(running_requests()))
 
     def _turn(self, c: Any, step: WorkerStep) -> None:
         step.turned_at = time.monotonic()
@@ -266,4 +267,4 @@ def _shown(step: WorkerStep, command: Any, state_: Any, *args: Any, **kwargs: An
 
 
 def _running_tags() -> set[str]:
-    return {str(request.message.delivery_tag) for request in list(state.active_requests)}
+    return {str(request.message.delivery_tag) for request in running_requests()}

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.worker import state
-
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
+from celery_reliable.compat.requests_now import fetched_requests, running_requests
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.options import is_reliable
 from celery_reliable.worker.patience import PATIENCE_SECONDS
@@ -32,11 +31,11 @@ class LongDeliveries:
     def look(self) -> None:
         """Let go of what has been here for ACKNOWLEDGE_SECONDS."""
         before = clock.now() - self._reliable.config.acknowledge_seconds
-        active = list(state.active_requests)
+        active = running_requests()
         for request in active:
             if _is_held(request) and request.reliable_received_at < before:
                 self._acknowledge(request)
-        for request in list(state.reserved_requests):
+        for request in fetched_requests():
             is_waiting = request not in active and _is_held(request)
             if is_waiting and request.reliable_received_at < before:
                 events.delivery_given_back(name=request.name, task_id=request.id)

@@ -19,6 +19,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.consumer import QueuesHeldBack
 from celery_reliable.compat.controller import free_slot, hand_over_by
 from celery_reliable.compat.notes import note, noted
+from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.model import Claim
 from celery_reliable.options import is_of_object, is_reliable
@@ -167,7 +168,7 @@ class OrderKeeping:
 
     def _stop(self, c: Any) -> None:
         """Stop what runs against an order that says so, without a loss."""
-        for request in list(state.active_requests):
+        for request in running_requests():
             order = self._order_to_stop(request)
             if order is None or not getattr(request, "reliable_token", None):
                 continue
@@ -207,7 +208,7 @@ class OrderKeeping:
         """End what was revoked as it ran: as Celery's own command does, but by the claim."""
         to_end = {claim.token: how for claim, how in self._to_end}
         self._told = {token: one for token, one in self._told.items() if token in to_end}
-        for request in list(state.active_requests):
+        for request in running_requests():
             how = to_end.get(getattr(request, "reliable_token", ""))
             if how is not None and request.reliable_token not in self._told:
                 self._told[request.reliable_token] = request, how

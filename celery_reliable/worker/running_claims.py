@@ -11,6 +11,7 @@ from celery.worker import state
 from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.compat.pool import task_ids_of
+from celery_reliable.compat.requests_now import running_requests
 from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
 from celery_reliable.model import Claim, SweepReport
@@ -47,7 +48,7 @@ class RunningClaims:
         if self.shifts is not None and self.shifts.running.holds(claim.token):
             return True
         # Celery keeps `requests` by id: a copy of the message takes the place of what runs.
-        for request in [*state.requests.values(), *state.active_requests]:
+        for request in [*state.requests.values(), *running_requests()]:
             if getattr(request, "reliable_token", None) == claim.token:
                 return True
         # Celery forgets requests when it loses its connection; the pool keeps what was accepted.
@@ -73,7 +74,7 @@ class RunningClaims:
                 pid=self.shifts.running.pid_of(claim.token),
             )
             return not self.runs(claim)
-        for request in list(state.active_requests):
+        for request in running_requests():
             if getattr(request, "reliable_token", None) != claim.token:
                 continue
             if request.reliable_is_taken:

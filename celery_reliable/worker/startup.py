@@ -10,6 +10,7 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import Reliable, facts_of
+from celery_reliable.compat.backend import try_result_meta
 from celery_reliable.doctor import (
     check_broker,
     check_hooks,
@@ -40,6 +41,7 @@ def check_start(w: Any, reliable: Reliable) -> None:
     pool = kind_of(w.pool_cls)
     findings = raise_for(check_start_method(pool, w.app.conf))
     findings += raise_for(check_hooks(reliable, pool))
+    try_result_meta()
     findings += raise_for(check_app(facts_of(reliable)))
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
