@@ -18,9 +18,9 @@ __all__ = [
     "SUCCESS_BEGINS",
     "MarkingBackend",
     "longest_text",
+    "meta_at_once",
     "result_meta",
     "run_errbacks",
-    "try_result_meta",
     "under_class",
 ]
 
@@ -110,16 +110,11 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
     and were it written otherwise, a success could be overwritten by a lost attempt's failure.
     """
     meta: dict[str, Any]
-    if has_all(_meta_at_once) and state in states.READY_STATES and not _is_extended(backend.app):
-        meta = _meta_at_once(backend, result, state, request)
+    if has_all(meta_at_once) and state in states.READY_STATES and not _is_extended(backend.app):
+        meta = meta_at_once(backend, result, state, request)
         return {**meta, **backend.more_fields(request)}
     meta = backend._get_result_meta(result=result, state=state, traceback=None, request=request)
     return meta
-
-
-def try_result_meta() -> None:
-    """Find out what `result_meta` may rely on.  In a main process, for all that it forks."""
-    has_all(_meta_at_once)
 
 
 def _looks_alike_in_trial() -> bool:
@@ -131,7 +126,7 @@ def _looks_alike_in_trial() -> bool:
         for given in ({}, {"group": "a", "parent_id": "b", "children": [child]}):
             request = Context(id="id", **given)
             theirs = backend._get_result_meta({"a": 1}, states.SUCCESS, None, request)
-            ours = _meta_at_once(backend, {"a": 1}, states.SUCCESS, request)
+            ours = meta_at_once(backend, {"a": 1}, states.SUCCESS, request)
             dates = [datetime.fromisoformat(one.pop("date_done")) for one in (theirs, ours)]
             if list(theirs.items()) != list(ours.items()):
                 return False
@@ -148,7 +143,7 @@ def _looks_alike_in_trial() -> bool:
     part=Part.REDIS_RESULTS,
     is_promise=False,
 )
-def _meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
+def meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[str, Any]:
     """Return what Celery's ``Backend._get_result_meta`` returns of a task that has ended, without
     ``result_extended``.
 

@@ -10,7 +10,8 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import Reliable, facts_of
-from celery_reliable.compat.backend import try_result_meta
+from celery_reliable.compat.backend import meta_at_once
+from celery_reliable.compat.relied import has_all
 from celery_reliable.doctor import (
     check_broker,
     check_hooks,
@@ -41,7 +42,8 @@ def check_start(w: Any, reliable: Reliable) -> None:
     pool = kind_of(w.pool_cls)
     findings = raise_for(check_start_method(pool, w.app.conf))
     findings += raise_for(check_hooks(reliable, pool))
-    try_result_meta()
+    # It is tried once, and the processes of the pool know it from the fork.
+    has_all(meta_at_once)
     findings += raise_for(check_app(facts_of(reliable)))
     findings += raise_for(_when_there(w.app, lambda: _of_ledger(reliable)))
     # What does not answer is waited for elsewhere.
