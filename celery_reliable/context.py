@@ -213,6 +213,9 @@ class RunningAttempt:
     is_stored_again: bool = False
     #: What it published under its own id, to be sent when its body has unwound.
     unsent: Envelope | None = None
+    #: What it published, and has a record that could not be withdrawn as the sending had failed, by
+    #: its id: whether it is certain that none of the withdrawals was executed; None for nothing.
+    in_doubt: dict[str, bool] | None = None
     #: The canvas that it was replaced by.
     canvas: Any = None
     #: The result that was there then of a task that had the id before (`stored.seen`).

@@ -19,7 +19,7 @@ from celery_reliable.model import State
 from celery_reliable.publishing.errors import retry_seconds, unknown
 from celery_reliable.publishing.producers import PLACE
 from celery_reliable.publishing.publication import Publication
-from celery_reliable.publishing.withdrawal import is_anothers, is_send_given_up
+from celery_reliable.publishing.withdrawal import is_anothers, is_left, is_send_given_up
 
 __all__ = ["RecordingProducer"]
 
@@ -65,6 +65,8 @@ class RecordingProducer:
         if not publication.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
+        if is_left(publication):
+            return None
         publication.sent_with(options["headers"])
         publication.retry_seconds = retry_seconds(options)
         state, look_seconds = publication.plan(options)
@@ -94,10 +96,14 @@ class RecordingProducer:
             # Sent when the attempt has ended; another worker would run it beside this attempt.
             publication.attempt.unsent = envelope
             return None
+        return self._send(wire.body, options)
+
+    def _send(self, body: Any, options: dict[str, Any]) -> Any:
+        """Send what is recorded."""
         try:
-            return self._producer.publish(wire.body, **options)
+            return self._producer.publish(body, **options)
         except Exception as exc:
-            if is_send_given_up(publication, exc):
+            if is_send_given_up(self._publication, exc):
                 raise
             return None
 

@@ -1,5 +1,5 @@
 """Publications that were recorded and are not sent: another task has the object, or the sending has
-failed.
+failed.  A record that cannot be withdrawn stays, and the sweeper sends it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from celery_reliable.model import Claim
 from celery_reliable.publishing.errors import unknown
 from celery_reliable.publishing.publication import Publication
 
-__all__ = ["is_anothers", "is_send_given_up"]
+__all__ = ["is_anothers", "is_left", "is_send_given_up"]
 
 #: A caller outside of workers waits only so long for the withdrawal before it hears of the failure.
 _PATIENCE_SECONDS = 2.0
@@ -66,6 +66,9 @@ def _is_withdrawn(publication: Publication, why: object) -> bool:
             task_id, publication.epoch, patience_seconds=_PATIENCE_SECONDS
         )
     except LedgerUnavailable as unavailable:
+        attempt = running.get()
+        if attempt is not None:
+            attempt.in_doubt = {**(attempt.in_doubt or {}), task_id: unavailable.is_undone}
         raise unknown(
             f"Task {name}[{task_id}] could not be sent ({why}), and its record could not be "
             f"withdrawn ({unavailable}): it may run or not.",
@@ -73,3 +76,19 @@ def _is_withdrawn(publication: Publication, why: object) -> bool:
         ) from (why if isinstance(why, Exception) else unavailable)
     # Otherwise the message has arrived and is claimed, or another call relies on it.
     return isinstance(answer, answers.Withdrawn)
+
+
+def is_left(publication: Publication) -> bool:
+    """Whether the attempt that runs has published this id before, and that is to stay.
+
+    Celery, and who tells a chord, publish a callback or a body again after an error.  If the record
+    of the first time is there, the sweeper sends it; if it is gone, and was not withdrawn, its task
+    has ended.  To record it anew would have it run again.  Waits for the ledger as long as it
+    takes; raises LedgerRefused.
+    """
+    attempt, ref = running.get(), publication.ref
+    if attempt is None or not attempt.in_doubt or ref.id not in attempt.in_doubt:
+        return False
+    was_not_withdrawn = attempt.in_doubt.pop(ref.id)
+    record = publication.reliable.ledger.find(ref.id, patience_seconds=FOREVER)
+    return was_not_withdrawn or record is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proof.leftovers import LEDGER
 
-__all__ = ["History", "history_in", "strays"]
+__all__ = ["History", "history_in", "step_end", "strays"]
 
 Command = list[bytes]
 
@@ -43,7 +43,7 @@ class History:
     def follow(self, text: bytes) -> None:
         """Follow all commands of a file; one that was broken off at its end is left out."""
         database, is_open = b"0", False
-        for command in _commands(text):
+        for _, command in _commands(text):
             name = command[0].upper()
             if name == b"SELECT":
                 database = command[1]
@@ -134,7 +134,26 @@ def strays(folder: Path) -> list[str]:
     return history.found
 
 
-def _commands(text: bytes) -> Iterator[Command]:
+def step_end(text: bytes, size: int) -> int:
+    """Where the first step ends that ends at *size* or behind it.  A step is a transaction, or a
+    command alone.
+
+    Redis appends, and syncs, all that a turn of its loop has executed, so that a file which is cut
+    to what was synced ends there.  Where one ends within a transaction, Redis 6.2
+    keeps its begin in the file, and executes it as it loads that file the next time.
+    """
+    is_open = False
+    for at, command in _commands(text):
+        name = command[0].upper()
+        if name in (b"MULTI", b"EXEC"):
+            is_open = name == b"MULTI"
+        if at >= size and not is_open:
+            return at
+    return len(text)
+
+
+def _commands(text: bytes) -> Iterator[tuple[int, Command]]:
+    """Yield each command, and where it ends."""
     at = 0
     while (end := text.find(b"\r\n", at)) >= 0:
         count, at, found = int(text[at + 1 : end]), end + 2, []
@@ -144,8 +163,8 @@ def _commands(text: bytes) -> Iterator[Command]:
                 return
             length = int(text[at + 1 : end])
             at = end + 2
-            if len(text) < at + length:
+            if len(text) < at + length + 2:
                 return
             found.append(text[at : at + length])
             at += length + 2
-        yield found
+        yield at, found

@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from proof.soak.history import strays
+from proof.soak.history import step_end, strays
 from proof.soak.patience import patiently
 from proof.soak.suffix import LONGEST_SECONDS, TRIES, Lost, earliest, safe_moments
 from proof.soak.table import ONE
@@ -236,11 +236,12 @@ def make(set_up: str, folder: Path, clients: tuple[str, ...]) -> Servers:
 
 
 def _cut(directory: Path, count: int) -> None:
-    """Take so many bytes off the end of the append-only file."""
+    """Take so many bytes off the end of the append-only file, but for the step they begin in."""
     files = [directory / "appendonly.aof", *sorted(directory.glob("appendonlydir/*.incr.aof"))]
     last = [path for path in files if path.is_file()][-1]
+    text = last.read_bytes()
     with last.open("r+b") as file:
-        file.truncate(max(last.stat().st_size - count, 0))
+        file.truncate(step_end(text, max(len(text) - count, 0)))
 
 
 def _offset(client: redis.Redis, name: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from celery_reliable.model import StoredResult
 from proof.leftovers import LEDGER
-from proof.soak.history import History, history_in, strays
+from proof.soak.history import History, history_in, step_end, strays
 from tests.ledger.scene import Scene, open_ledger
 from tests.support.redis_server import RedisServer
 
@@ -75,6 +75,16 @@ def test_a_claim_that_is_left_for_a_moment_is_told(steps: tuple[list[str], ...],
 
 def test_another_database_is_none_of_it() -> None:
     assert found_in(text_of(REGISTER, CLAIM, SETTLE[:1], database="1")) == []
+
+
+def test_a_step_is_lost_as_a_whole() -> None:
+    text = text_of(*WELL)
+    # Where the file has its first step, its first two, and so on.
+    ends = [len(text_of(*WELL[:n])) for n in range(len(WELL) + 1)]
+    for size in range(len(text) + 1):
+        assert step_end(text, size) == next(end for end in ends if end >= size)
+    # What is broken off at its end is not cut twice.
+    assert step_end(text[:-1], len(text) - 1) == len(text) - 1
 
 
 def test_what_a_real_server_writes_is_followed(redis_server: RedisServer) -> None:

@@ -9,6 +9,7 @@ from itertools import product
 
 import psutil
 import pytest
+from celery.app.amqp import AMQP
 from kombu.exceptions import OperationalError
 
 from celery_reliable import NotPublished, PublishUnknown
@@ -127,6 +128,39 @@ def test_when_the_record_cannot_be_withdrawn_the_error_says_that_it_is_unknown(
     wait_for(lambda: effects.finished("unknown"), 40, "it runs")
     wait_until_settled(ledger_server, 15)
     assert len(effects.runs("unknown")) == 1
+
+
+@promise("never-two")
+def test_a_callback_that_is_recorded_is_not_recorded_again_as_it_could_not_be_sent(
+    make: Make, ledger_server: RedisServer, effects: Effects, redis_server: RedisServer
+) -> None:
+    """Celery publishes a callback again after an error.  By then it may have run, and ended."""
+    if not hasattr(AMQP, "_retry_publish"):
+        pytest.skip("before Celery 5.7 a callback is published once")
+    apart = make(False).with_settings(celery={**HASTY, "task_publish_retry": True})
+    apart.start_worker("one")
+    callback = apart.task("work").si(0.0).set(task_id="callback")
+    first = apart.send("gate", "gate", link=callback)
+    effects.run_of(first.id)
+    records = ledger_server.client()
+    redis_server.freeze()
+    effects.open_gate("gate")
+    wait_for(lambda: records.exists(RECORD + "callback"), 10, "it is recorded")
+    # It is being sent, and cannot be withdrawn.
+    records.config_set("min-replicas-to-write", 1)
+
+    # The second time waits for nothing: it is known that the first one stays.
+    assert stored(first, 30) == "gate"
+
+    assert records.hget(RECORD + "callback", "state") == b"queued"
+    redis_server.thaw()
+    records.config_set("min-replicas-to-write", 0)
+    wait_for(lambda: effects.finished("callback"), 40, "it runs")
+    wait_until_settled(ledger_server, 15)
+    later = apart.send("work", 0.0)
+    assert stored(later, 20) == "worked"
+    assert len(effects.runs("callback")) == 1
+    records.close()
 
 
 @promise("ledger-away")
