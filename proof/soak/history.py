@@ -139,8 +139,8 @@ def step_end(text: bytes, size: int) -> int:
     command alone.
 
     Redis appends, and syncs, all that a turn of its loop has executed, so that a file which is cut
-    to what was synced ends there.  Where one ends within a transaction, Redis 6.2
-    keeps its begin in the file, and executes it as it loads that file the next time.
+    to what was synced ends there.  Of one that ends within a transaction Redis 6.2 and 7.0 keep the
+    begin, and execute it, or drop what is written after it, as they load the file the next time.
     """
     is_open = False
     for at, command in _commands(text):
