@@ -30,10 +30,7 @@ def guarded(body: Any) -> Any:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        attempt = running.get()
-        if attempt is not None and not _holds_lease(attempt):
-            # It may have stood still since it was claimed.
-            _raise_if_taken(None)
+        _raise_if_late()
         try:
             with Interruptible():
                 result = function(*args, **kwargs)
@@ -60,6 +57,13 @@ def _holds_lease(attempt: RunningAttempt) -> bool:
     if worker is None:
         return False
     return attempt.claim.worker == worker.id and clock.now() < worker.lease_until
+
+
+def _raise_if_late() -> None:
+    """Let no body begin of an attempt that has stood still since it was claimed, and was taken."""
+    attempt = running.get()
+    if attempt is not None and not _holds_lease(attempt):
+        _raise_if_taken(None)
 
 
 def _raise_if_taken(cause: Exception | None) -> None:

@@ -80,6 +80,11 @@ TABLE: Table = {
                 ("tests/unit/test_fencing.py",),
             ),
             (
+                "a body begins, whoever has the task by now",
+                drop("_raise_if_late()"),
+                ("tests/unit/test_fencing.py",),
+            ),
+            (
                 "a failure is stored, whoever has the task by now",
                 drop("_raise_if_taken(exc)"),
                 ("tests/unit/test_fencing.py",),
@@ -168,8 +173,13 @@ TABLE: Table = {
             ),
             (
                 "it is sent, and never recorded",
-                move("try:\n    return self._producer", before="if not publication.record("),
+                move("return self._send(", before="if not publication.record("),
                 ("tests/integration/ends/test_success.py::test_one_id_is_one_task_while_it_lives",),
+            ),
+            (
+                "what is recorded and could not be withdrawn is recorded again",
+                drop("if is_left(publication):"),
+                ("tests/integration/outages/test_publishers.py",),
             ),
         ],
     },
