@@ -252,8 +252,10 @@ def test_a_replay_goes_on_only_while_few_wait_in_the_queue(
 def test_what_died_again_meanwhile_is_not_replayed_twice(project: Project, desk: Desk) -> None:
     for number in range(3):
         bury(project, f"task-{number}")
+    buried_ms = desk.ledger.workers.time_ms()
+    wait_for(lambda: desk.ledger.workers.time_ms() > buried_ms, 5, "the next millisecond")
     before_ms = desk.ledger.workers.time_ms()
-    wait_for(lambda: desk.ledger.workers.time_ms() > before_ms, 5, "the next millisecond")
+    wait_for(lambda: desk.ledger.workers.time_ms() > before_ms, 5, "the one after")
     desk.letters.discard("task-1")
     bury(project, "task-1")
 
