@@ -149,8 +149,8 @@ def meta_at_once(backend: Any, result: Any, state: str, request: Any) -> dict[st
 
     Calls ``Backend.current_task_children`` and ``Celery.timezone``, as Celery does, which besides
     asks whether the hour of UTC is one of two that are the same, and for a setting by the parts of
-    its name: a sixth of what a process computes for a task.  Checked on Celery 5.6.3 and 5.7.0.
-    Without it each task that stores its result costs its process that sixth more.
+    its name: a seventh of what a process computes for a task.  Checked on Celery 5.6.3 and 5.7.0.
+    Without it each task that stores its result costs its process that seventh more.
     """
     meta = {
         "status": state,

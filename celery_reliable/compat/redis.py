@@ -26,8 +26,8 @@ __all__ = [
 _CONNECTION = "redis.connection:Connection"
 _POOL = "redis.connection:ConnectionPool"
 
-#: The module of sockets that are neither of TLS nor of greenlets.
-_PLAIN = "socket"
+#: The module of sockets that are neither of TLS nor of greenlets; none where there is no poll.
+_PLAIN = "socket" if hasattr(select, "poll") else ""
 
 
 @relies_on(Kept(f"{_CONNECTION}._sock"), part=Part.WORKER)

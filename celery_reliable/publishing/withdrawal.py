@@ -89,6 +89,7 @@ def is_left(publication: Publication) -> bool:
     attempt, ref = running.get(), publication.ref
     if attempt is None or not attempt.in_doubt or ref.id not in attempt.in_doubt:
         return False
-    was_not_withdrawn = attempt.in_doubt.pop(ref.id)
     record = publication.reliable.ledger.find(ref.id, patience_seconds=FOREVER)
+    # Not before it has answered: whoever is refused may try again.
+    was_not_withdrawn = attempt.in_doubt.pop(ref.id)
     return was_not_withdrawn or record is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from celery_reliable.context import RunningAttempt, running
-from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.model import Claim
 from celery_reliable.publishing.errors import PublishUnknown
 from celery_reliable.publishing.withdrawal import is_left, is_send_given_up
@@ -20,12 +20,15 @@ class Ledger:
 
     def __init__(self, *, is_undone: bool) -> None:
         self.record: object | None = object()
+        self.is_refusing = False
         self._is_undone = is_undone
 
     def withdraw(self, *_: Any, **__: Any) -> None:
         raise LedgerUnavailable("away", is_undone=self._is_undone)
 
     def find(self, task_id: str, **_: Any) -> object | None:
+        if self.is_refusing:
+            raise LedgerRefused("no right")
         return self.record
 
 
@@ -69,6 +72,19 @@ def test_it_is_there_or_has_ended(
     assert is_left(publication) is is_to_stay
     # Once is enough: whoever publishes it again after that means another task.
     assert not is_left(publication)
+
+
+def test_who_is_refused_may_try_again(attempt: RunningAttempt) -> None:
+    ledger = Ledger(is_undone=True)
+    publication = publication_of(ledger)
+    with pytest.raises(PublishUnknown):
+        is_send_given_up(publication, OSError("refused"))
+    ledger.is_refusing = True
+    with pytest.raises(LedgerRefused):
+        is_left(publication)
+    ledger.is_refusing = False
+
+    assert is_left(publication)
 
 
 def test_who_publishes_outside_of_attempts_has_been_told() -> None:
