@@ -17,6 +17,7 @@ from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, has_all, 
 __all__ = [
     "SUCCESS_BEGINS",
     "MarkingBackend",
+    "StoringBackend",
     "longest_text",
     "meta_at_once",
     "result_meta",
@@ -61,6 +62,32 @@ class MarkingBackend:
     def more_fields(self, request: Any) -> dict[str, Any]:
         """Return the fields that are stored besides Celery's own."""
         return {}
+
+
+@relies_on(
+    Name(
+        f"{_KEYS}._set_with_state",
+        takes=("key", "value", "state"),
+        used_by=f"{_KEYS}._store_result",
+    ),
+    part=Part.REDIS_RESULTS,
+)
+class StoringBackend:
+    """Mixed into the class of a backend that keeps results as texts. A subclass stores them.
+
+    Overrides ``BaseKeyValueStoreBackend._set_with_state``, by which Celery stores a result and
+    nothing else.  Checked on Celery 5.6.3 and 5.7.0.  Without it what a chord's member had sent
+    before it was declared dead may take the place of its successor's result.
+    """
+
+    def _set_with_state(self, key: Any, value: Any, state: Any) -> Any:
+        if self.stores(key, value):
+            return None
+        return super()._set_with_state(key, value, state)  # type: ignore[misc]
+
+    def stores(self, key: Any, value: str | bytes) -> bool:
+        """Store a result; False to leave it to Celery."""
+        return False
 
 
 @relies_on(

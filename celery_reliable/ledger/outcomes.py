@@ -14,6 +14,7 @@ from celery_reliable.ledger.answers import (
     ReleaseAnswer,
     ReplaceAnswer,
     SettleAnswer,
+    StoreAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
 from celery_reliable.ledger.ended_tasks import call_ending_task
@@ -30,6 +31,7 @@ _NO_RESULT = StoredResult("", "", "", 0, 0)
 _SETTLE: Transition[SettleAnswer] = Transition(
     "settle", SettleAnswer, repeated=(Gone, Settled), frees=True, keeps=True
 )
+_STORE: Transition[StoreAnswer] = Transition("store", StoreAnswer)
 _CONCLUDE: Transition[ConcludeAnswer] = Transition("conclude", ConcludeAnswer)
 _BEQUEATH: Transition[BequeathAnswer] = Transition("bequeath", BequeathAnswer)
 _REPLACE: Transition[ReplaceAnswer] = Transition("replace", ReplaceAnswer, repeated=(Gone, Waiting))
@@ -88,6 +90,25 @@ class Outcomes(TransitionGroup):
             next_up=claim.next_up,
             on_next=self.on_next,
             patience_seconds=patience_seconds,
+        )
+
+    def store(
+        self, claim: Claim, result: StoredResult, *, patience_seconds: float | None = None
+    ) -> StoreAnswer:
+        """Store the outcome of an attempt that is settled later, if it is the current one."""
+        return self._caller.call(
+            _STORE,
+            [self.keys.record(claim.task_id), result.key],
+            [
+                claim.attempt,
+                claim.token,
+                result.value,
+                result.final,
+                result.expires_seconds,
+                "" if result.db == self.connector.db else result.db,
+                self.connector.db,
+            ],
+            patience_seconds,
         )
 
     def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:

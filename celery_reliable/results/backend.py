@@ -13,7 +13,6 @@ from typing import Any
 
 from celery import states
 from celery.backends.base import BaseKeyValueStoreBackend
-from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable import events
@@ -30,9 +29,10 @@ from celery_reliable.compat.chord_counts import CleaningBackend, counts_chords
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.context import RunningAttempt, is_current, put_off, running
 from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.ledger import FOREVER, answers, server_of
+from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
+from celery_reliable.results.fenced import FencedBackend, is_on_ledger_server, store_fenced
 from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
 
@@ -68,8 +68,8 @@ class _Marking(MarkingBackend):
         return {MARK: mark(attempt.stamp.epoch, attempt.claim.attempt, attempt.claim.token)}
 
 
-class _MarkingAndCleaning(CleaningBackend, _Marking):
-    """The same for one that counts chords."""
+class _MarkingAndCleaning(CleaningBackend, FencedBackend, _Marking):
+    """The same for a Redis, which counts chords, and may be the ledger's."""
 
     def passes(self, exc: BaseException) -> bool:
         return may_pass(self, exc)
@@ -195,11 +195,8 @@ class PatientBackend:
     ) -> StoredResult | None:
         """Return the result as this backend keeps it; None where that is not on our server."""
         backend = self._backend
-        # A subclass may store in its own way, and the script sees only in JSON how a task ended.
-        if type(backend) is not RedisBackend or backend.serializer != "json":
-            return None
-        server = server_of(backend.connparams)
-        if server is None or server != reliable_of(self._task.app).ledger.connector.server:
+        # The script sees only in JSON how a task ended.
+        if backend.serializer != "json" or not is_on_ledger_server(self._task, backend):
             return None
         encoded = backend.encode_result(result, state)
         meta = result_meta(_marked(backend), encoded, state, request)
@@ -289,7 +286,7 @@ class PatientBackend:
         while True:
             attempt = running.get()
             try:
-                return store(*args, **kwargs)
+                return store_fenced(self._task, self._backend, attempt, store, *args, **kwargs)
             except Exception as exc:
                 if attempt is None or attempt.is_closed or not may_pass(self._backend, exc):
                     raise

@@ -62,7 +62,7 @@ def judge(
     Raises proof.checker.NotALogError when it is none, or says nothing.
     """
     verdict = check(_with_zombies(rows, deaths))
-    told = _Told(rows)
+    told = _Told(rows, deaths)
     went_back = any(one.lost is not None for one in happened)
     found = Judgement(counts=verdict.counts)
     left = [Anomaly(STRAY, key, "it is there at the end") for key in stray]
@@ -81,7 +81,8 @@ def judge(
 class _Told:
     """What the log says of one task."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], deaths: Sequence[Death]) -> None:
+        self._deaths = deaths
         self._by_task: dict[str, list[Row]] = defaultdict(list)
         self.headers: dict[str, list[str]] = {}
         self.tasks_of: dict[str, set[str]] = defaultdict(set)
@@ -106,6 +107,25 @@ class _Told:
             row["kind"] in kinds and since <= row["at"] / _MICROSECONDS <= until
             for row in self._by_task[task]
         )
+
+    def began_late(self, one: Happened, task: str) -> bool:
+        """Whether a worker that a fault befell began an attempt as it went on, when it had been
+        declared dead, and a later attempt had begun elsewhere.
+        """
+        until = one.until + _DECLARED_SECONDS
+        died = [death.at for death in self._deaths if _explains(one, death)]
+        begun = [row for row in self._by_task[task] if row["kind"] == "begin"]
+        return any(
+            str(row["worker"]).startswith(f"{one.worker}@")
+            and min(died, default=until) < row["at"] / _MICROSECONDS <= until
+            and any(before["at"] < row["at"] and _is_later(before, row) for before in begun)
+            for row in begun
+        )
+
+
+def _is_later(row: Row, other: Row) -> bool:
+    """Whether a row is of a later attempt than the other."""
+    return (row.get("attempt") or 0) > (other.get("attempt") or 0)
 
 
 def _with_zombies(rows: Sequence[Row], deaths: Sequence[Death]) -> list[Row]:
@@ -136,6 +156,9 @@ def _explains(one: Happened, death: Death) -> bool:
 
 def _allows(one: Happened, fault: Anomaly, told: _Told) -> bool:
     condition = FAULTS[one.fault].allows.get(fault.kind)
+    if condition in (table.ZOMBIES, table.CLAIMED):
+        tasks = told.tasks_of[fault.what] if fault.kind == "object" else {fault.what}
+        return any(told.began_late(one, task) for task in tasks)
     if condition is None or one.lost is None:
         return False
     return _CONDITIONS[condition](one.lost, fault.what, told)

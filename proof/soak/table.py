@@ -30,6 +30,8 @@ BEGUN = "begun in the lost suffix"
 OF_OBJECT = "of objects of which a task began in the lost suffix"
 HEADERS = "a header ended, or was published, in the lost suffix"
 ZOMBIES = "attempts that this worker ran, from when it was declared dead"
+#: Between the last look at its lease and the body there is a moment.
+CLAIMED = "what this worker had claimed before, and began as it went on"
 #: Who published it is remembered for an hour.
 LATE = "what it put off for an hour by its clock, if Redis went back to older data"
 HELD = "locks of objects whose tasks began or ended in the lost suffix"
@@ -68,7 +70,12 @@ _SUFFIX = {
     STRAY: HELD,
 }
 #: `frozen-not-dead`, and the other half of `never-two`.
-_ZOMBIE = {"overlap": ZOMBIES, "object": ZOMBIES}
+_ZOMBIE = {
+    "overlap": ZOMBIES,
+    "object": ZOMBIES,
+    "attempts": CLAIMED,
+    "ran again": CLAIMED,
+}
 
 FAULTS: dict[str, WorldFault] = {
     fault.name: fault

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from celery import chord
 
+from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import LOCKS, RECORD, WORKERS, is_alive
 from tests.support.effects import Effects, Run
@@ -94,6 +96,36 @@ def test_a_zombie_does_not_free_its_successors_lock(
     assert result.get(timeout=10) == "object"
     assert [run.outcome for run in project.effects.runs(result.id)] == [None, "finished"]
     wait_for(lambda: not client.keys(LOCKS), 10, "the lock is free")
+
+
+@promise("late-changes-nothing", "results-best-effort")
+@pytest.mark.parametrize("first", ["finish", "fail"])
+def test_what_was_on_its_way_when_a_worker_was_cut_off_takes_no_results_place(
+    project: Project, proxy: RedisProxy, first: str
+) -> None:
+    client = project.redis.client()
+    client.script_load(script("store").text)
+    behind = project.with_settings(broker_url=proxy.url(), result_url=proxy.url(1))
+    behind.start_worker("one", concurrency=1)
+    body = project.task("work").si(0.01).set(task_id="the-body")
+    member = project.task("follow").s([first, "finish"]).set(task_id="the-member")
+    # Celery looks for an older result first.
+    way = proxy.stall_at(containing="celery-task-meta-the-member", nth=2)
+    chord([member])(body)
+    way.wait()
+    project.start_worker("two", concurrency=1)
+    result = project.app.AsyncResult("the-member")
+    assert result.get(timeout=30) == "run 2"
+    wait_for(lambda: project.effects.finished("the-body"), 10, "the body")
+
+    with project.redis.client(1).pubsub(ignore_subscribe_messages=True) as told:
+        told.subscribe("celery-task-meta-the-member")
+        proxy.mend()
+        wait_for(lambda: client.zcard(WORKERS) == 2, 20, "two leases")
+        wait_for(lambda: not client.keys(RECORD + "*"), 15, "everything settled")
+        assert not [one for _ in range(9) if (one := told.get_message(timeout=0.1))]
+    assert result.result == "run 2"
+    assert len(project.effects.runs("the-body")) == 1
 
 
 @promise("late-changes-nothing")

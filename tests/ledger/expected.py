@@ -99,6 +99,15 @@ ANSWERS = {
         ),
         "settled > absent": "running",
     },
+    "store": {
+        "gone": "absent settled",
+        "fenced": (
+            "queued parked held overtaken lost suspected stopping called_off retried standing "
+            "waiting "
+            "spent buried"
+        ),
+        "stored > running": "running",
+    },
     "replace": {
         "gone": "absent settled",
         "fenced": (

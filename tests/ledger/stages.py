@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger.answers.base import Answer
 from celery_reliable.ledger.answers.objects import Standing
-from celery_reliable.model import Claim, Rate, Record, State
+from celery_reliable.model import Claim, Rate, Record, State, StoredResult
 from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
 HEIR = "the canvas"
+RESULT = StoredResult("celery-task-meta-task", '{"status": "FAILURE"}', '{"status": "SUCCESS"', 60, 0)
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,10 @@ class Steps:
 
     def settle(self) -> Answer:
         return self._ledger.settle(self._mine)
+
+    def store(self) -> Answer:
+        """My outcome is not one with the settlement."""
+        return self._ledger.store(self._mine, RESULT)
 
     def replace(self) -> Answer:
         return self._ledger.replace(self._mine, due_in_ms=LOOK_MS)

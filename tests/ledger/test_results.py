@@ -9,7 +9,7 @@ import redis
 
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import ObjectLocks, connect, server_of
-from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled
+from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled, Stored
 from celery_reliable.ledger.scripts import script
 from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
@@ -49,6 +49,59 @@ def test_it_is_stored_and_told_in_whichever_database(
         client.delete(KEY)
     assert scene.ledger.find("task") is None
     assert isinstance(scene.ledger.settle(claim, result), Gone)
+
+
+@promise("late-changes-nothing")
+@pytest.mark.parametrize("db", [0, 3])
+@pytest.mark.parametrize("expires_seconds", [0, 60])
+def test_who_is_settled_later_stores_it_first(scene: Scene, db: int, expires_seconds: int) -> None:
+    claim = scene.claim(scene.publish())
+    with kept(scene, db) as client, client.pubsub(ignore_subscribe_messages=True) as told:
+        client.delete(KEY)
+        told.subscribe(KEY)
+        result = replace(RESULT, db=db, expires_seconds=expires_seconds)
+
+        assert isinstance(scene.ledger.store(claim, result), Stored)
+
+        assert client.get(KEY) == RESULT.value
+        assert (client.ttl(KEY) == -1) == (expires_seconds == 0)
+        heard = next(one for _ in range(9) if (one := told.get_message(timeout=5)))
+        assert (heard["channel"], heard["data"]) == (KEY, RESULT.value)
+        assert scene.record_of().state is State.RUNNING
+        client.delete(KEY)
+    assert isinstance(scene.ledger.settle(claim), Settled)
+    assert isinstance(scene.ledger.store(claim, result), Gone)
+
+
+@promise("late-changes-nothing")
+@pytest.mark.parametrize("of", ["another attempt", "another claim"])
+def test_who_is_not_current_stores_nothing(scene: Scene, of: str) -> None:
+    claim = scene.claim(scene.publish())
+    late = replace(claim, attempt=2) if of == "another attempt" else replace(claim, token="late")
+    with kept(scene, 0) as client:
+        assert scene.ledger.store(late, RESULT) == Fenced("running")
+        assert not client.exists(KEY)
+
+
+@pytest.mark.parametrize(
+    ("before", "final", "is_kept"),
+    [
+        ('{"status": "SUCCESS", "result": 0}', RESULT.final, True),
+        ('{"status": "SUCCESS", "result": 0}', "", False),
+        ('{"status": "FAILURE"}', RESULT.final, False),
+    ],
+)
+def test_a_success_that_is_there_is_not_stored_over(
+    scene: Scene, before: str, final: str, is_kept: bool
+) -> None:
+    claim = scene.claim(scene.publish())
+    with kept(scene, 0) as client:
+        client.set(KEY, before)
+
+        assert isinstance(scene.ledger.store(claim, replace(RESULT, final=final)), Stored)
+
+        assert client.get(KEY) == (before if is_kept else RESULT.value)
+        client.delete(KEY)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +161,7 @@ def test_nothing_changes_where_the_database_cannot_be_chosen(redis_server: Redis
     claim = scene.claim(scene.publish())
 
     assert isinstance(ledger.settle(claim, replace(RESULT, db=3)), Elsewhere)
+    assert isinstance(ledger.store(claim, replace(RESULT, db=3)), Elsewhere)
 
     assert scene.record_of().state is State.RUNNING
     assert isinstance(ledger.settle(claim, RESULT), Settled)

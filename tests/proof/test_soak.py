@@ -175,6 +175,30 @@ def test_an_overlap_is_one_until_its_worker_was_declared_dead(kind: str) -> None
     assert found(rows, "partition") == {kind}, "nobody died"
 
 
+@pytest.mark.parametrize("kind", ["ran again", "overlap", "object"])
+def test_what_was_claimed_before_may_begin_as_its_worker_goes_on(kind: str) -> None:
+    def beyond(at: float, attempts: tuple[int, int] = (1, 2), died: float = 11.5) -> set[str]:
+        other = {"object": "row"} if kind == "object" else {}
+        # The successor's run ends before that, or goes on.
+        until = 11.9 if kind == "ran again" else 30
+        rows = [
+            *published("a", 1),
+            *ran("a", 11.8, until, attempts[1], "two", **other),
+            *settled("a", until),
+            *ran("a", at, at + 1, attempts[0], "one", **other),
+        ]
+        return found(rows, "freeze", Death("one", died, died + 0.1))
+
+    all_of_it = {kind, "attempts"} | ({"overlap"} if kind == "object" else set())
+    # The fault is over at 12, which may be seen late.
+    assert beyond(12.1) == beyond(13.9) == set()
+    assert beyond(14.1) == all_of_it, "it went on long before"
+    assert beyond(12.1, (2, 2)) == all_of_it, "it is no earlier attempt"
+    assert beyond(12.1, (3, 2)) == all_of_it - {"attempts"}, "it is a later one"
+    assert beyond(12.1, died=12.2) == all_of_it, "it had not been declared dead"
+    assert beyond(12.1, died=9.5) == all_of_it, "it died of something else"
+
+
 def test_who_was_declared_dead_may_settle_nothing() -> None:
     rows = [
         *published("a", 1),

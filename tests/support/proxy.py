@@ -123,6 +123,19 @@ class RedisProxy:
         """
         return self._add(Action.DROP_REPLY, command, script, containing, nth, times)
 
+    def stall_at(
+        self,
+        command: str | None = None,
+        *,
+        script: str | None = None,
+        containing: str | None = None,
+        nth: int = 1,
+    ) -> Rule:
+        """Let nothing pass from this command on, in either direction, until `mend`: then the
+        command is the first that passes.  The arguments are those of `drop_request`.
+        """
+        return self._add(Action.STALL, command, script, containing, nth, 1)
+
     def watch(
         self,
         command: str | None = None,
@@ -312,6 +325,9 @@ class RedisProxy:
                 matches = self._judge(command)
                 if any(match.does(Action.DROP_REQUEST) for match in matches):
                     return
+                if any(match.does(Action.STALL) for match in matches):
+                    self._flows.clear()
+                    await self._flows.wait()
                 self._expect_reply(link, command, matches)
                 link.server.write(command.raw)
                 await link.server.drain()

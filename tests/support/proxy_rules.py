@@ -18,6 +18,7 @@ class Action(Enum):
     WATCH = "watched"
     DROP_REQUEST = "request dropped"
     DROP_REPLY = "reply dropped"
+    STALL = "stalled"
 
 
 @dataclass(frozen=True)

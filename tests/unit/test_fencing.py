@@ -1,4 +1,6 @@
-"""What a body has returned or raised goes no further where its attempt does not count any more."""
+"""No body begins, and nothing that it has returned or raised goes any further, where its attempt
+does not count any more.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,23 @@ from typing import Any
 import pytest
 from celery.exceptions import Ignore
 
-from celery_reliable import events
+from celery_reliable import clock, events
 from celery_reliable.attempt import fencing
 from celery_reliable.context import RunningAttempt, WorkerProcess, running
 from celery_reliable.model import Claim
 
 
 @pytest.fixture
-def attempt(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningAttempt]:
-    """The attempt that this process runs, of a worker whose lease may have lapsed; it was taken."""
-    worker = WorkerProcess("one@host")
+def worker() -> WorkerProcess:
+    """A worker that has a lease."""
+    found = WorkerProcess("one@host")
+    found.renewed(clock.now() + 60)
+    return found
+
+
+@pytest.fixture
+def attempt(worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningAttempt]:
+    """The attempt that this process runs; it was taken from its worker."""
     found = RunningAttempt(Claim("id", 1, worker.id, "token"))
     monkeypatch.setattr(fencing, "current_worker", lambda: worker)
     monkeypatch.setattr(fencing, "reliable_of", lambda app: SimpleNamespace(ledger=None))
@@ -35,11 +44,14 @@ def fails() -> None:
 
 
 @pytest.mark.parametrize("body", [str, fails])
-def test_neither_its_result_nor_its_failure(attempt: RunningAttempt, body: Any) -> None:
+def test_neither_its_result_nor_its_failure(
+    attempt: RunningAttempt, worker: WorkerProcess, body: Any
+) -> None:
     began = []
 
     def function() -> Any:
         began.append(body)
+        worker.doubt()
         return body()
 
     with pytest.raises(Ignore):
@@ -48,3 +60,34 @@ def test_neither_its_result_nor_its_failure(attempt: RunningAttempt, body: Any) 
     # It is asked when the body is over, which may have taken its time.
     assert began == [body]
     assert attempt.is_closed
+
+
+@pytest.mark.parametrize("lapses", [WorkerProcess.doubt, WorkerProcess.reborn])
+def test_what_stood_still_after_it_was_claimed_does_not_begin(
+    attempt: RunningAttempt, worker: WorkerProcess, lapses: Any
+) -> None:
+    lapses(worker)
+    began = []
+
+    with pytest.raises(Ignore):
+        fencing.guarded(lambda: began.append(1))()
+
+    assert not began
+    assert attempt.is_closed
+
+
+def test_what_has_its_lease_or_no_attempt_asks_nobody(
+    attempt: RunningAttempt, worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(fencing, "is_current", lambda ledger, one: asked.append(one) or True)
+
+    assert fencing.guarded(lambda: 1)() == 1
+    token = running.set(None)
+    worker.doubt()
+    assert fencing.guarded(lambda: 2)() == 2
+    running.reset(token)
+
+    assert not asked
+    assert fencing.guarded(lambda: 3)() == 3
+    assert asked == [attempt, attempt]

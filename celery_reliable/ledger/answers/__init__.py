@@ -65,6 +65,7 @@ ResumeAnswer = Resumed | InForce | Gone
 SetBackAnswer = SetBack | Ended
 SettleAnswer = Settled | Fenced | Gone | Elsewhere
 StopAnswer = Told | Changed
+StoreAnswer = Stored | Fenced | Gone | Elsewhere
 TouchAnswer = Touched | Fenced | Gone
 UnlistAnswer = Unlisted | Changed
 UnlockAnswer = Unlocked | NotHeld

@@ -48,6 +48,7 @@ __all__ = [
     "Settled",
     "Spent",
     "Stale",
+    "Stored",
     "Struck",
     "Touched",
     "Troubled",
@@ -168,6 +169,11 @@ class Spent(Answer):
 
     word = "buried"
     losses: int
+
+
+@final
+class Stored(Answer):
+    """The outcome of the attempt is stored, or there is one that stays."""
 
 
 @final

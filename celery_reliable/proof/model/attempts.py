@@ -199,6 +199,16 @@ def _conclude(v: View) -> Reply:
     return ("concluding",)
 
 
+def _store(v: View) -> Reply:
+    task = _of_the_attempt(v, v.arg(1), v.arg(2))
+    if not isinstance(task, Task):
+        return task
+    if v.arg(6) and not v.either(True, False):
+        # Which databases can be reached is the server's to say.
+        return ("elsewhere",)
+    return ("stored",)
+
+
 def _touch(v: View) -> Reply:
     task = _of_the_attempt(v, v.arg(2), v.arg(4))
     if not isinstance(task, Task):
@@ -249,5 +259,5 @@ def attempt_rules() -> dict[str, object]:
     """Return the rules of this module, by script."""
     return {
         "claim": _claim, "settle": _settle, "bequeath": _bequeath, "conclude": _conclude,
-        "touch": _touch, "replace": _replace, "stop": _stop,
+        "touch": _touch, "replace": _replace, "stop": _stop, "store": _store,
     }  # fmt: skip

@@ -80,6 +80,11 @@ TABLE: Table = {
                 ("tests/unit/test_fencing.py",),
             ),
             (
+                "a body begins, whoever has the task by now",
+                drop("_raise_if_late()"),
+                ("tests/unit/test_fencing.py",),
+            ),
+            (
                 "a failure is stored, whoever has the task by now",
                 drop("_raise_if_taken(exc)"),
                 ("tests/unit/test_fencing.py",),
