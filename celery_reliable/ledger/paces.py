@@ -78,14 +78,14 @@ class Paces:
         """
         return self._caller.call(
             _RIPE,
-            [self._keys.pacer(whose), *map(self._keys.line, task_names)],
+            [self._keys.pacer(whose), self._keys.due, *map(self._keys.line, task_names)],
             [worker, lease_ms, late_ms, limit],
         )
 
     def waiting(self, task_names: Sequence[str]) -> dict[str, int]:
         """Return how many tasks of each name wait for their moment.
 
-        Those that were called off meanwhile are counted until it comes.
+        Those that were called off meanwhile may be counted until it comes.
         """
         names = list(task_names)
 

@@ -77,8 +77,8 @@ def store_fenced(
 
 
 class FencedBackend(StoringBackend):
-    """Mixed into the class of a Redis backend: within `store_fenced` the ledger stores the attempt's
-    own outcome.
+    """Mixed into the class of a Redis backend: within `store_fenced` the ledger stores the
+    attempt's own outcome.
     """
 
     def stores(self, key: Any, value: str | bytes) -> bool:

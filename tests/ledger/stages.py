@@ -14,7 +14,9 @@ from tests.ledger.scene import LOOK_MS, Published, Scene, attempt_zero
 RESEND_MS = 2 * LOOK_MS
 #: What names the canvas of an attempt that was replaced.
 HEIR = "the canvas"
-RESULT = StoredResult("celery-task-meta-task", '{"status": "FAILURE"}', '{"status": "SUCCESS"', 60, 0)
+RESULT = StoredResult(
+    "celery-task-meta-task", '{"status": "FAILURE"}', '{"status": "SUCCESS"', 60, 0
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from celery_reliable.ledger.answers.paces import Another, Free, ParkedUntil, Rip
 from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
 from celery_reliable.model import Due, Rate, State
 from tests.ledger.scene import LOOK_MS, Published, Scene
+from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 SECOND_US = 1_000_000
@@ -195,15 +196,14 @@ def test_what_is_taken_and_not_sent_is_due(scene: Scene) -> None:
     assert scene.overdue_ids() == ["task"]
 
 
-def test_what_was_called_off_is_passed_over(scene: Scene) -> None:
+def test_what_was_called_off_stands_in_no_line(scene: Scene) -> None:
     quick = Rate("app.work", 300_000)
     first, message = scene.publish("first"), scene.publish()
     reserve(scene, first, quick)
     assert isinstance(reserve(scene, message, quick), ParkedUntil)
     scene.ledger.cancel("task", epoch=message.epoch)
-    wait_for(lambda: ripe(scene).dues, 5, "it is taken")
-    assert scene.state() == "absent"
     assert ripe(scene).dues == ()
+    assert not scene.client.exists(scene.ledger.keys.line("app.work"))
 
 
 @pytest.mark.parametrize("step_seconds", [-3600, 3600])
@@ -243,3 +243,26 @@ def test_what_is_parked_for_its_moment_was_not_sent_in_vain(scene: Scene) -> Non
 
     record = scene.record_of("second")
     assert (record.resends, record.is_unsent) == (0, False)
+
+
+@promise("clock-of-redis")
+def test_a_line_is_set_right_when_the_clock_has_stepped_back(scene: Scene) -> None:
+    """As `set_back` leaves it: due earlier, while the line knows the old time."""
+    slow = Rate("app.work", 3_600_000_000)
+    for one in [scene.publish(f"task {n}") for n in range(5)]:
+        reserve(scene, one, slow)
+    line, due = scene.ledger.keys.line("app.work"), scene.ledger.keys.due
+    now_ms = scene.workers.time_ms()
+    scene.client.zadd(due, {"task 1": now_ms - 1, "task 2": now_ms + 60_000})
+    # One has gone on since, and one has ended.
+    scene.client.zadd(due, {"task 3": now_ms + 999 * 3_600_000})
+    scene.client.zrem(due, "task 4")
+
+    # Two are looked at, from the last on.
+    assert not ripe(scene, limit=2).dues
+    assert set(scene.client.zrange(line, 0, -1)) == {b"task 1", b"task 2"}
+    answer = ripe(scene)
+
+    assert [one.task_id for one in answer.dues] == ["task 1"]
+    assert scene.client.zrange(line, 0, -1, withscores=True) == [(b"task 2", now_ms + 60_000)]
+    assert ripe(scene).dues == ()

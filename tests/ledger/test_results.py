@@ -10,7 +10,7 @@ import redis
 from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.ledger import ObjectLocks, connect, server_of
 from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled, Stored
-from celery_reliable.ledger.scripts import script
+from celery_reliable.ledger.scripts import inside, script
 from celery_reliable.model import State, StoredResult
 from tests.ledger.scene import LEASE_MS, Scene, open_ledger
 from tests.ledger.stages import STAGES
@@ -71,6 +71,22 @@ def test_who_is_settled_later_stores_it_first(scene: Scene, db: int, expires_sec
         client.delete(KEY)
     assert isinstance(scene.ledger.settle(claim), Settled)
     assert isinstance(scene.ledger.store(claim, result), Gone)
+
+
+def test_what_comes_after_it_in_one_step_finds_the_ledgers_database(scene: Scene) -> None:
+    claim, record = scene.claim(scene.publish()), scene.ledger.keys.record("task")
+    both = inside(
+        script("store"), "both", "store(KEYS, ARGV)\nreturn redis.call('EXISTS', KEYS[1])"
+    )
+    args = [claim.attempt, claim.token, RESULT.value, RESULT.final, 60]
+
+    for db in ("", 3):
+        assert scene.client.eval(both.text, 2, record, KEY, *args, db, 0) == 1
+
+    for db in (0, 3):
+        with kept(scene, db) as client:
+            assert client.get(KEY) == RESULT.value
+            client.delete(KEY)
 
 
 @promise("late-changes-nothing")

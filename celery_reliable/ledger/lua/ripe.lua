@@ -1,18 +1,22 @@
 --[[
 ripe: take out of the lines of limited tasks those whose moment has come, so that they are sent at once.
 
+A time that was noted before the clock stepped back is too late. It is set right in `due` by set_back; whoever asks
+here looks at the last of each line, and sets those right that are due at another time, or are not due any more.
+
 Who takes them has them alone. If it dies, or never hears the answer, they are due like all that is parked, and the
 next pass of the sweeper sends them.
 
 KEYS[1]   pacer   STRING   who looks after the lines, with an expiry; others are told to wait while it is in time
-KEYS[2...]  lines  ZSET    of the limited tasks of an app, one a task
+KEYS[2]   due     ZSET
+KEYS[3...]  lines  ZSET    of the limited tasks of an app, one a task
 ARGV[1]   who
 ARGV[2]   lease_ms   for how long it looks after them
 ARGV[3]   late_ms    what has waited for longer is anybody's
 ARGV[4]   limit      of each line
 Returns   {"ripe", wait_ms, id, due_ms, ...} | {"another", wait_ms}
           with the ms until the next moment, at most lease_ms
-Cost      O(lines + limit * log N) in what is in line
+Cost      O(lines + limit * log N) in what is in line and in records that are due some time
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -23,7 +27,19 @@ if pacer and pacer ~= ARGV[1] then
 end
 local reply = {'ripe', 0}
 local next_ms = now_ms + ARGV[2]
-for n = 2, #KEYS do
+for n = 3, #KEYS do
+  for _ = 1, ARGV[4] do
+    local last = redis.call('ZRANGE', KEYS[n], -1, -1, 'WITHSCORES')
+    local due_ms = last[1] and redis.call('ZSCORE', KEYS[2], last[1])
+    if not last[1] or due_ms == last[2] then
+      break
+    end
+    if due_ms and tonumber(due_ms) < tonumber(last[2]) then
+      redis.call('ZADD', KEYS[n], due_ms, last[1])
+    else
+      redis.call('ZREM', KEYS[n], last[1])
+    end
+  end
   local items = redis.call('ZRANGEBYSCORE', KEYS[n], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[4] + 1)
   for i = 1, #items, 2 do
     local due_ms = tonumber(items[i + 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from celery_reliable.proof.model.objects import spend
 from celery_reliable.proof.model.state import ANY, Lock, Reply, View
@@ -172,12 +173,29 @@ def _reserve(v: View) -> Reply:
     return ("parked_until", due)
 
 
+def _set_right(v: View, line: str, dues: Mapping[str, float | None]) -> None:
+    """Let the last of a line be those that are due then."""
+    for _ in range(int(v.number(4))):
+        stands = [(float(due), one.encode()) for one, due in v.pairs(line).items()]
+        if not stands:
+            return
+        noted, name = max(stands)
+        due = dues.get(name.decode())
+        if due == noted:
+            return
+        v.drop_pair(line, name.decode())
+        if due is not None and due < noted:
+            v.put_pairs(line, v.pairs(line) | {name.decode(): str(int(due))})
+
+
 def _ripe(v: View) -> Reply:
     pacer = v.expiring(v.key(1))
     is_anothers = pacer not in (None, v.arg(1))
     before = v.now - (v.number(3) if is_anothers else 0)
     reply: list[object] = ["ripe", ANY]
-    for line in v.call.keys[1:]:
+    dues = {name.removeprefix("task:"): task.due for name, task in v.tasks()}
+    for line in v.call.keys[2:]:
+        _set_right(v, line, dues)
         stands = sorted(
             (float(due), one.encode()) for one, due in v.pairs(line).items()
         )[: int(v.number(4))]  # fmt: skip
