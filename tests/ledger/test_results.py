@@ -80,8 +80,9 @@ def test_what_comes_after_it_in_one_step_finds_the_ledgers_database(scene: Scene
     )
     args = [claim.attempt, claim.token, RESULT.value, RESULT.final, 60]
 
-    for db in ("", 3):
-        assert scene.client.eval(both.text, 2, record, KEY, *args, db, 0) == 1
+    for db in (0, 3):
+        assert isinstance(scene.ledger.store(claim, replace(RESULT, db=db)), Stored)
+        assert scene.client.eval(both.text, 2, record, KEY, *args, db or "", 0) == 1
 
     for db in (0, 3):
         with kept(scene, db) as client:
