@@ -93,9 +93,18 @@ class Outcomes(TransitionGroup):
         )
 
     def store(
-        self, claim: Claim, result: StoredResult, *, patience_seconds: float | None = None
+        self,
+        claim: Claim,
+        result: StoredResult,
+        *,
+        is_retried: bool = False,
+        patience_seconds: float | None = None,
     ) -> StoreAnswer:
-        """Store the outcome of an attempt that is settled later, if it is the current one."""
+        """Store the outcome of an attempt that is settled later, if it is the current one.
+
+        *is_retried*: it has published itself again instead, and has no claim any more.  Then this
+        is stored as long as its successor has not begun.
+        """
         return self._caller.call(
             _STORE,
             [self.keys.record(claim.task_id), result.key],
@@ -107,6 +116,7 @@ class Outcomes(TransitionGroup):
                 result.expires_seconds,
                 "" if result.db == self.connector.db else result.db,
                 self.connector.db,
+                "1" if is_retried else "",
             ],
             patience_seconds,
         )

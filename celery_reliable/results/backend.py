@@ -32,7 +32,12 @@ from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.model import StoredResult
 from celery_reliable.options import is_unique, keep_ms
-from celery_reliable.results.fenced import FencedBackend, is_on_ledger_server, store_fenced
+from celery_reliable.results.fenced import (
+    FencedBackend,
+    is_on_ledger_server,
+    store_fenced,
+    store_retry,
+)
 from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
 
@@ -274,7 +279,7 @@ class PatientBackend:
         for an end of the task: it would store a failure, and tell the chord and the errbacks.
         """
         try:
-            return self._backend.mark_as_retry(task_id, *args, **kwargs)
+            return store_retry(self._task, self._backend, running.get(), task_id, *args, **kwargs)
         except Exception as exc:
             if running.get() is None or not may_pass(self._backend, exc):
                 raise

@@ -1,5 +1,6 @@
 """Storing the outcome of an attempt that is settled later, where the ledger's server keeps results:
-by the ledger, which refuses it once the attempt is no longer the current one.
+by the ledger, which refuses it once the attempt is no longer the current one; and that it is
+retried, once the next attempt has begun.
 
 A worker may be cut off with the command under way.  When that arrives its successor may have ended.
 """
@@ -15,16 +16,16 @@ from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text
+from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
 from celery_reliable.context import RunningAttempt, is_forgotten
 from celery_reliable.exceptions import LedgerForbidden
 from celery_reliable.ledger import FOREVER, answers, server_of
 from celery_reliable.model import StoredResult
 
-__all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced"]
+__all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced", "store_retry"]
 
-#: The attempt that stores its outcome just now, and its task.
-_storing: ContextVar[tuple[RunningAttempt, Any] | None] = ContextVar(
+#: The attempt that stores its outcome just now, its task, and whether that is a retry.
+_storing: ContextVar[tuple[RunningAttempt, Any, bool] | None] = ContextVar(
     "celery_reliable_storing", default=None
 )
 
@@ -66,11 +67,26 @@ def store_fenced(
         or not is_on_ledger_server(task, backend)
     ):
         return store(*args, **kwargs)
-    before = _storing.set((attempt, task))
+    before = _storing.set((attempt, task, False))
     try:
         return store(*args, **kwargs)
     except _SupersededError as late:
         attempt.fence(task, late.state)
+        return None
+    finally:
+        _storing.reset(before)
+
+
+def store_retry(
+    task: Any, backend: Any, attempt: RunningAttempt | None, *args: Any, **kwargs: Any
+) -> Any:
+    """Let Celery store that a task is retried, unless its next attempt was quicker."""
+    if attempt is None or not is_on_ledger_server(task, backend):
+        return backend.mark_as_retry(*args, **kwargs)
+    before = _storing.set((attempt, task, True))
+    try:
+        return under_class(backend, FencedBackend).mark_as_retry(*args, **kwargs)
+    except _SupersededError:
         return None
     finally:
         _storing.reset(before)
@@ -87,7 +103,7 @@ class FencedBackend(StoringBackend):
         storing = _storing.get()
         if storing is None:
             return False
-        attempt, task = storing
+        attempt, task, is_retried = storing
         # Celery says so of what is too long.
         is_long = len(value) > longest_text(backend)
         if is_long or key != backend.get_key_for_task(attempt.claim.task_id):
@@ -102,7 +118,12 @@ class FencedBackend(StoringBackend):
         )
         ledger = reliable_of(task.app).ledger
         try:
-            answer = ledger.store(attempt.claim, stored, patience_seconds=FOREVER)
+            answer = ledger.store(
+                attempt.claim,
+                stored,
+                is_retried=is_retried,
+                patience_seconds=None if is_retried else FOREVER,
+            )
         except LedgerForbidden as exc:
             events.settled_in_two_steps(task=task, task_id=attempt.claim.task_id, error=exc)
             return False
@@ -110,7 +131,7 @@ class FencedBackend(StoringBackend):
             raise _SupersededError(answer.state)
         if isinstance(answer, answers.Gone):
             # What the server has lost has nobody else who would store its outcome.
-            if not is_forgotten(ledger, attempt):
+            if is_retried or not is_forgotten(ledger, attempt):
                 raise _SupersededError("gone")
             return False
         return isinstance(answer, answers.Stored)

@@ -99,7 +99,7 @@ def test_a_zombie_does_not_free_its_successors_lock(
 
 
 @promise("late-changes-nothing", "results-best-effort")
-@pytest.mark.parametrize("first", ["finish", "fail"])
+@pytest.mark.parametrize("first", ["finish", "fail", "retry"])
 def test_what_was_on_its_way_when_a_worker_was_cut_off_takes_no_results_place(
     project: Project, proxy: RedisProxy, first: str
 ) -> None:

@@ -108,6 +108,11 @@ ANSWERS = {
         ),
         "stored > running": "running",
     },
+    "store_retry": {
+        "gone": "absent settled",
+        "fenced": "queued parked running held overtaken called_off standing waiting spent buried",
+        "stored > queued": "lost suspected stopping retried",
+    },
     "replace": {
         "gone": "absent settled",
         "fenced": (

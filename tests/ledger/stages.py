@@ -226,6 +226,10 @@ class Steps:
         """My outcome is not one with the settlement."""
         return self._ledger.store(self._mine, RESULT)
 
+    def store_retry(self) -> Answer:
+        """That I am retried is stored when the retry is published."""
+        return self._ledger.store(self._mine, RESULT, is_retried=True)
+
     def replace(self) -> Answer:
         return self._ledger.replace(self._mine, due_in_ms=LOOK_MS)
 

@@ -200,9 +200,15 @@ def _conclude(v: View) -> Reply:
 
 
 def _store(v: View) -> Reply:
-    task = _of_the_attempt(v, v.arg(1), v.arg(2))
-    if not isinstance(task, Task):
-        return task
+    task = v.task()
+    if task is None:
+        return ("gone",)
+    if v.arg(8):
+        may = task.state in ("queued", "parked") and str(task.attempt) == v.arg(1)
+    else:
+        may = is_current(task, v.arg(1), v.arg(2))
+    if not may:
+        return ("fenced", task.state)
     if v.arg(6) and not v.either(True, False):
         # Which databases can be reached is the server's to say.
         return ("elsewhere",)
