@@ -9,12 +9,10 @@ from typing import Any
 from celery_reliable.leases import Verdict
 from celery_reliable.ledger.answers import (
     BequeathAnswer,
-    ConcludeAnswer,
     LoseAnswer,
     ReleaseAnswer,
     ReplaceAnswer,
     SettleAnswer,
-    StoreAnswer,
 )
 from celery_reliable.ledger.answers.tasks import Gone, Settled, Waiting
 from celery_reliable.ledger.ended_tasks import call_ending_task
@@ -31,8 +29,6 @@ _NO_RESULT = StoredResult("", "", "", 0, 0)
 _SETTLE: Transition[SettleAnswer] = Transition(
     "settle", SettleAnswer, repeated=(Gone, Settled), frees=True, keeps=True
 )
-_STORE: Transition[StoreAnswer] = Transition("store", StoreAnswer)
-_CONCLUDE: Transition[ConcludeAnswer] = Transition("conclude", ConcludeAnswer)
 _BEQUEATH: Transition[BequeathAnswer] = Transition("bequeath", BequeathAnswer)
 _REPLACE: Transition[ReplaceAnswer] = Transition("replace", ReplaceAnswer, repeated=(Gone, Waiting))
 _LOSE: Transition[LoseAnswer] = Transition("lose", LoseAnswer, frees=True)
@@ -90,48 +86,6 @@ class Outcomes(TransitionGroup):
             next_up=claim.next_up,
             on_next=self.on_next,
             patience_seconds=patience_seconds,
-        )
-
-    def store(
-        self,
-        claim: Claim,
-        result: StoredResult,
-        *,
-        is_retried: bool = False,
-        patience_seconds: float | None = None,
-    ) -> StoreAnswer:
-        """Store the outcome of an attempt that is settled later, if it is the current one.
-
-        *is_retried*: it has published itself again instead, and has no claim any more.  Then this
-        is stored as long as its successor has not begun.
-        """
-        return self._caller.call(
-            _STORE,
-            [self.keys.record(claim.task_id), result.key],
-            [
-                claim.attempt,
-                claim.token,
-                result.value,
-                result.final,
-                result.expires_seconds,
-                "" if result.db == self.connector.db else result.db,
-                self.connector.db,
-                "1" if is_retried else "",
-            ],
-            patience_seconds,
-        )
-
-    def conclude(self, claim: Claim, *, patience_seconds: float | None = None) -> ConcludeAnswer:
-        """Note that the outcome of a unique task's attempt is about to be stored.
-
-        From then on a call of that task waits until the attempt has ended: its caller may have
-        seen the outcome already.
-        """
-        return self._caller.call(
-            _CONCLUDE,
-            [self.keys.record(claim.task_id)],
-            [claim.attempt, claim.token],
-            patience_seconds,
         )
 
     def bequeath(

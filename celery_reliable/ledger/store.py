@@ -27,6 +27,7 @@ from celery_reliable.ledger.publications import Publications
 from celery_reliable.ledger.reads import Reads
 from celery_reliable.ledger.runs import Runs
 from celery_reliable.ledger.senders import Senders
+from celery_reliable.ledger.stored_outcomes import StoredOutcomes
 from celery_reliable.ledger.workers import Workers
 
 __all__ = ["Ledger"]
@@ -38,6 +39,7 @@ class Ledger(
     Attempts,
     NextAttempts,
     Outcomes,
+    StoredOutcomes,
     Burials,
     DueRecords,
     Reads,
