@@ -9,6 +9,7 @@ memory.
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import Any
 
 from celery import current_task
@@ -18,6 +19,7 @@ from celery_reliable import clock
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt.time_limits import Interruptible
 from celery_reliable.context import RunningAttempt, current_worker, is_current, running
+from celery_reliable.exceptions import LedgerRefused
 
 __all__ = ["guarded"]
 
@@ -63,7 +65,9 @@ def _raise_if_late() -> None:
     """Let no body begin of an attempt that has stood still since it was claimed, and was taken."""
     attempt = running.get()
     if attempt is not None and not _holds_lease(attempt):
-        _raise_if_taken(None)
+        # If the ledger refuses to say so, the attempt does as if it had not asked.
+        with suppress(LedgerRefused):
+            _raise_if_taken(None)
 
 
 def _raise_if_taken(cause: Exception | None) -> None:

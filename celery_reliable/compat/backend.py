@@ -75,18 +75,23 @@ class MarkingBackend:
 class StoringBackend:
     """Mixed into the class of a backend that keeps results as texts. A subclass stores them.
 
-    Overrides ``BaseKeyValueStoreBackend._set_with_state``, by which Celery stores a result and
-    nothing else.  Checked on Celery 5.6.3 and 5.7.0.  Without it what a chord's member had sent
-    before it was declared dead may take the place of its successor's result.
+    Overrides ``BaseKeyValueStoreBackend._set_with_state``, by which Celery stores results, and
+    groups.  Reads ``RedisBackend.failure_expires``, which Celery 5.6 does not know.  Checked on
+    Celery 5.6.3 and 5.7.0.  Without it what a chord's member had sent before it was declared dead
+    may take the place of its successor's result.
     """
 
     def _set_with_state(self, key: Any, value: Any, state: Any) -> Any:
-        if self.stores(key, value):
+        backend: Any = self
+        expires = backend.expires
+        if state == states.FAILURE:
+            expires = getattr(backend, "failure_expires", expires)
+        if self.stores(key, value, int(expires or 0)):
             return None
         return super()._set_with_state(key, value, state)  # type: ignore[misc]
 
-    def stores(self, key: Any, value: str | bytes) -> bool:
-        """Store a result; False to leave it to Celery."""
+    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
+        """Store a result; False to leave it to Celery.  *expires_seconds*: 0 for never."""
         return False
 
 

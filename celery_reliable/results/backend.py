@@ -36,7 +36,7 @@ from celery_reliable.results.fenced import (
     FencedBackend,
     is_on_ledger_server,
     store_fenced,
-    store_retry,
+    store_state,
 )
 from celery_reliable.results.passing import may_pass
 from celery_reliable.results.stored import MARK, mark
@@ -272,6 +272,10 @@ class PatientBackend:
         """Count a member in its chord, and send the body after the last."""
         return _marked(self._backend).on_chord_part_return(*args, **kwargs)
 
+    def store_result(self, *args: Any, **kwargs: Any) -> Any:
+        """Store that the task has started, or what it tells of itself."""
+        return store_state(self._task, self._backend, "store_result", *args, **kwargs)
+
     def mark_as_retry(self, task_id: str, *args: Any, **kwargs: Any) -> Any:
         """Store that the task is retried, if that is possible now.
 
@@ -279,7 +283,7 @@ class PatientBackend:
         for an end of the task: it would store a failure, and tell the chord and the errbacks.
         """
         try:
-            return store_retry(self._task, self._backend, running.get(), task_id, *args, **kwargs)
+            return store_state(self._task, self._backend, "mark_as_retry", task_id, *args, **kwargs)
         except Exception as exc:
             if running.get() is None or not may_pass(self._backend, exc):
                 raise

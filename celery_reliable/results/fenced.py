@@ -1,6 +1,6 @@
 """Storing the outcome of an attempt that is settled later, where the ledger's server keeps results:
-by the ledger, which refuses it once the attempt is no longer the current one; and that it is
-retried, once the next attempt has begun.
+by the ledger, which refuses it once the attempt is no longer the current one.  So it does with what
+an attempt stores before it ends; and that it is retried, once the next attempt has begun.
 
 A worker may be cut off with the command under way.  When that arrives its successor may have ended.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
@@ -17,17 +17,23 @@ from kombu.utils.encoding import bytes_to_str
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
-from celery_reliable.context import RunningAttempt, is_forgotten
-from celery_reliable.exceptions import LedgerForbidden
-from celery_reliable.ledger import FOREVER, answers, server_of
+from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
+from celery_reliable.exceptions import LedgerForbidden, ReliableError
+from celery_reliable.ledger import FOREVER, Ledger, answers, server_of
 from celery_reliable.model import StoredResult
 
-__all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced", "store_retry"]
+__all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced", "store_state"]
 
-#: The attempt that stores its outcome just now, its task, and whether that is a retry.
-_storing: ContextVar[tuple[RunningAttempt, Any, bool] | None] = ContextVar(
-    "celery_reliable_storing", default=None
-)
+
+class _Storing(NamedTuple):
+    attempt: RunningAttempt
+    task: Any
+    #: This is how it ends; else it may be left out.
+    is_outcome: bool
+
+
+#: What is being stored just now.
+_storing: ContextVar[_Storing | None] = ContextVar("celery_reliable_storing", default=None)
 
 
 class _SupersededError(Exception):
@@ -67,7 +73,7 @@ def store_fenced(
         or not is_on_ledger_server(task, backend)
     ):
         return store(*args, **kwargs)
-    before = _storing.set((attempt, task, False))
+    before = _storing.set(_Storing(attempt, task, is_outcome=True))
     try:
         return store(*args, **kwargs)
     except _SupersededError as late:
@@ -77,15 +83,17 @@ def store_fenced(
         _storing.reset(before)
 
 
-def store_retry(
-    task: Any, backend: Any, attempt: RunningAttempt | None, *args: Any, **kwargs: Any
-) -> Any:
-    """Let Celery store that a task is retried, unless its next attempt was quicker."""
+def store_state(task: Any, backend: Any, how: str, *args: Any, **kwargs: Any) -> Any:
+    """Let Celery store the state of a task that has not ended, by its backend's method *how*.
+
+    Nothing is stored of an attempt that is not the current one, or whose retry has begun.
+    """
+    attempt = running.get()
     if attempt is None or not is_on_ledger_server(task, backend):
-        return backend.mark_as_retry(*args, **kwargs)
-    before = _storing.set((attempt, task, True))
+        return getattr(backend, how)(*args, **kwargs)
+    before = _storing.set(_Storing(attempt, task, is_outcome=False))
     try:
-        return under_class(backend, FencedBackend).mark_as_retry(*args, **kwargs)
+        return getattr(under_class(backend, FencedBackend), how)(*args, **kwargs)
     except _SupersededError:
         return None
     finally:
@@ -93,45 +101,59 @@ def store_retry(
 
 
 class FencedBackend(StoringBackend):
-    """Mixed into the class of a Redis backend: within `store_fenced` the ledger stores the
-    attempt's own outcome.
+    """Mixed into the class of a Redis backend: within `store_fenced` and `store_state` the ledger
+    stores what is of the attempt's own task.
     """
 
-    def stores(self, key: Any, value: str | bytes) -> bool:
-        """Let the ledger store an outcome; False if Celery has to."""
+    def stores(self, key: Any, value: str | bytes, expires_seconds: int) -> bool:
+        """Let the ledger store it; False if Celery has to."""
         backend: Any = self
         storing = _storing.get()
-        if storing is None:
+        # Celery or Redis says so of what is too long.
+        if storing is None or len(value) > longest_text(backend):
             return False
-        attempt, task, is_retried = storing
-        # Celery says so of what is too long.
-        is_long = len(value) > longest_text(backend)
-        if is_long or key != backend.get_key_for_task(attempt.claim.task_id):
+        if key != backend.get_key_for_task(storing.attempt.claim.task_id):
             return False
-        is_json = backend.serializer == "json"
         stored = StoredResult(
             bytes_to_str(key),
             value,
-            SUCCESS_BEGINS if is_json else "",
-            int(backend.expires or 0),
+            SUCCESS_BEGINS if backend.serializer == "json" else "",
+            expires_seconds,
             int(backend.connparams.get("db") or 0),
         )
-        ledger = reliable_of(task.app).ledger
-        try:
-            answer = ledger.store(
-                attempt.claim,
-                stored,
-                is_retried=is_retried,
-                patience_seconds=None if is_retried else FOREVER,
-            )
-        except LedgerForbidden as exc:
-            events.settled_in_two_steps(task=task, task_id=attempt.claim.task_id, error=exc)
-            return False
-        if isinstance(answer, answers.Fenced):
-            raise _SupersededError(answer.state)
-        if isinstance(answer, answers.Gone):
-            # What the server has lost has nobody else who would store its outcome.
-            if is_retried or not is_forgotten(ledger, attempt):
-                raise _SupersededError("gone")
-            return False
-        return isinstance(answer, answers.Stored)
+        return _is_stored(storing, stored)
+
+
+def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
+    attempt, task, is_outcome = storing
+    ledger = reliable_of(task.app).ledger
+    try:
+        answer = ledger.store(
+            attempt.claim,
+            stored,
+            # It has published itself again.
+            is_retried=attempt.is_closed,
+            patience_seconds=FOREVER if is_outcome else 0,
+        )
+    except LedgerForbidden as exc:
+        events.settled_in_two_steps(task=task, task_id=attempt.claim.task_id, error=exc)
+        return False
+    except ReliableError:
+        if is_outcome:
+            raise
+        # Celery tries once more, and raises what it always does.
+        return False
+    if isinstance(answer, answers.Fenced):
+        raise _SupersededError(answer.state)
+    if isinstance(answer, answers.Gone) and not _is_lost(ledger, attempt):
+        raise _SupersededError("gone")
+    return isinstance(answer, answers.Stored)
+
+
+def _is_lost(ledger: Ledger, attempt: RunningAttempt) -> bool:
+    """Whether the server has lost the record of an attempt that goes on: nobody else would store
+    its outcome.
+    """
+    worker = current_worker()
+    is_held = worker is not None and worker.surely_holds(attempt.claim.worker)
+    return not attempt.is_closed and (is_held or is_forgotten(ledger, attempt))

@@ -6,7 +6,7 @@ ran when it was declared dead is told to the checker as it is; the checker knows
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,13 +62,20 @@ def judge(
     Raises proof.checker.NotALogError when it is none, or says nothing.
     """
     verdict = check(_with_zombies(rows, deaths))
-    told = _Told(rows, deaths)
+    late = _begun_late(rows, happened, deaths)
+    # What is there without them, too, does not come of them.
+    others = Counter((one.kind, one.what) for one in _without(rows, late, deaths))
+    told = _Told(rows)
     went_back = any(one.lost is not None for one in happened)
     found = Judgement(counts=verdict.counts)
     left = [Anomaly(STRAY, key, "it is there at the end") for key in stray]
     seen = [Anomaly(fault.kind, fault.what, fault.detail) for fault in verdict.faults]
     for fault in [*seen, *left]:
         names = [one.fault for one in happened if _allows(one, fault, told)]
+        if others[fault.kind, fault.what]:
+            others[fault.kind, fault.what] -= 1
+        else:
+            names += [one for one, begun in late if _may_cost(one, begun, fault)]
         if went_back:
             names += [one.fault for one in happened if _is_late(one, fault)]
         if names:
@@ -81,8 +88,7 @@ def judge(
 class _Told:
     """What the log says of one task."""
 
-    def __init__(self, rows: Sequence[Row], deaths: Sequence[Death]) -> None:
-        self._deaths = deaths
+    def __init__(self, rows: Sequence[Row]) -> None:
         self._by_task: dict[str, list[Row]] = defaultdict(list)
         self.headers: dict[str, list[str]] = {}
         self.tasks_of: dict[str, set[str]] = defaultdict(set)
@@ -108,24 +114,49 @@ class _Told:
             for row in self._by_task[task]
         )
 
-    def began_late(self, one: Happened, task: str) -> bool:
-        """Whether a worker that a fault befell began an attempt as it went on, when it had been
-        declared dead, and a later attempt had begun elsewhere.
-        """
+
+def _begun_late(
+    rows: Sequence[Row], happened: Sequence[Happened], deaths: Sequence[Death]
+) -> list[tuple[str, Row]]:
+    """What a worker that a fault befell began as it went on, when it had been declared dead and a
+    later attempt had begun elsewhere; and the name of the fault.
+    """
+    found = []
+    begun = [row for row in rows if row["kind"] == "begin"]
+    for one in happened:
+        died = [death.at for death in deaths if _explains(one, death)]
         until = one.until + _DECLARED_SECONDS
-        died = [death.at for death in self._deaths if _explains(one, death)]
-        begun = [row for row in self._by_task[task] if row["kind"] == "begin"]
-        return any(
-            str(row["worker"]).startswith(f"{one.worker}@")
-            and min(died, default=until) < row["at"] / _MICROSECONDS <= until
-            and any(before["at"] < row["at"] and _is_later(before, row) for before in begun)
+        found += [
+            (one.fault, row)
             for row in begun
-        )
+            if str(row["worker"]).startswith(f"{one.worker}@")
+            and min(died, default=until) < row["at"] / _MICROSECONDS <= until
+            and any(_is_later(other, row) for other in begun if other["at"] < row["at"])
+        ]
+    return found
+
+
+def _without(
+    rows: Sequence[Row],
+    late: Sequence[tuple[str, Row]],
+    deaths: Sequence[Death],
+) -> Iterable[Anomaly]:
+    """What the checker finds without what was begun late."""
+    runs = {row["run"] for _, row in late}
+    rest = [row for row in rows if row.get("run") not in runs]
+    found = check(_with_zombies(rest, deaths)).faults
+    return [Anomaly(fault.kind, fault.what, fault.detail) for fault in found]
+
+
+def _may_cost(fault: str, begun: Row, found: Anomaly) -> bool:
+    is_of_it = found.what in (begun["task"], begun.get("object"))
+    return is_of_it and found.kind in FAULTS[fault].allows
 
 
 def _is_later(row: Row, other: Row) -> bool:
-    """Whether a row is of a later attempt than the other."""
-    return (row.get("attempt") or 0) > (other.get("attempt") or 0)
+    """Whether a row is of a later attempt of the same task than the other."""
+    is_same = row["task"] == other["task"]
+    return is_same and (row.get("attempt") or 0) > (other.get("attempt") or 0)
 
 
 def _with_zombies(rows: Sequence[Row], deaths: Sequence[Death]) -> list[Row]:
@@ -156,9 +187,6 @@ def _explains(one: Happened, death: Death) -> bool:
 
 def _allows(one: Happened, fault: Anomaly, told: _Told) -> bool:
     condition = FAULTS[one.fault].allows.get(fault.kind)
-    if condition in (table.ZOMBIES, table.CLAIMED):
-        tasks = told.tasks_of[fault.what] if fault.kind == "object" else {fault.what}
-        return any(told.began_late(one, task) for task in tasks)
     if condition is None or one.lost is None:
         return False
     return _CONDITIONS[condition](one.lost, fault.what, told)

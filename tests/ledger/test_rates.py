@@ -258,11 +258,35 @@ def test_a_line_is_set_right_when_the_clock_has_stepped_back(scene: Scene) -> No
     scene.client.zadd(due, {"task 3": now_ms + 999 * 3_600_000})
     scene.client.zrem(due, "task 4")
 
-    # Two are looked at, from the last on.
-    assert not ripe(scene, limit=2).dues
-    assert set(scene.client.zrange(line, 0, -1)) == {b"task 1", b"task 2"}
     answer = ripe(scene)
 
     assert [one.task_id for one in answer.dues] == ["task 1"]
     assert scene.client.zrange(line, 0, -1, withscores=True) == [(b"task 2", now_ms + 60_000)]
     assert ripe(scene).dues == ()
+
+
+@promise("clock-of-redis")
+@pytest.mark.parametrize("limit", [5, 100])
+def test_a_line_that_is_longer_than_the_step_is_set_right(scene: Scene, limit: int) -> None:
+    """Nothing is taken before its time, or after what is due later; the rest follows as it goes."""
+    each_second = Rate("app.work", 1_000_000)
+    for one in [scene.publish(f"task {n:02}") for n in range(41)]:
+        reserve(scene, one, each_second)
+    line, due = scene.ledger.keys.line("app.work"), scene.ledger.keys.due
+    for name, at in scene.client.zrange(line, 0, -1, withscores=True):
+        scene.client.zadd(due, {name: at - 10_000})
+    taken: list[str] = []
+
+    def none_is_late() -> bool:
+        answer = ripe(scene, limit=limit)
+        taken.extend(one.task_id for one in answer.dues)
+        now_ms = scene.workers.time_ms()
+        dues = scene.client.zrange(due, 0, now_ms, byscore=True)
+        return set(dues) == {one.encode() for one in taken}
+
+    wait_for(none_is_late, 10, "all that are due are taken")
+    assert taken == sorted(taken)
+    assert len(taken) >= 9
+    if limit == 100:
+        for name, at in scene.client.zrange(line, 0, -1, withscores=True):
+            assert scene.client.zscore(due, name) == at

@@ -199,6 +199,30 @@ def test_what_was_claimed_before_may_begin_as_its_worker_goes_on(kind: str) -> N
     assert beyond(12.1, died=9.5) == all_of_it, "it died of something else"
 
 
+def test_what_began_late_excuses_nothing_of_others() -> None:
+    begun_late = [
+        *published("a", 1),
+        *ran("a", 11.8, 11.9, 2, "two", object="row"),
+        *settled("a", 11.9),
+        *ran("a", 12.1, 13, 1, "one", object="row"),
+    ]
+    again = ran("a", 30, 31, 3, "three", object="row")
+    of_others = [
+        *published("b", 1),
+        *published("c", 1),
+        *ran("b", 22, 25, 1, "two", object="row"),
+        *ran("c", 23, 24, 1, "three", object="row"),
+        *settled("b", 25),
+        *settled("c", 24),
+    ]
+    death = Death("one", 11.5, 11.6)
+    assert found(begun_late, "freeze", death) == set()
+    assert found([*begun_late, *again], "freeze", death) == {"ran again"}
+    assert found([*begun_late, *of_others], "freeze", death) == {"object"}
+    twice = settled("a", 13)
+    assert found([*begun_late, *twice], "freeze", death) == {"settled twice"}
+
+
 def test_who_was_declared_dead_may_settle_nothing() -> None:
     rows = [
         *published("a", 1),

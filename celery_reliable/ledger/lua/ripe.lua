@@ -2,7 +2,8 @@
 ripe: take out of the lines of limited tasks those whose moment has come, so that they are sent at once.
 
 A time that was noted before the clock stepped back is too late. It is set right in `due` by set_back; whoever asks
-here looks at the last of each line, and sets those right that are due at another time, or are not due any more.
+here looks at the first and the last of each line. If one of them is due at another time, or not due any more, some of
+that end and of the other are set right.
 
 Who takes them has them alone. If it dies, or never hears the answer, they are due like all that is parked, and the
 next pass of the sweeper sends them.
@@ -25,20 +26,26 @@ local before_ms = now_ms
 if pacer and pacer ~= ARGV[1] then
   before_ms = now_ms - ARGV[3]
 end
+local function is_right(n, at)
+  local item = redis.call('ZRANGE', KEYS[n], at, at, 'WITHSCORES')
+  return not item[1] or redis.call('ZSCORE', KEYS[2], item[1]) == item[2]
+end
+local function set_right(n, items)
+  for i = 1, #items, 2 do
+    local due_ms = redis.call('ZSCORE', KEYS[2], items[i])
+    if due_ms and tonumber(due_ms) < tonumber(items[i + 1]) then
+      redis.call('ZADD', KEYS[n], due_ms, items[i])
+    elseif due_ms ~= items[i + 1] then
+      redis.call('ZREM', KEYS[n], items[i])
+    end
+  end
+end
 local reply = {'ripe', 0}
 local next_ms = now_ms + ARGV[2]
 for n = 3, #KEYS do
-  for _ = 1, ARGV[4] do
-    local last = redis.call('ZRANGE', KEYS[n], -1, -1, 'WITHSCORES')
-    local due_ms = last[1] and redis.call('ZSCORE', KEYS[2], last[1])
-    if not last[1] or due_ms == last[2] then
-      break
-    end
-    if due_ms and tonumber(due_ms) < tonumber(last[2]) then
-      redis.call('ZADD', KEYS[n], due_ms, last[1])
-    else
-      redis.call('ZREM', KEYS[n], last[1])
-    end
+  if not is_right(n, 0) or not is_right(n, -1) then
+    set_right(n, redis.call('ZRANGE', KEYS[n], 0, ARGV[4] - 1, 'WITHSCORES'))
+    set_right(n, redis.call('ZRANGE', KEYS[n], -ARGV[4], -1, 'WITHSCORES'))
   end
   local items = redis.call('ZRANGEBYSCORE', KEYS[n], '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[4] + 1)
   for i = 1, #items, 2 do

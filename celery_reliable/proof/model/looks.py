@@ -174,18 +174,24 @@ def _reserve(v: View) -> Reply:
 
 
 def _set_right(v: View, line: str, dues: Mapping[str, float | None]) -> None:
-    """Let the last of a line be those that are due then."""
-    for _ in range(int(v.number(4))):
-        stands = [(float(due), one.encode()) for one, due in v.pairs(line).items()]
-        if not stands:
-            return
-        noted, name = max(stands)
-        due = dues.get(name.decode())
-        if due == noted:
-            return
-        v.drop_pair(line, name.decode())
-        if due is not None and due < noted:
-            v.put_pairs(line, v.pairs(line) | {name.decode(): str(int(due))})
+    """Set both ends of a line right, if its first or its last is not due then."""
+
+    def stands() -> list[tuple[float, bytes]]:
+        return sorted((float(due), one.encode()) for one, due in v.pairs(line).items())
+
+    def is_right(one: tuple[float, bytes]) -> bool:
+        return dues.get(one[1].decode()) == one[0]
+
+    found, limit = stands(), int(v.number(4))
+    if not found or (is_right(found[0]) and is_right(found[-1])):
+        return
+    for end in (slice(0, limit), slice(-limit, None)):
+        for one in stands()[end]:
+            if not is_right(one):
+                name, due = one[1].decode(), dues.get(one[1].decode())
+                v.drop_pair(line, name)
+                if due is not None and due < one[0]:
+                    v.put_pairs(line, v.pairs(line) | {name: str(int(due))})
 
 
 def _ripe(v: View) -> Reply:
