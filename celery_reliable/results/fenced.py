@@ -18,7 +18,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
-from celery_reliable.exceptions import LedgerForbidden, ReliableError
+from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, Ledger, answers, server_of
 from celery_reliable.model import StoredResult
 
@@ -138,10 +138,14 @@ def _is_stored(storing: _Storing, stored: StoredResult) -> bool:
     except LedgerForbidden as exc:
         events.settled_in_two_steps(task=task, task_id=attempt.claim.task_id, error=exc)
         return False
-    except ReliableError:
+    except LedgerUnavailable as exc:
+        # It may be on its way, and must not be followed by one that nobody compares.  Celery and
+        # the user's code know the driver's error.
+        raise exc.__cause__ or exc from None
+    except LedgerRefused:
         if is_outcome:
             raise
-        # Celery tries once more, and raises what it always does.
+        # Celery asks once more, and raises what it always does.
         return False
     if isinstance(answer, answers.Fenced):
         raise _SupersededError(answer.state)
