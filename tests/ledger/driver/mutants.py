@@ -412,8 +412,8 @@ MUTANTS = {
         ("rollback", "kill_worker"),
         {"tasks": ("work",), "n_steps": 240, "chances": {"rollback": 0.05, "kill_worker": 0.05}},
         is_alone=True,
-        n_worlds=80,
-        tried_first=62,
+        n_worlds=160,
+        tried_first=90,
     ),
     "restart_forgets": Mutant(
         "after a restart that lost nothing a message without a record proves nothing",
