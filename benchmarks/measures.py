@@ -147,6 +147,8 @@ class Window:
         main = after.main_seconds - before.main_seconds
         children = after.children_seconds - before.children_seconds
         own = main + children + counts.cpu_seconds
+        if not tasks:
+            raise RuntimeError("All was done before the worker was looked at: give it more tasks.")
         return {
             "drain_per_second": tasks / seconds,
             "main_cpu_us": main / tasks * 1e6,
