@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from celery.app.task import Context
 from celery.backends.redis import RedisBackend
@@ -200,3 +201,12 @@ def test_what_is_of_others_is_stored_as_always(attempt: Attempt) -> None:
     attempt.backend.store_result("another", 1, "SUCCESS")
 
     assert attempt.app.AsyncResult("another").result == 1
+
+
+def test_what_a_full_server_refuses_raises_what_celery_raises(attempt: Attempt) -> None:
+    attempt.server.config_set("maxmemory", 1)
+
+    with pytest.raises(redis.ResponseError, match="maxmemory"):
+        attempt.backend.store_result(attempt.id, {"done": 1}, "PROGRESS", request=attempt.request)
+
+    assert not attempt.running.is_closed

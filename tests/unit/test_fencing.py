@@ -14,6 +14,7 @@ from celery.exceptions import Ignore
 from celery_reliable import clock, events
 from celery_reliable.attempt import fencing
 from celery_reliable.context import RunningAttempt, WorkerProcess, running
+from celery_reliable.exceptions import LedgerRefused
 from celery_reliable.model import Claim
 
 
@@ -91,3 +92,23 @@ def test_what_has_its_lease_or_no_attempt_asks_nobody(
     assert not asked
     assert fencing.guarded(lambda: 3)() == 3
     assert asked == [attempt, attempt]
+
+
+def test_a_body_begins_where_the_ledger_refuses_to_say_whose_it_is(
+    attempt: RunningAttempt, worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the refusal would count as the task's own failure, and nothing has run."""
+    began: list[int] = []
+
+    def refuses(ledger: Any, one: RunningAttempt) -> bool:
+        if began:
+            return True
+        raise LedgerRefused("no", operation="find", reply="NOPERM")
+
+    monkeypatch.setattr(fencing, "is_current", refuses)
+    worker.doubt()
+
+    fencing.guarded(lambda: began.append(1))()
+
+    assert began == [1]
+    assert not attempt.is_closed
