@@ -127,11 +127,11 @@ class Caller:
 
     def _sent(self, step: Step[A]) -> Any:
         try:
-            return self._asked("EVALSHA", *step.call)
+            return self._asked("EVALSHA", *step.call, busy_seconds=step.busy_seconds)
         except errors.NoScriptError:
             return self._asked("EVAL", step.code.text, *step.call[1:])
 
-    def _asked(self, *command: Any) -> Any:
+    def _asked(self, *command: Any, busy_seconds: float = 0) -> Any:
         if self._lines is None:
             return self.client.execute_command(*command)
         try:
@@ -139,7 +139,7 @@ class Caller:
         except IndexError:
             line = Line(self.client.connection_pool)
         try:
-            (reply,) = line.ask(command)
+            (reply,) = line.ask(command, busy_seconds=busy_seconds)
         finally:
             self._lines.append(line)
         if isinstance(reply, Exception):

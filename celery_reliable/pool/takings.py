@@ -9,11 +9,50 @@ from celery_reliable.app import Reliable
 from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
-from celery_reliable.ledger import FOREVER, NextSteps, NextTask, answers
+from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
 from celery_reliable.pool.shift import Shift
 from celery_reliable.pool.telling import Telling
 
-__all__ = ["Takings"]
+__all__ = ["BusyWaits", "Takings"]
+
+#: A task that took less is over before a process that sleeps would be woken a few times.
+_SHORT_SECONDS = 0.001
+#: A server on the same machine, or nearly, answers within that.
+_BUSY_SECONDS = 0.0004
+#: After so many replies in a row that took longer, so many are not waited for like that.
+_IN_VAIN, _PAUSE = 8, 256
+
+
+class BusyWaits:
+    """Decides which replies a process waits for without a sleep.
+
+    A sleep costs more than the answer of a server nearby: the processor may be halted meanwhile.
+    That counts where tasks are short.  Other processes get the core as soon as they need it.
+    """
+
+    def __init__(self) -> None:
+        self._answered_at = self._asked_at = float("-inf")
+        self._is_busy = False
+        self._in_vain = self._pause = 0
+
+    def seconds(self) -> float:
+        """Return for how long the reply is waited for like that to what is asked now; 0: not at
+        all.
+        """
+        self._asked_at = time.perf_counter()
+        self._is_busy = not self._pause and self._asked_at - self._answered_at < _SHORT_SECONDS
+        self._pause = max(self._pause - 1, 0)
+        return _BUSY_SECONDS if self._is_busy else 0
+
+    def was_answered(self) -> None:
+        """Note that the reply is there."""
+        self._answered_at = time.perf_counter()
+        if not self._is_busy:
+            return
+        is_late = self._answered_at - self._asked_at > _BUSY_SECONDS
+        self._in_vain = self._in_vain + 1 if is_late else 0
+        if self._in_vain >= _IN_VAIN:
+            self._in_vain, self._pause = 0, _PAUSE
 
 
 class Takings:
@@ -26,6 +65,7 @@ class Takings:
         self._pid = pid
         self._queues = shift.queues
         self._takes_turns = shift.takes_turns
+        self._waits = BusyWaits()
         #: By the worker's id, and the order in which the queues are asked.
         self._steps: dict[tuple[str, ...], NextSteps] = {}
 
@@ -41,7 +81,18 @@ class Takings:
             self._steps[order] = self._ledger.next_steps(
                 take_next_text(), queues, worker=worker, pid=self._pid
             )
-        step = self._steps[order].step(tag, done=done, filed_ms=int(time.time() * 1000))
+        step = self._steps[order].step(
+            tag,
+            done=done,
+            filed_ms=int(time.time() * 1000),
+            busy_seconds=self._waits.seconds(),
+        )
+        try:
+            return self._answer(step, done)
+        finally:
+            self._waits.was_answered()
+
+    def _answer(self, step: NextStep, done: str) -> NextTask:
         claim = put_off.claim
         if claim is None:
             patience = FOREVER if done else self._lease_seconds
