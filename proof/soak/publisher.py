@@ -13,8 +13,10 @@ import time
 from collections import Counter
 from typing import Any
 
+from kombu.exceptions import OperationalError
+
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import UnknownDeadLetter
+from celery_reliable.exceptions import ReliableError, UnknownDeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
 from proof.cuts.log import Log
 from proof.soak.app import create_soak_app
@@ -48,11 +50,17 @@ def main() -> None:
                 replay(app, log)
         except Exception as error:
             print(f"{type(error).__name__}: {error}", flush=True)
-            refused[type(error).__name__] += 1
-            app.effects.client.hincrby(REFUSED, type(error).__name__, 1)
+            refused[_kind(error)] += 1
+            app.effects.client.hincrby(REFUSED, _kind(error), 1)
         # Arrivals by chance (Poisson's).
         time.sleep(min(dice.expovariate(_PER_SECOND), _LONGEST_PAUSE_SECONDS))
     reliable_of(app).close()
+
+
+def _kind(error: Exception) -> str:
+    """Return what an error is counted as: with what it says, where nobody would know it else."""
+    name = type(error).__name__
+    return name if isinstance(error, ReliableError | OperationalError) else f"{name}: {error}"
 
 
 def replay(app: Any, log: Log) -> None:
