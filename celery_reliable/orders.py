@@ -113,6 +113,13 @@ class Orders:
                 return order
         return None
 
+    def is_drained(self, nodename: str, now_ms: int) -> bool:
+        """Whether a worker takes nothing new."""
+        return any(
+            order.kind is OrderKind.DRAIN and order.names(nodename) and order.is_in_force(now_ms)
+            for order in self.all
+        )
+
     @property
     def has_strikes(self) -> bool:
         """Whether a task is struck, or something waits yet that was."""

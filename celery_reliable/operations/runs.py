@@ -18,6 +18,8 @@ from celery_reliable.operations.workers import Workers
 __all__ = ["MemberView", "RunView", "RunViews"]
 
 _MOST_NAMED = 10
+#: States of members that have come to an end.
+_OVER = ("ended", State.DEAD.value)
 _MOST_RUNS = 50
 
 
@@ -59,7 +61,7 @@ class RunView:
     Attributes:
         only_workers: patterns of the workers that it may run on; none: any.
         free: names of the living workers that it could run on, and that no member has.
-        alive: how many workers live that it may run on.
+        alive: how many workers live that it may run on; those that are drained do not count.
     """
 
     run: str
@@ -69,6 +71,11 @@ class RunView:
     members: tuple[MemberView, ...]
     free: tuple[str, ...] = ()
     alive: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no member is going to run any more, unless a dead letter is replayed."""
+        return all(one.state in _OVER for one in self.members)
 
     @property
     def missing(self) -> int:
@@ -123,15 +130,18 @@ class RunViews:
         return self._view(run, self._living())
 
     def all(self) -> list[RunView]:
-        """Return runs that are not over, as far as passes know, the latest first; at most 50."""
+        """Return runs that are not over, the latest first; of 50 that passes know at most."""
         living = self._living()
         views = (self._view(run, living) for run in self._ledger.runs.known(_MOST_RUNS))
-        found = [one for one in views if one is not None]
+        found = [one for one in views if one is not None and not one.is_over]
         return sorted(found, key=lambda one: (-one.begun_ms, one.run))
 
     def _living(self) -> list[str]:
-        workers = self._workers.all(with_broker=False)
-        return sorted({one.nodename for one in workers if one.state == "alive"})
+        orders = self._ledger.orders.read()
+        names = {
+            one.nodename for one in self._workers.all(with_broker=False) if one.state == "alive"
+        }
+        return sorted(one for one in names if not orders.is_drained(one, orders.now_ms))
 
     def _view(self, run: str, living: Sequence[str]) -> RunView | None:
         found = self._ledger.runs.find(run)

@@ -46,24 +46,27 @@ class NobodyAlive:
         only_workers: patterns of the workers that may run them; none: any.
         is_run: they are members of runs, which wait for workers that no other member has.
         count: how many tasks, as far as was looked.
-        alive: names of such workers that live nevertheless: they have no queue of their own, are
-            leaving, or have only just started.
+        alive: names of such workers that live nevertheless: they are drained, have no queue of
+            their own, are leaving, or have only just started.
+        drained: those of them that are drained.
     """
 
     only_workers: tuple[str, ...]
     is_run: bool
     count: int
     alive: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """The same in words."""
         named = ", ".join(self.only_workers) or "any worker"
-        alive = f"alive: {', '.join(self.alive[:_MOST_NAMED])}" if self.alive else "none alive"
+        told = [f"{one} (drained)" if one in self.drained else one for one in self.alive]
+        alive = f"alive: {', '.join(told[:_MOST_NAMED])}" if told else "none alive"
         if self.is_run:
             return f"{self.count} for {named} that no other member of a run has ({alive})"
-        if not self.alive:
-            return f"{self.count} for {named}: none alive"
+        if len(self.drained) == len(self.alive):
+            return f"{self.count} for {named}: {alive}"
         return f"{self.count} for {named}: {alive}, with no queue of its own (worker_direct)?"
 
     def as_dict(self) -> shapes.NobodyAlive:
@@ -138,9 +141,11 @@ def _named(ledger: Ledger, workers: Iterable[WorkerView]) -> tuple[NobodyAlive, 
         named = NamedWorkers.from_text(text)
         counts[named.only, bool(named.run)] += 1
     alive = sorted({one.nodename for one in workers if one.state == "alive"})
-    return tuple(
-        NobodyAlive(
-            only, is_run, count, tuple(one for one in alive if NamedWorkers(only).means(one))
-        )
-        for (only, is_run), count in counts.most_common(_MOST_KINDS)
-    )
+    orders = ledger.orders.read()
+    drained = {one for one in alive if orders.is_drained(one, orders.now_ms)}
+    found = []
+    for (only, is_run), count in counts.most_common(_MOST_KINDS):
+        meant = tuple(one for one in alive if NamedWorkers(only).means(one))
+        no_more = tuple(one for one in meant if one in drained)
+        found.append(NobodyAlive(only, is_run, count, meant, no_more))
+    return tuple(found)

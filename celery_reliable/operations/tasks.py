@@ -297,7 +297,9 @@ class Tasks:
         if record.state not in (State.QUEUED, State.PARKED):
             return seen
         if waits_for_worker(look, seen):
-            return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
+            workers = tuple(self._workers.all(with_broker=False))
+            orders = self._ledger.orders.read().in_force(now_ms)
+            return replace(seen, workers=workers, orders=orders)
         seen = replace(seen, orders=self._ledger.orders.read().in_force(now_ms))
         if look.waiting_for.startswith("order "):
             return seen

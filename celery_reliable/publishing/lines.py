@@ -6,11 +6,12 @@ from celery import Celery
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.ledger import Ledger, answers
+from celery_reliable.ledger import Ledger, Resent, answers
 from celery_reliable.ledger.answers import PlaceAnswer
-from celery_reliable.message import Envelope, is_named
+from celery_reliable.message import Envelope, NamedWorkers, is_named
 from celery_reliable.model import Due, Record
 from celery_reliable.options import CALL, room_of
+from celery_reliable.publishing.placement import placed
 from celery_reliable.publishing.resending import send_stored
 
 __all__ = ["let_through", "step_up"]
@@ -51,9 +52,33 @@ def step_up(app: Celery, ledger: Ledger, record: Record) -> PlaceAnswer:
         due_in_ms=config.queued_ms,
     )
     if isinstance(answer, answers.Send):
-        if is_named(answer.message):
-            # A pass knows which of the workers that it names is alive.
+        sent = _addressed(app, ledger, record, answer) if is_named(answer.message) else answer
+        if sent is None:
+            # A pass goes on with it.
             ledger.postpone(Due(record.task_id, answer.due_ms), due_in_ms=0, is_unsent=True)
         else:
-            send_stored(app, ledger, record.task_id, answer, again_in_ms=config.sweep_ms)
+            send_stored(app, ledger, record.task_id, sent, again_in_ms=config.sweep_ms)
     return answer
+
+
+def _addressed(
+    app: Celery, ledger: Ledger, record: Record, answer: answers.Send
+) -> answers.Send | None:
+    """Return what is to be sent of a task that names workers, to one of those that live.
+
+    None where a pass has to see to it: none of them lives, or the task is a member of a run, for
+    whose worker the pass answers.
+    """
+    reliable, envelope = reliable_of(app), Envelope.from_text(answer.message)
+    named = NamedWorkers.of(envelope.headers)
+    if named is None or named.run:
+        return None
+    place = placed(named, reliable.living.now())
+    if place is None:
+        return None
+    sent = ledger.resend(
+        Due(record.task_id, answer.due_ms),
+        due_in_ms=reliable.config.queued_ms,
+        message=Resent(place.readdressed(envelope).to_text(), record.epoch, record.epoch),
+    )
+    return sent if isinstance(sent, answers.Send) else None

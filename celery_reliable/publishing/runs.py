@@ -34,6 +34,11 @@ def run_on(
             f"run_on of task {task.name}: it has an object_id, and each member of the run would "
             "be about the same object."
         )
+    if "task_id" in options:
+        raise ConfigurationError(
+            f"run_on of task {task.name}: task_id is one task's, and each member has its own. The "
+            "id of the run is that of the result that run_on returns."
+        )
     given = dict(options)
     named = {name: given.pop(name, None) or getattr(type(task), name) for name in NAMING}
     only, prefer = patterns_of(named["only_workers"]), patterns_of(named["prefer_workers"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import Context
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.db import transaction
 
 from celery_reliable.app import reliable_of
 from celery_reliable.context import RunningAttempt, running
-from celery_reliable.exceptions import ConfigurationError, NotPublished
+from celery_reliable.exceptions import ConfigurationError, NotPublished, TaskExists
 from celery_reliable.model import Claim, State
 from tests.support.promises import promise
 
@@ -74,6 +74,19 @@ def status(book: Any) -> tuple[str, int, Any]:
 
 
 # -- publishing
+
+
+@pytest.mark.parametrize("is_within", [True, False])
+def test_who_refuses_what_exists_is_told(book: Any, make: Any, is_within: bool) -> None:
+    task = make()
+    task.apply_async((book.pk,), task_id="one")
+    assert record_of(task, "one").state is State.QUEUED
+
+    with pytest.raises(TaskExists), transaction.atomic() if is_within else nullcontext():
+        task.apply_async((book.pk,), task_id="one", if_exists="refuse")
+
+    assert status(book)[0] == "waiting"
+    assert book.task_id == "one"
 
 
 def test_publishing_lets_the_row_wait_and_sends_when_it_is_committed(book: Any, make: Any) -> None:

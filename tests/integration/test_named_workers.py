@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from celery_reliable.app import reliable_of
 from celery_reliable.message import Envelope, NamedWorkers
 from celery_reliable.model import State
 from celery_reliable.operations.desk import Desk
+from celery_reliable.orders import OrderKind
 from tests.integration.commands import Run
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
 from tests.support import effects
 from tests.support.processes import Worker
+from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
 APP = "tests.integration.project.named"
@@ -132,6 +135,70 @@ def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project
 def host() -> str:
     """The host of this machine's workers, as Celery has it."""
     return gethostname()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "runs_on"),
+    [
+        ("in_line_on_gpu", {}, {"gpu-a", "gpu-b"}),
+        ("line_of_all", {"only_workers": "gpu-?"}, {"gpu-a", "gpu-b"}),
+        ("line_of_all", {"prefer_workers": "nobody"}, {"gpu-a", "gpu-b", "cpu"}),
+        ("places_on_gpu", {}, {"gpu-a", "gpu-b"}),
+    ],
+)
+@promise("line-in-order")
+def test_a_line_of_tasks_that_name_workers_goes_on_without_a_pass(
+    project: Project, name: str, options: dict[str, Any], runs_on: set[str]
+) -> None:
+    fleet = project.with_settings(
+        reliable={"SWEEP_SECONDS": 60, "LEASE_SECONDS": 240, "QUEUED_SECONDS": 420}
+    )
+    named.add_tasks(fleet.app)
+    start(fleet, "gpu-a", "gpu-b", "cpu")
+    # Each pass is a minute behind the one before, and there are more tasks than passes till then.
+    line = [fleet.send(name, "held", **options) for _ in range(7)]
+    wait_for(fleet.effects.runs, SOON_SECONDS, "the first of the line runs")
+    fleet.effects.open_gate("held")
+
+    for result in line:
+        assert result.get(timeout=SOON_SECONDS) == "held"
+    runs = [run for result in line for run in fleet.effects.runs(str(result.id))]
+    assert len(runs) == len(line)
+    assert {node(run) for run in runs} <= runs_on
+    if name != "places_on_gpu":
+        # One after the other.
+        runs.sort(key=lambda one: one.started_at)
+        assert all((one.ended_at or 0) <= after.started_at for one, after in pairwise(runs))
+        assert all(one.ended_at for one in runs)
+
+
+def test_who_asks_why_a_task_waits_for_a_drained_worker_is_told(fleet: Project) -> None:
+    start(fleet, "gpu-a")
+    fleet.effects.open_gate("open")
+    with Desk(fleet.app) as desk:
+        order = desk.orders.give(OrderKind.DRAIN, "gpu-a@*", by="ann", why="its fan").order
+        waits = fleet.send("on_gpu", "open")
+        member = fleet.task("on_gpu").run_on(1, args=("open",))
+        wait_for(lambda: desk.tasks.get(waits.id).why.workers, SOON_SECONDS, "it is parked")
+        wait_for(lambda: desk.runs.get(member.id).missing == 1, SOON_SECONDS, "so is the member")
+
+        said = desk.tasks.get(waits.id).why.sentence
+        assert "gpu-a@" in said
+        assert order.id in said
+        assert "its fan" in said
+        # Neither of these would help.
+        assert "worker_direct" not in said
+        assert "none of them is alive" not in said
+        run = desk.runs.get(member.id)
+        assert (run.free, run.alive) == ((), 0)
+        assert "soon" not in run.sentence
+        wait_for(lambda: len(desk.status().waits.named) == 2, SOON_SECONDS, "a pass has seen both")
+        told = [one.sentence for one in desk.status().waits.named]
+        assert all("(drained)" in one and "worker_direct" not in one for one in told)
+
+        desk.orders.resume(order.id, by="ann")
+        assert waits.get(timeout=SOON_SECONDS) == "open"
+        assert member.join(timeout=SOON_SECONDS) == ["open"]
 
 
 def test_a_live_task_is_moved_and_what_runs_elsewhere_is_stopped_without_a_loss(

@@ -61,6 +61,7 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
         assert view().only_workers == ("*",)
         (waits,) = [one.task_id for one in view().members if one.is_waiting]
         assert desk.tasks.get(waits).why.kind.value == "worker"
+        assert [one.run for one in desk.runs.all()] == [result.id]
         fleet.effects.open_gate("held")
         wait_for(lambda: sum(ended(fleet).values()) == 2, SOON_SECONDS, "two that have ended")
         # Those are free, and yet none of them gets the third.
@@ -69,6 +70,8 @@ def test_each_of_three_runs_it_once_though_two_of_four_are_killed(fleet: Project
         assert result.join(timeout=SOON_SECONDS) == ["held"] * 3
         wait_for(lambda: set(view().states) == {"ended"}, SOON_SECONDS, "their settlement")
         assert {one.result for one in view().members} == {"SUCCESS"}
+        # It is over, and can be asked for by its id only.
+        assert desk.runs.all() == []
         assert set(ended(fleet).values()) == {1}
         assert ended(fleet)["e"] == 1
         assert {one.worker.partition("@")[0] for one in view().members} == set(ended(fleet))
@@ -91,6 +94,8 @@ def test_what_cannot_be_run_is_refused(fleet: Project) -> None:
             task.run_on(where)
     with pytest.raises(ConfigurationError, match="object_id"):
         fleet.task("locked").run_on(2, args=("x", 0))
+    with pytest.raises(ConfigurationError, match="task_id"):
+        task.run_on(2, args=("x",), task_id="mine")
     with pytest.raises(NotPublished):
         task.run_on("all")
     assert reliable_of(fleet.app).ledger.runs.due(9) == []

@@ -208,3 +208,20 @@ def test_what_is_stopped_by_its_id_ends_without_a_broadcast(
     soon.effects.run_of(soon.send("work", 0.01).id)
     assert len(soon.effects.runs(task.id)) == 1
     assert worker.is_running
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_one_that_there_is_not_keeps_no_other_from_being_resumed(
+    soon: Project, run: Run, as_json: bool
+) -> None:
+    orders = [give(soon, OrderKind.STRIKE, name) for name in ("first", "last")]
+    options = ("--json",) if as_json else ()
+
+    ran = run("resume", "first", "typo", "last", *options, project=soon)
+
+    assert ran.code == 1
+    assert "typo" in ran.err
+    assert all(order.id in ran.out for order in orders)
+    if as_json:
+        assert [one["id"] for one in ran.json["items"]] == [order.id for order in orders]
+    assert [one for one in book(soon).read().all if not one.ended_ms] == []

@@ -18,7 +18,7 @@ from celery_reliable.operations.cli.calling import (
 from celery_reliable.operations.cli.printing import console_of, counted, print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
-from celery_reliable.operations.stop_button import OrderView
+from celery_reliable.operations.stop_button import OrderView, UnknownOrder
 from celery_reliable.operations.tables import print_list, printable
 from celery_reliable.orders import OrderKind
 
@@ -105,17 +105,23 @@ def _give(
 @click.pass_context
 def resume(ctx: click.Context, which: tuple[str, ...], as_json: bool) -> None:
     """End orders: each by its id, or by the queue, task or worker that it names."""
+    ended: list[OrderView] = []
+    unknown: list[UnknownOrder] = []
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        ended = [
-            OrderView(order, in_force=False)
-            for one in which
-            for order in desk.orders.resume(one, by=somebody())
-        ]
+        for one in which:
+            try:
+                orders = desk.orders.resume(one, by=somebody())
+            except UnknownOrder as exc:
+                unknown.append(exc)
+            else:
+                ended += [OrderView(order, in_force=False) for order in orders]
     if as_json:
-        print_json({"items": [one.as_dict() for one in ended]})
-        return
-    for one in ended:
-        click.echo(printable(f"Order {one.order.id} has ended: {one.order.target} goes on."))
+        print_json({"items": [each.as_dict() for each in ended]})
+    else:
+        for each in ended:
+            click.echo(printable(f"Order {each.order.id} has ended: {each.order.target} goes on."))
+    if unknown:
+        raise click.ClickException("\n".join(printable(str(exc)) for exc in unknown))
 
 
 @click.command("orders", cls=CeleryCommand)

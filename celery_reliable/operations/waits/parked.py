@@ -10,6 +10,7 @@ from celery_reliable.operations.waits.answer import Wait, Why
 from celery_reliable.operations.waits.objects import for_object
 from celery_reliable.operations.waits.seen import Seen
 from celery_reliable.operations.waits.words import queue_of, until
+from celery_reliable.orders import OrderKind
 
 __all__ = ["parked", "waits_for_worker"]
 
@@ -69,11 +70,21 @@ def _worker(look: Look, seen: Seen, now_ms: int) -> Why:
     said = f"It may run on workers {meant} only (only_workers), and none of them is alive."
     alive = [one for one in seen.workers if one.state == "alive"]
     may = [one for one in alive if seen.named is not None and seen.named.means(one.nodename)]
+    drains = [
+        one
+        for one in seen.orders
+        if one.kind is OrderKind.DRAIN and any(one.names(each.nodename) for each in may)
+    ]
     if may:
-        names = ", ".join(one.nodename for one in may)
-        said = (
-            f"It may run on workers {meant} only (only_workers). Of those {names} is alive, and "
-            "has no queue of its own, or is leaving: set worker_direct, or wait for the next pass."
+        said = f"It may run on workers {meant} only (only_workers)."
+    if drains:
+        told = "; ".join(f"{in_words(one)} (order {one.id})" for one in drains)
+        said += f" Of those that are alive, some are drained: {told}. `resume` ends that."
+    left = [one.nodename for one in may if not any(order.names(one.nodename) for order in drains)]
+    if left:
+        said += (
+            f" Of those {', '.join(left)} is alive, and has no queue of its own, or is leaving: "
+            "set worker_direct, or wait for the next pass."
         )
     others = [one.nodename for one in alive if one not in may]
     if others:

@@ -48,15 +48,17 @@ def queued(look: Look, seen: Seen, now_ms: int) -> Why:
         )
     if record.is_unsent:
         if record.cause:
-            lost = f"was lost ({record.cause})"
+            lost = f"It was lost ({record.cause}), and"
         elif look.history and look.history[-1].what == "moved":
-            lost = "was moved"
+            lost = "It was moved, and"
         else:
-            lost = "could not be sent"
+            # It was stopped, or could not be sent: that is not noted.
+            lost = "It"
+        only = seen.named.only if seen.named is not None else ()
+        where = f"a worker of {', '.join(map(repr, only))}" if only else queue_of(seen)
         return Why(
             Wait.RESEND,
-            f"It {lost}, and waits to be sent to {queue_of(seen)} again at "
-            f"{until(until_ms, now_ms)}.",
+            f"{lost} waits to be sent to {where} at {until(until_ms, now_ms)}.",
             since_ms=since_ms,
             until_ms=until_ms,
             queue=seen.queue,

@@ -22,6 +22,11 @@ def add_tasks(to: Any) -> None:
     task("on_gpu", only_workers=("gpu-*",))(tasks.gate)
     task("on_gpu_or_else", only_workers=("gpu-*",), else_queue="slow")(tasks.gate)
 
+    in_line = {"object_id": "name", "on_conflict": "wait"}
+    task("in_line_on_gpu", only_workers=("gpu-*",), **in_line)(tasks.gate)
+    task("line_of_all", **in_line)(tasks.gate)
+    task("places_on_gpu", only_workers=("gpu-*",), at_most=2, place="queued", **in_line)(tasks.gate)
+
     @task("retried_at_gate")
     def retried(self: Any, name: str) -> None:
         """Wait for the gate, and retry; then wait for another one."""

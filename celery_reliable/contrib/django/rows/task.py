@@ -20,7 +20,7 @@ from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
-from celery_reliable.exceptions import ConfigurationError, ReliableError
+from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
 from celery_reliable.options import refuse, resolve_object_id
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
@@ -84,7 +84,8 @@ class RowTask(ReliableTask):
 
         What the broker or the ledger refuse is logged and not raised: the row is there, and
         `look_after_rows` publishes it, without the options of this call.  A call with a ``link``,
-        or in a canvas, raises it.  Raises the model's DoesNotExist, too.
+        or in a canvas, raises it, and one with ``if_exists="refuse"`` raises TaskExists: within a
+        transaction, as that has committed.  Raises the model's DoesNotExist, too.
         """
         publish = super().apply_async
         given = (args, kwargs)
@@ -100,6 +101,9 @@ class RowTask(ReliableTask):
         def send(producer: Any = None) -> None:
             try:
                 publish(*given, asked, producer, link, link_error, shadow, **options)
+            except TaskExists:
+                # Its caller has asked to be told (``if_exists="refuse"``).
+                raise
             except (ReliableError, OperationalError) as exc:
                 if link or link_error or is_member(options):
                     # The row does not know what follows the task.
