@@ -113,13 +113,14 @@ def resume(ctx: click.Context, which: tuple[str, ...], as_json: bool) -> None:
                 orders = desk.orders.resume(one, by=somebody())
             except UnknownOrder as exc:
                 unknown.append(exc)
-            else:
-                ended += [OrderView(order, in_force=False) for order in orders]
+                continue
+            ended += [OrderView(order, in_force=False) for order in orders]
+            if not as_json:
+                # At once: Redis may be gone before the next one is ended.
+                for order in orders:
+                    click.echo(printable(f"Order {order.id} has ended: {order.target} goes on."))
     if as_json:
         print_json({"items": [each.as_dict() for each in ended]})
-    else:
-        for each in ended:
-            click.echo(printable(f"Order {each.order.id} has ended: {each.order.target} goes on."))
     if unknown:
         raise click.ClickException("\n".join(printable(str(exc)) for exc in unknown))
 
