@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import redis
@@ -20,6 +23,13 @@ class Taking:
     def __init__(self, pool: redis.ConnectionPool) -> None:
         self._line = Line(pool)
         self._script = script("take")
+        self._pid, self._own, self._numbers = 0, "", count(1)
+
+    def new_prefix(self) -> str:
+        """Return what the tags of one taking begin with; no other one's do, in any process."""
+        if self._pid != os.getpid():
+            self._pid, self._own = os.getpid(), str(uuid.uuid4())
+        return f"{self._own}-{next(self._numbers)}:"
 
     def ask(
         self, keys: Sequence[str], args: Sequence[str | bytes | int], beside: Beside | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
@@ -104,7 +103,7 @@ class WorkerUnacked(Unacked):
         Acknowledged messages are removed in the same step.  Raises redis-py's errors; then
         *popped* is kept, and returned to its list when the broker is back.
         """
-        prefix, holder = f"{uuid.uuid4()}:", self.worker.holder()
+        prefix, holder = self._taking.new_prefix(), self.worker.holder()
         now_ms = int(time.time() * 1000)
         acknowledged = list(islice(self._unremoved, _REMOVED_AT_ONCE))
         args: list[str | bytes | int] = [least, max(least, most), plenty, prefix, now_ms]

@@ -69,6 +69,12 @@ def _nothing_between(task: Any) -> bool:
     )
 
 
+@cache
+def _accepted(app: Any) -> Any:
+    """Return the content types that the workers of an app decode."""
+    return prepare_accept_content(app.conf.accept_content)
+
+
 class _Working:
     """One shift."""
 
@@ -81,7 +87,7 @@ class _Working:
         reliable = reliable_of(self._app)
         self._ledger = reliable.ledger
         self._config = reliable.config
-        self._accept = prepare_accept_content(self._app.conf.accept_content)
+        self._accept = _accepted(self._app)
         self._report = Report()
         self.telling = Telling(shift, process)
         self._takings = Takings(shift, reliable, self.telling, os.getpid())

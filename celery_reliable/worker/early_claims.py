@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from celery.worker import state
@@ -75,6 +76,8 @@ class EarlyClaims:
         self._process = process
         self._n_shifts = n_shifts
         self._ledger = reliable_of(c.app).ledger
+        #: What the tokens of its claims begin with, and their numbers.
+        self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
         self._watched: dict[str, EarlyClaim] = {}
 
@@ -130,7 +133,7 @@ class EarlyClaims:
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=self._process.id,
-            token=secrets.token_hex(8),
+            token=f"{self._own}{next(self._numbers):x}",
             pid=os.getpid(),
         )
         early = EarlyClaim(request, clock.now(), self._ledger.claim_step(request))
