@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.broker.deliveries import Delivery, Queues
-from celery_reliable.broker.entries import Entry
+from celery_reliable.broker.entries import Entry, quoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.producer_transport import (
     SENDING_TRANSPORT,
@@ -38,6 +38,7 @@ __all__ = [
     "WorkerUnacked",
     "forget_server",
     "opened_unacked",
+    "quoted",
     "sending_first",
     "sending_together",
     "sending_with",

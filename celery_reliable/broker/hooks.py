@@ -24,7 +24,7 @@ def _not_parked(payload: dict[str, Any]) -> bool:
     return False
 
 
-def _not_begun(channel: Any, delivery: Delivery, payload: Any, early: Any) -> bool:
+def _not_begun(channel: Any, key: str, queue: str, message: bytes) -> bool:
     return False
 
 
@@ -60,9 +60,9 @@ class WorkerHooks:
     #: Called with the channel and with how many messages wait: processes of the worker's pool may
     #: take them by themselves from now on.
     work_off: Callable[[Any, int], None] = _nothing
-    #: Called with the channel, a message, its payload and its claim: True when a process of the
-    #: pool has it, and takes others after it.
-    begin_with: Callable[[Any, Delivery, Any, Any], bool] = _not_begun
+    #: Called with the channel and a message that was popped: its list's key without the prefix, its
+    #: queue, and itself.  True when a process of the pool files it, and takes others after it.
+    begin_with: Callable[[Any, str, str, bytes], bool] = _not_begun
     #: Whether a process of the pool that takes its own messages has taken this one, and goes on.
     is_taken_by_pool: Callable[[str], bool] = _no
     #: Returns the claim that goes to the server with a message as it is filed; None for none.

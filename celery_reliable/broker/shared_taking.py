@@ -25,6 +25,9 @@ class SharedTaking:
     _n_waiting: int
     _looked_at: float
     _consumed: Any
+    has_had_its_turn: Any
+    #: What was asked for last, and the answer.
+    _shared: tuple[Any, Queues] | None = None
 
     def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:
         """Return where a process of the worker may take messages by itself; None: nowhere.
@@ -34,9 +37,11 @@ class SharedTaking:
         queues = [queue for queue in self.queues_in_turn() if self.is_consumed(queue)]
         if not queues or self._is_closing:
             return None
-        lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
-        found: Queues = self.qos.unacked.queues(queues, lists, cold)
-        return found
+        where = (queues, cold)
+        if self._shared is None or self._shared[0] != where:
+            lists = [list_key(self, queue, p) for p in self.priority_steps for queue in queues]
+            self._shared = where, self.qos.unacked.queues(queues, lists, cold)
+        return self._shared[1]
 
     def count_waiting(self) -> int:
         """Return how many messages wait in the queues that the worker consumes; 0 while the broker
@@ -61,12 +66,14 @@ class SharedTaking:
         """Deliver a message that is filed already."""
         self._consumed.deliver_all([delivery], None, None)
 
-    def deliver_all(self, deliveries: list[Delivery], payload: Any, early: Any) -> None:
-        """Deliver what was taken; a process of the pool may begin with the first, which has been
-        claimed by *early*.
+    def begin_with(self, key: str, queue: str, message: bytes) -> bool:
+        """Hand a message that was popped to an idle process of the pool, which files it; False when
+        that is to be done here.
         """
-        if early is not None and self.qos.unacked.worker.begin_with(
-            self, deliveries[0], payload, early
-        ):
-            deliveries, payload, early = deliveries[1:], None, None
-        self._consumed.deliver_all(deliveries, payload, early)
+        worker = self.qos.unacked.worker
+        if not self.is_consumed(queue) or not worker.begin_with(self, key, queue, message):
+            return False
+        self.has_had_its_turn(queue)
+        worker.hand_over()
+        worker.after_delivery()
+        return True

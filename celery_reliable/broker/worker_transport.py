@@ -144,11 +144,11 @@ class Channel(SharedTaking, ConnectedChannel):
         self._looked_at = time.monotonic()
         if not popped:
             raise kombu_redis.Empty()
-        key, raw = popped
         # kombu's client has removed the channel's prefix.
-        key = bytes_to_str(key)
+        key, raw = bytes_to_str(popped[0]), popped[1]
         queue = key.rsplit(self.sep, 1)[0]
-        self._take((key, queue, raw))
+        if not self.begin_with(key, queue, raw):
+            self._take((key, queue, raw))
         return True
 
     def _take(self, popped: tuple[str, str, bytes] | None) -> int:
@@ -185,7 +185,7 @@ class Channel(SharedTaking, ConnectedChannel):
         for delivery in taken.deliveries:
             self.has_had_its_turn(delivery.queue)
         # The message that was popped is the first, and the only one with an early claim.
-        self.deliver_all(taken.deliveries, payload, early)
+        self._consumed.deliver_all(taken.deliveries, payload, early)
         self.qos.unacked.worker.hand_over()
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)

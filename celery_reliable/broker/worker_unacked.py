@@ -18,6 +18,7 @@ from celery_reliable.broker.entries import quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.taking import Taking
 from celery_reliable.broker.unacked import Unacked, script
+from celery_reliable.broker.unfiled import Unfiled
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
 
@@ -49,12 +50,11 @@ class WorkerUnacked(Unacked):
         #: looked for (monotonic seconds); None when no connection was lost.
         self.lost_pop_at: float | None = None
         self._taking = Taking(pool)
-        self._put_back = script("put_back")
         self._requeue = script("requeue")
         #: Tags of messages that are acknowledged and not yet removed.
         self._unremoved: set[str] = set()
-        #: Messages that were popped and perhaps not filed, with the key of their list.
-        self._unfiled: list[tuple[str, Delivery]] = []
+        #: Messages that were popped and perhaps not filed.
+        self.unfiled = Unfiled()
         #: Tags in the hash that the worker did not hold when `reconcile` looked last.
         self._strangers: set[str] = set()
         self._lock = threading.Lock()
@@ -64,6 +64,7 @@ class WorkerUnacked(Unacked):
     def after_fork(self) -> None:
         """Free the lock that another thread may have held at the fork."""
         self._lock = threading.Lock()
+        self.unfiled.after_fork()
 
     def open(self, namespace: str) -> None:
         """Put the hash on the namespace's list of unacked hashes.
@@ -120,8 +121,7 @@ class WorkerUnacked(Unacked):
             reply = self._taking.ask(keys, args, beside)
         except (redis.RedisError, OSError):
             if popped is not None:
-                with self._lock:
-                    self._unfiled.append((self.prefix + popped[0], found[0]))
+                self.unfiled.add(self.prefix + popped[0], found[0])
             raise
         with self._lock:
             self._unremoved.difference_update(acknowledged)
@@ -197,22 +197,18 @@ class WorkerUnacked(Unacked):
         """Remove what is acknowledged, and return what was popped and not filed to its list; what
         fails is tried again by the next call.
         """
-        if not self._unremoved and not self._unfiled:
+        if not self._unremoved and not self.unfiled:
             return
         with self._lock:
             tags, self._unremoved = self._unremoved, set()
-            unfiled, self._unfiled = self._unfiled, []
         try:
             if tags:
                 self.client.hdel(self.key, *tags)
-            while unfiled:
-                key, delivery = unfiled[-1]
-                self.run(self._put_back, [self.key, key], [delivery.tag, delivery.raw])
-                unfiled.pop()
+                tags = set()
+            self.unfiled.put_back(self)
         except (redis.RedisError, OSError):
             with self._lock:
                 self._unremoved |= tags
-                self._unfiled = unfiled + self._unfiled
 
     def reconcile(self, channel: Any, held: Iterable[str]) -> int:
         """Give back messages that the worker does not hold, and did not hold at the last call

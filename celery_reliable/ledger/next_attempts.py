@@ -17,6 +17,8 @@ __all__ = ["Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask", "takin
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
 _LONGEST = 256 * 1024
+#: So many keys of the script are no queues' lists.
+_N_KEYS = 6
 
 
 class Filing(Protocol):
@@ -97,8 +99,11 @@ class NextSteps:
     the same, and is encoded once.
     """
 
-    def __init__(self, text: str, keys: Sequence[str], args: Sequence[Argument]) -> None:
+    def __init__(
+        self, text: str, keys: Sequence[str], args: Sequence[Argument], queues: Sequence[str]
+    ) -> None:
         self._code = taking_script(text)
+        self._queues = [encoded(one) for one in queues]
         self._keys = (self._code.sha, len(keys), *map(encoded, keys))
         self._args = [encoded(one if isinstance(one, str) else str(one)) for one in args]
 
@@ -110,7 +115,16 @@ class NextSteps:
         without a sleep.
         """
         own = (tag.encode(), done.encode(), b"%d" % filed_ms)
-        return NextStep(self._code, (*self._keys, *own, *self._args), busy_seconds)
+        call = (*self._keys, *own, *self._args, b"", *self._queues)
+        return NextStep(self._code, call, busy_seconds)
+
+    def step_with(self, tag: str, queue: str, message: bytes, *, filed_ms: int) -> NextStep:
+        """Return the step that files a *message* which was popped from *queue* already; its name as
+        the unacked hash has it.
+        """
+        keys, own = self._keys[2 : 2 + _N_KEYS], (tag.encode(), b"", b"%d" % filed_ms)
+        given = (b"1", encoded(queue), message)
+        return NextStep(self._code, (self._code.sha, _N_KEYS, *keys, *own, *self._args, *given))
 
 
 class NextAttempts(TransitionGroup):
@@ -141,8 +155,8 @@ class NextAttempts(TransitionGroup):
                 ALONE_MS,
                 "\n".join(("", *queues.cold, "")),
                 _LONGEST,
-                *queues.names,
             ],
+            queues.names,
         )
 
     def take_next(self, step: NextStep, patience_seconds: float | None = None) -> NextTask:

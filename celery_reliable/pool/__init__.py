@@ -15,13 +15,13 @@ from celery_reliable.pool.shared import (
     means,
     shifts_called_off,
 )
-from celery_reliable.pool.shift import First, Left, Report, Shift
+from celery_reliable.pool.shift import Given, Left, Report, Shift
 from celery_reliable.pool.task_pool import TaskPool, kind_of
 from celery_reliable.pool.telling import Told
 
 __all__ = [
     "N_SLOTS",
-    "First",
+    "Given",
     "Left",
     "Limited",
     "Report",

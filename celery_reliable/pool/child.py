@@ -14,7 +14,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from kombu.serialization import loads, prepare_accept_content
 
 from celery_reliable import clock
-from celery_reliable.app import reliable_of
+from celery_reliable.app import Reliable, reliable_of
 from celery_reliable.attempt import (
     DELIVERY,
     EARLY,
@@ -70,9 +70,10 @@ def _nothing_between(task: Any) -> bool:
 
 
 @cache
-def _accepted(app: Any) -> Any:
-    """Return the content types that the workers of an app decode."""
-    return prepare_accept_content(app.conf.accept_content)
+def _app() -> tuple[Any, Reliable, Any]:
+    """Return the app of this process, our part of it, and the content types that it decodes."""
+    app = app_or_default()
+    return app, reliable_of(app), prepare_accept_content(app.conf.accept_content)
 
 
 class _Working:
@@ -83,11 +84,9 @@ class _Working:
         assert process is not None
         self._shift = shift
         self._process = process
-        self._app = app_or_default()
-        reliable = reliable_of(self._app)
+        self._app, reliable, self._accept = _app()
         self._ledger = reliable.ledger
         self._config = reliable.config
-        self._accept = _accepted(self._app)
         self._report = Report()
         self.telling = Telling(shift, process)
         self._takings = Takings(shift, reliable, self.telling, os.getpid())
@@ -98,21 +97,22 @@ class _Working:
 
     def work(self) -> Report:
         """Return what was done."""
-        report, done, number, first = self._report, "", 0, self._shift.first
-        if first is not None:
-            done = first.tag
-            claim = Claim("", first.attempt, first.worker, first.token, first.losses)
-            if not self._run(claim, Left(*first[:3]), first.asked_at):
-                return report
+        report, done, number, given = self._report, "", 0, self._shift.given
         while True:
             is_over = self._is_over(number)
+            if is_over and given is not None:
+                report.has_not_begun = True
+                return report
             number += 1
             self._number = number
             come_to(self._shift.slot, number - 1, number)
             tag = f"{self._shift.token}.{number}"
             asked_at, worker = clock.now(), self._process.id
             try:
-                found = self._takings.next("" if is_over else tag, done, worker)
+                if given is None:
+                    found = self._takings.next("" if is_over else tag, done, worker)
+                else:
+                    found, given = self._takings.begin(tag, worker, given), None
             except LedgerUnavailable:
                 # Nothing was to be settled.  What it may have taken is seen by the main process.
                 report.unsure = tag

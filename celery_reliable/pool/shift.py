@@ -8,21 +8,15 @@ from typing import Any, NamedTuple
 
 from celery_reliable.broker import Queues
 
-__all__ = ["First", "Left", "Report", "Shift"]
+__all__ = ["Given", "Left", "Report", "Shift"]
 
 
-class First(NamedTuple):
-    """The message with which a shift begins: the main process has taken it and claimed its task."""
+class Given(NamedTuple):
+    """The message with which a shift begins: the main process has popped it, and not filed it."""
 
-    tag: str
+    #: As the unacked hash has it.
     queue: str
     message: bytes
-    #: As `WorkerProcess.surely_holds` and `EARLY` have it.
-    attempt: int
-    losses: int
-    worker: str
-    asked_at: float
-    token: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class Shift:
     revoked: frozenset[str]
     #: It ends when the process has more memory; 0: no limit.
     max_memory_kb: int = 0
-    first: First | None = None
+    given: Given | None = None
     #: Whether the main process wants the message of each task that begins.
     tells_messages: bool = False
     #: Soft and hard time limits by the names of tasks, in seconds; 0: none.
@@ -70,6 +64,8 @@ class Report:
     begun: dict[str, int] = field(default_factory=dict)
     #: How many did not succeed, by Celery's state.
     no_success: dict[str, int] = field(default_factory=dict)
+    #: The message that it was given was not filed, as it was over by then.
+    has_not_begun: bool = False
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from celery_reliable import events
 from celery_reliable.app import Reliable
@@ -10,7 +11,7 @@ from celery_reliable.attempt import free_object
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.context import put_off
 from celery_reliable.ledger import FOREVER, NextStep, NextSteps, NextTask, answers
-from celery_reliable.pool.shift import Shift
+from celery_reliable.pool.shift import Given, Shift
 from celery_reliable.pool.telling import Telling
 
 __all__ = ["BusyWaits", "Takings"]
@@ -21,6 +22,9 @@ _SHORT_SECONDS = 0.001
 _BUSY_SECONDS = 0.0004
 #: After so many replies in a row that took longer, so many are not waited for like that.
 _IN_VAIN, _PAUSE = 8, 256
+#: By all that they are made of: the shifts of a process mostly have the same.
+_steps: dict[tuple[Any, ...], NextSteps] = {}
+_MOST_STEPS = 100
 
 
 class BusyWaits:
@@ -66,8 +70,6 @@ class Takings:
         self._queues = shift.queues
         self._takes_turns = shift.takes_turns
         self._waits = BusyWaits()
-        #: By the worker's id, and the order in which the queues are asked.
-        self._steps: dict[tuple[str, ...], NextSteps] = {}
 
     def next(self, tag: str, done: str, worker: str) -> NextTask:
         """Settle what is to be settled, remove *done*, and take the next; without a *tag* nothing
@@ -76,12 +78,7 @@ class Takings:
         queues = self._queues
         if not tag:
             queues = Queues(queues.unacked, queues.listed, queues.name, (), ())
-        order = (worker, *queues.names)
-        if order not in self._steps:
-            self._steps[order] = self._ledger.next_steps(
-                take_next_text(), queues, worker=worker, pid=self._pid
-            )
-        step = self._steps[order].step(
+        step = self._steps_for(queues, worker).step(
             tag,
             done=done,
             filed_ms=int(time.time() * 1000),
@@ -91,6 +88,24 @@ class Takings:
             return self._answer(step, done)
         finally:
             self._waits.was_answered()
+
+    def begin(self, tag: str, worker: str, given: Given) -> NextTask:
+        """File the message that the shift begins with, and claim its task."""
+        step = self._steps_for(self._queues, worker).step_with(
+            tag, given.queue, given.message, filed_ms=int(time.time() * 1000)
+        )
+        return self._ledger.take_next(step, self._lease_seconds)
+
+    def _steps_for(self, queues: Queues, worker: str) -> NextSteps:
+        where = (self._ledger, worker, self._pid, *queues.names, None, *queues.lists, *queues.cold)
+        steps = _steps.get(where)
+        if steps is None:
+            if len(_steps) >= _MOST_STEPS:
+                _steps.clear()
+            steps = _steps[where] = self._ledger.next_steps(
+                take_next_text(), queues, worker=worker, pid=self._pid
+            )
+        return steps
 
     def _answer(self, step: NextStep, done: str) -> NextTask:
         claim = put_off.claim

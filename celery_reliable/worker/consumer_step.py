@@ -214,7 +214,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
             hooks,
             room=partial(_room, c.pool, step, hooks.room),
             work_off=partial(_work_off, c, step),
-            begin_with=step.shifts.begin_with,
+            begin_with=partial(_begin_with, step),
             is_taken_by_pool=step.shifts.is_running,
         )
     return replace(
@@ -257,6 +257,14 @@ def _work_off(c: Any, step: WorkerStep, channel: Any, n_waiting: int) -> None:
     assert step.shifts is not None
     step.shifts.work_off(channel, n_waiting, _idle_slots(c.pool, step))
     write_now(c.pool, c.hub)
+
+
+def _begin_with(step: WorkerStep, channel: Any, key: str, queue: str, message: bytes) -> bool:
+    assert step.shifts is not None
+    assert step.claims.early is not None
+    if not step.claims.early.has_idle_child():
+        return False
+    return step.shifts.begin_with(channel, key, queue, message)
 
 
 def _shown(step: WorkerStep, command: Any, state_: Any, *args: Any, **kwargs: Any) -> Any:

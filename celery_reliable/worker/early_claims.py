@@ -122,7 +122,7 @@ class EarlyClaims:
             or in_force(task, "time_to_run_seconds", headers)
             # It asks for its moment first.
             or is_limited(task)
-            or not self._has_idle_child()
+            or not self.has_idle_child()
             # It came back from a dead worker: to read it may kill this one, before the task begins.
             or returns_of(payload)
             or (NAMED in headers and not self._may_run(headers))
@@ -145,7 +145,7 @@ class EarlyClaims:
         named = NamedWorkers.of(headers)
         return named is None or named.may_run(self._process.nodename)
 
-    def _has_idle_child(self) -> bool:
+    def has_idle_child(self) -> bool:
         """Whether a process is up and idle, where the pool has processes: new ones take a while.
 
         One that ends after so many tasks, or with so much memory, is not known to be gone at once.

@@ -95,6 +95,8 @@ class RunningClaims:
         no loss.  An attempt whose outcome is stored ends with that.  Raises LedgerUnavailable and
         LedgerRefused.
         """
+        if self.shifts is not None:
+            self.shifts.put_back_unfiled()
         ledger = self._reliable.ledger
         losses = Losses(self._reliable.app, ledger)
         for claim, _ in ledger.workers.claims(self._process.id).values():

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from celery_reliable.pool import N_SLOTS, First, clear_slot, how_far
+from celery_reliable.broker import Delivery
+from celery_reliable.pool import N_SLOTS, clear_slot, how_far
 
 __all__ = ["RunningShift", "RunningShifts"]
 
@@ -22,8 +23,8 @@ class RunningShift:
 
     token: str
     slot: int
-    #: With which message it began, and the token of its claim.
-    first: First | None = None
+    #: The message that it begins with and files, by the key of the list that it came from.
+    given: tuple[str, Delivery] | None = None
     pid: int | None = None
     #: That of the pool.
     job: Any = None
@@ -32,27 +33,22 @@ class RunningShift:
 
     def holds(self, tag: str) -> bool:
         """Whether it is not done with this message, or claim."""
-        first = self.first
-        if first is not None and tag in (first.tag, first.token):
-            return how_far(self.slot)[0] == 0
         number = tag.rpartition(".")[2]
         earliest, latest = how_far(self.slot)
         return number.isdecimal() and earliest <= int(number) <= latest
 
     def has(self, tag: str) -> bool:
         """Whether it has taken the message with this tag."""
-        is_first = self.first is not None and self.first.tag == tag
-        return is_first or tag.rpartition(".")[0] == self.token
+        return tag.rpartition(".")[0] == self.token
 
     def tag_of(self, number: int) -> str:
-        """Return the tag of its message with this number."""
-        if self.first is not None and not number:
-            return self.first.tag
+        """Return the tag of its message with this number; it is the token of its claim, too."""
         return f"{self.token}.{number}"
 
-    def token_of(self, tag: str) -> str:
-        """Return the token of the claim of the message with this tag."""
-        return self.first.token if self.first is not None and self.first.tag == tag else tag
+    @property
+    def unfiled(self) -> tuple[str, Delivery] | None:
+        """The message that it was given, and has not been seen to file."""
+        return self.given if how_far(self.slot)[0] == 0 else None
 
 
 class RunningShifts:
@@ -60,8 +56,6 @@ class RunningShifts:
 
     def __init__(self) -> None:
         self._running: dict[str, RunningShift] = {}
-        #: The shifts that began with a message, by its tag and by the token of its claim.
-        self._firsts: dict[str, RunningShift] = {}
         #: Those of the shared memory that are free; the one that was given back first is the last
         #: to be used again.
         self._slots = deque(range(N_SLOTS))
@@ -77,14 +71,12 @@ class RunningShifts:
         """Whether no more can run at once."""
         return not self._slots
 
-    def add(self, first: First | None) -> RunningShift:
-        """Return a new one; *first*: the message with which it begins."""
+    def add(self) -> RunningShift:
+        """Return a new one."""
         slot = self._slots.popleft()
         clear_slot(slot)
-        running = RunningShift(secrets.token_hex(8), slot, first)
+        running = RunningShift(secrets.token_hex(8), slot)
         self._running[running.token] = running
-        if first is not None:
-            self._firsts[first.tag] = self._firsts[first.token] = running
         return running
 
     def accepted(self, token: str, pid: int) -> None:
@@ -101,9 +93,6 @@ class RunningShifts:
         running = self._running.pop(token, None)
         if running is not None:
             self._slots.append(running.slot)
-        if running is not None and running.first is not None:
-            self._firsts.pop(running.first.tag, None)
-            self._firsts.pop(running.first.token, None)
         return running
 
     def holds(self, tag: str) -> bool:
@@ -112,7 +101,7 @@ class RunningShifts:
         return running is not None and running.holds(tag)
 
     def _of(self, tag: str) -> RunningShift | None:
-        return self._firsts.get(tag) or self._running.get(tag.rpartition(".")[0])
+        return self._running.get(tag.rpartition(".")[0])
 
     def stop(self, token: str) -> None:
         """Kill the process that runs a claim which was taken from this worker."""

@@ -25,16 +25,14 @@ class ShiftHearing:
         self._worker = w
         self._running = running
         self._requests = requests
+        # Celery stops what it knows to run.
+        self._are_stopped = bool(w.app.conf.worker_cancel_long_running_tasks_on_connection_loss)
         hear_processes(billiards(w.pool), self._hear)
 
     @property
     def wants_messages(self) -> bool:
         """Whether the main process has to know each task that runs."""
-        conf = self._worker.app.conf
-        # The setting: Celery stops what it knows to run.
-        return bool(
-            task_received.receivers or conf.worker_cancel_long_running_tasks_on_connection_loss
-        )
+        return bool(task_received.receivers or self._are_stopped)
 
     def _hear(self, told: Told) -> None:
         try:

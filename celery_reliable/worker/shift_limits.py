@@ -81,7 +81,7 @@ class ShiftLimits:
         if not self._runs(running, task) or self._shifts.remove(running.token) is None:
             return
         slot, number = running.slot, task.number
-        with ending(running.token_of(running.tag_of(number))):
+        with ending(running.tag_of(number)):
             end_child(running.pid)
             # It may have ended just before, and its process run another by then.
             is_it = limited(slot) == task and how_far(slot) == (number, number)

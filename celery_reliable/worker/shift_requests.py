@@ -132,7 +132,7 @@ class ShiftRequests:
         task = self._worker.app.tasks.get((payload.get("headers") or {}).get("task"))
         if task is None or not is_reliable(task):
             return None
-        claimed_ms, token = 0, running.token_of(left.tag)
+        claimed_ms, token = 0, left.tag
         if not is_known:
             try:
                 record = self._reliable.ledger.find(
@@ -152,6 +152,13 @@ class ShiftRequests:
         request.reliable_token = token
         request.request_dict["properties"][DELIVERY] = token
         return request
+
+    def put_back_unfiled(self, running: RunningShift) -> None:
+        """Return to its queue what a shift was given and has not filed."""
+        if running.unfiled is not None and self.unacked is not None:
+            self.unacked.unfiled.add(*running.unfiled)
+            running.given = None
+            self.unacked.catch_up()
 
     @property
     def channel(self) -> Any:

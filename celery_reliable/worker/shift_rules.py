@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from celery.worker import state
@@ -11,7 +12,7 @@ from celery_reliable.compat.controller import waiting_for_slots
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
-from celery_reliable.message import NAMED
+from celery_reliable.message import NAMED, RETURNS
 from celery_reliable.options import CALL, is_limited, is_reliable
 from celery_reliable.orders import Orders
 
@@ -19,9 +20,10 @@ __all__ = ["ShiftRules"]
 
 #: A shift is handed so many revoked ids at most.
 _MOST_REVOKED = 200
-#: With one of these a message goes by the main process; so does what the script of the taking
-#: answers as cold.
-_COLD_HEADERS = ("eta", "expires", "compression", "stamped_headers", CALL, NAMED)
+#: Within a JSON text quotes are escaped, so these are keys of a message's headers.
+_NAME = re.compile(rb'"task": "([^"\\]*)"')
+_OF_HOT = (b'"eta": null', b'"expires": null', b'"timelimit": [null, null]')
+_OF_COLD = tuple(b'"%b": ' % name.encode() for name in (CALL, NAMED, RETURNS, "compression"))
 
 
 class ShiftRules:
@@ -36,6 +38,8 @@ class ShiftRules:
         #: By what the names were found: orders, how many tasks there are, and their rate limits.
         self._seen: tuple[Orders, int, list[Any]] | None = None
         self._cold: list[str] | None = None
+        #: The names of the others, as messages have them.
+        self._hot: frozenset[bytes] = frozenset()
         self._limits: dict[str, tuple[float, float]] | None = None
 
     def forget(self) -> None:
@@ -60,6 +64,7 @@ class ShiftRules:
             tasks = [one for one in all_tasks.values() if is_reliable(one)]
             cold = [one.name for one in tasks if not self._is_hot(c, one)]
             self._cold = cold if len(cold) < len(tasks) else None
+            self._hot = frozenset({one.name.encode() for one in tasks} - {*map(str.encode, cold)})
             self._seen, self._limits = (orders, len(all_tasks), buckets), None
         return self._cold
 
@@ -90,11 +95,14 @@ class ShiftRules:
             or self._process.orders.of_task(task.name)
         )
 
-    def allow(self, headers: dict[str, Any], cold: list[str]) -> bool:
-        """Whether a message with these headers may be one that a process takes."""
-        return not (
-            any(headers.get(name) for name in _COLD_HEADERS)
-            or any(one is not None for one in headers.get("timelimit") or ())
-            or headers["task"] in cold
-            or headers["id"] in state.revoked
+    def may_allow(self, message: bytes) -> bool:
+        """Whether a message is probably one that a process takes, as far as its text tells: the
+        script of the taking decides.
+        """
+        name = _NAME.search(message)
+        return (
+            name is not None
+            and name[1] in self._hot
+            and all(one in message for one in _OF_HOT)
+            and not any(one in message for one in _OF_COLD)
         )

@@ -10,12 +10,12 @@ from celery.worker import state
 
 from celery_reliable import events
 from celery_reliable.app import Reliable
-from celery_reliable.broker import Delivery, Queues
+from celery_reliable.broker import Delivery, Queues, quoted
 from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
 from celery_reliable.compat.processes import limit_job
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool import (
-    First,
+    Given,
     Report,
     Shift,
     TaskPool,
@@ -24,7 +24,6 @@ from celery_reliable.pool import (
     work,
 )
 from celery_reliable.worker import throughput
-from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.running_shift import RunningShift, RunningShifts
 from celery_reliable.worker.shift_ends import ShiftEnds
 from celery_reliable.worker.shift_hearing import ShiftHearing
@@ -60,6 +59,7 @@ class Shifts:
 
     def __init__(self, w: Any, reliable: Reliable, process: WorkerProcess, unacked: str) -> None:
         self._worker = w
+        self._process = process
         self._rules = ShiftRules(w, process)
         self._requests = ShiftRequests(w, reliable, process, unacked)
         #: Any thread may ask them whose a claim is.
@@ -110,37 +110,27 @@ class Shifts:
         if queues is None:
             return
         for _ in range(min(n_idle, n_waiting)):
-            self._begin(channel, queues, None)
+            self._begin(channel, queues, self.running.add())
 
-    def begin_with(
-        self, channel: Any, delivery: Delivery, payload: dict[str, Any], early: EarlyClaim
-    ) -> bool:
-        """Give a shift to an idle process that begins with this message; False when the message is
-        to be delivered as always.
+    def begin_with(self, channel: Any, key: str, queue: str, message: bytes) -> bool:
+        """Give a shift to an idle process that begins with a message which was popped from the list
+        *key*; False when the main process has to file it.
         """
-        claim = early.claim
-        cold = self._rules.cold() if claim is not None and self.may_begin() else None
-        if claim is None or cold is None or not self._rules.allow(payload["headers"], cold):
+        cold = self._rules.cold() if self.may_begin() else None
+        if cold is None or not self._rules.may_allow(message):
             return False
         queues = channel.queues_for_shift(cold)
-        if queues is None or not channel.is_consumed(delivery.queue):
+        if queues is None:
             return False
-        first = First(
-            delivery.tag,
-            delivery.queue,
-            delivery.raw,
-            claim.attempt,
-            claim.losses,
-            claim.worker,
-            early.asked_at,
-            claim.token,
-        )
-        self._begin(channel, queues, first)
-        early.is_under_way = False
+        running = self.running.add()
+        delivery = Delivery(running.tag_of(1), queue, message, self._process.id)
+        running.given = channel.global_keyprefix + key, delivery
+        self._begin(channel, queues, running, Given(quoted(queue), message))
         return True
 
-    def _begin(self, channel: Any, queues: Queues, first: First | None) -> None:
-        running = self.running.add(first)
+    def _begin(
+        self, channel: Any, queues: Queues, running: RunningShift, given: Given | None = None
+    ) -> None:
         self._scaling.note_begun()
         shift = Shift(
             running.token,
@@ -151,7 +141,7 @@ class Shifts:
             _SHIFT_SECONDS,
             frozenset(state.revoked),
             int(self._worker.max_memory_per_child or 0),
-            first,
+            given,
             self._hearing.wants_messages,
             self._rules.limits(),
         )
@@ -172,6 +162,11 @@ class Shifts:
         self.running.accepted(token, pid)
 
     # -- ending
+
+    def put_back_unfiled(self) -> None:
+        """Return to their queues the messages that were given to processes which have ended."""
+        for running in self.running:
+            self._requests.put_back_unfiled(running)
 
     def call_off(self) -> None:
         """Let all end after the tasks that they run."""
@@ -204,6 +199,7 @@ class Shifts:
         ended = self.running.remove(token)
         if ended is not None:
             self._requests.hide_all_of(ended)
+            self._requests.put_back_unfiled(ended)
         for name, count in report.begun.items():
             state.total_count[name] += count
             state.all_total_count[0] += count

@@ -96,7 +96,7 @@ class Ledger:
         self.waited: list[float] = []
 
     def next_steps(self, text: str, queues: Any, **kwargs: Any) -> NextSteps:
-        return NextSteps(text, [queues.unacked], [queues.name])
+        return NextSteps(text, [queues.unacked], [queues.name], queues.names)
 
     def take_next(self, step: NextStep, patience_seconds: float) -> NextTask:
         self.waited.append(step.busy_seconds)
@@ -119,6 +119,7 @@ def test_each_taking_of_a_shift_is_asked_like_that(clock: Clock) -> None:
 
 def test_what_goes_along_is_waited_for_as_it_asks() -> None:
     settle: Step[Any] = Step(cast(Any, type("T", (), {"name": "settle"})), ["k"], ["a"])
-    (code,) = [NextSteps("return 1", ["k"], ["a"]).step("t", done="", filed_ms=1, busy_seconds=0.5)]
+    steps = NextSteps("return 1", ["k"], ["a"], ["celery"])
+    code = steps.step("t", done="", filed_ms=1, busy_seconds=0.5)
     assert Together(settle, code).busy_seconds == 0.5
     assert settle.busy_seconds == 0
