@@ -58,6 +58,42 @@ def test_a_worker_that_was_declared_dead_takes_nothing(taking: Taking) -> None:
     assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
 
 
+def test_what_was_popped_already_is_filed_and_claimed_alone(taking: Taking) -> None:
+    taking.put("one")
+    taking.put("two")
+    message = taking.popped()
+
+    found, again = [taking.take_given("shift.1", message) for _ in range(2)]
+
+    assert (found.queue, found.message, found.answer) == ("a", message, answers.Claimed(1, 0))
+    assert (again.message, again.answer) == (found.message, found.answer)
+    assert taking.filed() == {b"shift.1"}
+    assert taking.scene.client.smembers("listed") == {taking.unacked.encode()}
+    assert taking.scene.client.llen(f"{taking.prefix}a0") == 1
+    # The next is popped again.
+    assert taking.take("shift.2", "shift.1").answer == answers.Claimed(1, 0)
+    assert taking.filed() == {b"shift.2"}
+
+
+def test_what_was_popped_is_filed_also_by_a_worker_that_was_declared_dead(taking: Taking) -> None:
+    taking.put("one")
+    message = taking.popped()
+    taking.scene.kill_worker("me")
+
+    found = taking.take_given("shift.1", message)
+
+    # Nothing is claimed, and the main process deals with it.
+    assert (found.message, found.answer) == (message, None)
+    assert taking.filed() == {b"shift.1"}
+
+
+def test_what_was_popped_may_be_anything(taking: Taking) -> None:
+    for n, message in enumerate([b"", b"no message", b"\xff\x00\n"]):
+        found = taking.take_given(f"shift.{n}", message, "b")
+        assert (found.queue, found.message, found.answer) == ("b", message, None)
+    assert len(taking.filed()) == 3
+
+
 @pytest.mark.parametrize(
     "headers",
     [
