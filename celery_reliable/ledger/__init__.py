@@ -14,7 +14,7 @@ from celery_reliable.ledger.living import LivingWorker, LivingWorkers
 from celery_reliable.ledger.lock_release import line_of
 from celery_reliable.ledger.locks import ObjectLocks
 from celery_reliable.ledger.looks import Look, Place, WorkerLook
-from celery_reliable.ledger.next_attempts import NextStep, NextSteps, NextTask
+from celery_reliable.ledger.next_attempts import LONGEST, NextStep, NextSteps, NextTask
 from celery_reliable.ledger.object_looks import Held, ObjectLook
 from celery_reliable.ledger.place_steps import slots
 from celery_reliable.ledger.rights import Command, denied, ledger_commands, on_key
@@ -29,6 +29,7 @@ __all__ = [
     "AS_IT_IS",
     "FOREVER",
     "FORMAT",
+    "LONGEST",
     "Command",
     "Connector",
     "Death",

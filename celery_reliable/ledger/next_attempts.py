@@ -13,10 +13,10 @@ from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Argument, Step, encoded
 from celery_reliable.ledger.workers import ALONE_MS
 
-__all__ = ["Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask", "taking_script"]
+__all__ = ["LONGEST", "Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask", "taking_script"]
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
-_LONGEST = 256 * 1024
+LONGEST = 256 * 1024
 #: So many keys of the script are no queues' lists.
 _N_KEYS = 6
 
@@ -154,7 +154,7 @@ class NextAttempts(TransitionGroup):
                 pid,
                 ALONE_MS,
                 "\n".join(("", *queues.cold, "")),
-                _LONGEST,
+                LONGEST,
             ],
             queues.names,
         )

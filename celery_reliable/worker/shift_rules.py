@@ -12,6 +12,7 @@ from celery_reliable.compat.controller import waiting_for_slots
 from celery_reliable.compat.request import has_default_request
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
+from celery_reliable.ledger import LONGEST
 from celery_reliable.message import NAMED, RETURNS
 from celery_reliable.options import CALL, is_limited, is_reliable
 from celery_reliable.orders import Orders
@@ -101,7 +102,8 @@ class ShiftRules:
         """
         name = _NAME.search(message)
         return (
-            name is not None
+            len(message) <= LONGEST
+            and name is not None
             and name[1] in self._hot
             and all(one in message for one in _OF_HOT)
             and not any(one in message for one in _OF_COLD)
