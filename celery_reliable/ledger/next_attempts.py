@@ -13,7 +13,15 @@ from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import Argument, Step, encoded
 from celery_reliable.ledger.workers import ALONE_MS
 
-__all__ = ["LONGEST", "Filing", "NextAttempts", "NextStep", "NextSteps", "NextTask", "taking_script"]
+__all__ = [
+    "LONGEST",
+    "Filing",
+    "NextAttempts",
+    "NextStep",
+    "NextSteps",
+    "NextTask",
+    "taking_script",
+]
 
 #: Messages of more bytes are not looked into by the script, which would keep others waiting.
 LONGEST = 256 * 1024
