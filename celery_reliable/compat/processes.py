@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
-__all__ = ["hear_processes", "limit_job", "pool_of_lives"]
+__all__ = ["hear_processes", "keep_job", "limit_job", "pool_of_lives"]
 
 _WORKER = "billiard.pool:Worker"
 _ASYNC = "celery.concurrency.asynpool:AsynPool"
@@ -18,6 +19,8 @@ _RESULTS = "celery.concurrency.asynpool:ResultHandler"
 _TOLD = "celery_reliable"
 #: Where a job has the process to which it is, or was, written.
 _HANDED = ("_write_to", "_scheduled_for")
+#: The note on a job that the pool keeps, with what is called when it was dropped all the same.
+_KEPT = "kept"
 
 
 class Life(Protocol):
@@ -61,6 +64,11 @@ class Line(Protocol):
     Kept("billiard.pool:Pool._cache"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
     Used(by=f"{_ASYNC}.on_job_process_down", name="_scheduled_for"),
+    Name(f"{_ASYNC}.flush", used_by="celery.concurrency.prefork:TaskPool.on_start"),
+    Used(by=f"{_ASYNC}.flush", name="_accepted"),
+    Kept("billiard.pool:ApplyResult._accepted"),
+    Kept("billiard.pool:ApplyResult._worker_pid"),
+    Kept("billiard.pool:ApplyResult._job"),
     part=Part.PREFORK,
 )
 def pool_of_lives(life: Life, line: Line) -> Any:
@@ -69,13 +77,15 @@ def pool_of_lives(life: Life, line: Line) -> Any:
 
     Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
     the pipe of its results, and so in its order with these, and after its death too.  A pool that
-    shrinks ends no process that was just handed a job.
+    shrinks ends no process that was just handed a job.  And a pool that is flushed, as the worker
+    has lost its connection, forgets no job of `keep_job` that a process was handed.
 
     Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job,
     takes ``maxtasks`` away from billiard, and writes to ``outq``; overrides
-    ``Pool._worker_active``, which knows only the jobs that a process has accepted.  Checked on
-    Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a process runs more tasks than
-    ``--max-tasks-per-child`` says.
+    ``Pool._worker_active`` and ``AsynPool.flush``, which know only the jobs that a process has
+    accepted.  Checked on Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a process runs
+    more tasks than ``--max-tasks-per-child`` says, and one that has lost its connection at the
+    wrong moment counts as busy for ever.
     """
     from billiard.pool import EX_RECYCLE
     from celery.concurrency.asynpool import AsynPool
@@ -110,8 +120,27 @@ def pool_of_lives(life: Life, line: Line) -> Any:
             handed = [getattr(job, name, None) for job in jobs for name in _HANDED]
             return any(one is worker for one in handed) or bool(super()._worker_active(worker))
 
+        def flush(self) -> None:
+            _flush(self._cache, super().flush)
+
     Pool.Worker = Worker
     return Pool
+
+
+def _flush(jobs: dict[int, Any], flush: Callable[[], None]) -> None:
+    """Flush a pool whose *jobs* these are, by Celery's own *flush*, and keep those of ours."""
+    kept = [job for job in jobs.values() if noted(job, _KEPT) and not job._accepted]
+    handed = [job for job in kept if job._write_to is not None]
+    for job in handed:
+        job._accepted = True
+    try:
+        flush()
+    finally:
+        for job in handed:
+            job._accepted = job._worker_pid is not None
+        for job in kept:
+            if job._job not in jobs:
+                noted(job, _KEPT)()
 
 
 @relies_on(
@@ -128,6 +157,17 @@ def hear_processes(processes: Any, hear: Callable[[Any], None]) -> None:
     events of the tasks that processes take by themselves.
     """
     processes._result_handler.state_handlers[_TOLD] = hear
+
+
+@relies_on(Name("billiard.pool:ApplyResult"), part=Part.PREFORK)
+def keep_job(job: Any, dropped: Callable[[], None]) -> None:
+    """Let a pool of `pool_of_lives` keep a job when it is flushed; *dropped* is called when no
+    process had been handed it by then, and none will be.
+
+    Notes that on billiard's ``ApplyResult``, of which Celery makes no difference between jobs.
+    Checked on billiard 4.3.2.  Without it nobody hears of the end of such a job.
+    """
+    note(job, _KEPT, dropped)
 
 
 @relies_on(

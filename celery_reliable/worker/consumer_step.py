@@ -124,6 +124,8 @@ class ConsumerStep(bootsteps.StartStopStep):
         step = step_of(c.controller)
         assert step is not None
         step.is_connecting = True
+        if step.shifts is not None and not step.is_leaving:
+            step.shifts.forget_waiting()
         if step.claims.early is not None:
             step.claims.early.forget(set(fetched_requests()) - set(running_requests()))
 

@@ -12,7 +12,7 @@ from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import Delivery, Queues, quoted
 from celery_reliable.compat.controller import acquire_slot, waiting_for_slots
-from celery_reliable.compat.processes import limit_job
+from celery_reliable.compat.processes import keep_job, limit_job
 from celery_reliable.context import WorkerProcess
 from celery_reliable.pool import (
     Given,
@@ -157,6 +157,7 @@ class Shifts:
         )
         if running.job is not None:
             limit_job(running.job)
+            keep_job(running.job, partial(self._dropped, shift.token))
 
     def _accepted(self, token: str, pid: int, accepted_at: float) -> None:
         self.running.accepted(token, pid)
@@ -218,6 +219,18 @@ class Shifts:
             self._not_before = time.monotonic() + self._pause
         if ended is not None:
             self._ends.take_over(report.left, ended)
+
+    def forget_waiting(self) -> None:
+        """Forget shifts that waited for a slot: Celery does as it loses its connection."""
+        for running in self.running:
+            if running.job is None:
+                self._dropped(running.token)
+
+    def _dropped(self, token: str) -> None:
+        """No process was handed a shift, and none will be."""
+        running = self.running.remove(token)
+        if running is not None:
+            self._requests.put_back_unfiled(running)
 
     def _lost(self, token: str, exc_info: Any) -> None:
         """A process was lost in its shift, or stopped."""

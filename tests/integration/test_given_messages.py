@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -118,6 +119,25 @@ def test_a_worker_that_is_stopped_gives_the_message_back(
         assert pooled.redis.client().llen("celery") == 1
         start(pooled, "two")
     ran_once(pooled, result)
+
+
+def test_a_worker_that_loses_its_connection_meanwhile_goes_on(pooled: Project) -> None:
+    worker = warm(pooled)
+    result, child = handed_over(pooled, worker)
+    client = pooled.redis.client()
+    before = {one["id"] for one in client.client_list()}
+    client.client_kill_filter(_id=next(one["id"] for one in hearing(client)))
+    # Celery drops what no process has accepted, and makes its consumer anew.
+    wait_for(lambda: {one["id"] for one in hearing(client)} - before, 10, "it hears again")
+    os.kill(child, signal.SIGCONT)
+    ran_once(pooled, result)
+    for _ in range(3):
+        ran_once(pooled, pooled.send("work", 0))
+
+
+def hearing(client: Any) -> Iterator[dict[str, str]]:
+    """The connections on which workers hear remote commands."""
+    return (one for one in client.client_list() if int(one["psub"]))
 
 
 def test_who_loses_the_whole_worker_has_the_task_run_elsewhere(project: Project) -> None:
