@@ -147,7 +147,7 @@ def test_nobody_has_begun_by_the_claim_of_what_is_dropped_with_the_connection(
     controller = SimpleNamespace()
     consumer: Any = SimpleNamespace(app=app, controller=controller)
     claims = EarlyClaims(consumer, worker)
-    step = SimpleNamespace(claims=SimpleNamespace(early=claims), is_connecting=False)
+    step = SimpleNamespace(claims=SimpleNamespace(early=claims), shifts=None, is_connecting=False)
     note(controller, "step", step)
     waiting, running = request("waiting"), request("running")
     monkeypatch.setattr(state, "reserved_requests", {waiting, running})
