@@ -55,9 +55,15 @@ class ShiftRequests:
                 self.hide(tag)
         for running in shifts:
             for left in self.filed(running):
-                if left.tag in self._shown:
-                    continue
-                self._keep(left.tag, self.request(left, running))
+                if left.tag not in self._shown:
+                    self._show_one(left, running)
+
+    def _show_one(self, left: Left, running: RunningShift) -> None:
+        try:
+            self._keep(left.tag, self.request(left, running))
+        except Exception as exc:
+            # The others are shown all the same.
+            events.shifts_not_seen(error=exc)
 
     def show_begun(self, left: Left, running: RunningShift) -> Any:
         """Let Celery's state have a request of a task that a process begins, and return it; None
@@ -144,7 +150,8 @@ class ShiftRequests:
                 return None
             claimed_ms = record.claimed_ms or 0
         payload["properties"]["delivery_tag"] = left.tag
-        message = channel.Message(payload, channel=channel)
+        # What it may be decoded from, as Celery's consumer has it.
+        message = channel.Message(payload, channel=channel, accept=c.task_consumer.accept)
         note(message, "queue", left.queue)
         note(message, "holder", self._process.id)
         channel.qos.append(message, left.tag)

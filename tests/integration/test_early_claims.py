@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="where no two steps are one, no claim is early"
 )
 
+#: Of messages that the main process hands over.
+FILES = "in this pool their process files and claims them: test_given_messages"
 ENDS = "tests.integration.project.ends"
 SLOW = "tests.integration.project.slow"
 
@@ -68,6 +70,7 @@ def frozen_child(worker: Worker) -> int:
     return child
 
 
+@pytest.mark.prefork_alone(FILES)
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_what_begins_at_once_is_claimed_by_the_main_process_alone(
     pool: str, project: Project, proxy: RedisProxy
@@ -98,6 +101,7 @@ def test_with_the_ledger_elsewhere_its_own_process_claims(project: Project) -> N
     result.get(timeout=10)
 
 
+@pytest.mark.prefork_alone(FILES)
 def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
     project: Project, proxy: RedisProxy
 ) -> None:
@@ -115,6 +119,7 @@ def test_a_process_that_begins_late_asks_and_has_the_same_attempt(
     assert [run.attempt for run in project.effects.runs(result.id)] == [1]
 
 
+@pytest.mark.prefork_alone(FILES)
 def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project) -> None:
     one = project.start_worker("one", concurrency=1)
     warm_up(project)
@@ -135,6 +140,7 @@ def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project)
     assert (run.worker.partition("@")[0], run.attempt) == ("two", 2)
 
 
+@pytest.mark.prefork_alone(FILES)
 def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(project: Project) -> None:
     one = project.start_worker("one", concurrency=1)
     warm_up(project)
@@ -147,6 +153,7 @@ def test_a_child_that_dies_before_it_begins_leaves_its_task_to_another(project: 
     wait_for(lambda: not record_of(project.redis, result.id), 10, "it is settled")
 
 
+@pytest.mark.prefork_alone(FILES)
 def test_a_worker_that_ends_hands_over_at_once_what_its_process_has_not_begun(
     project: Project,
 ) -> None:

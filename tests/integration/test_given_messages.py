@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.integration.conftest import Project
-from tests.integration.figures import record_of
+from tests.integration.figures import is_alive, record_of
 from tests.integration.shifts import start, token_of, with_shifts
 from tests.support.freezing import freeze
 from tests.support.processes import Worker
@@ -38,6 +39,7 @@ def warm(pooled: Project, name: str = "one") -> Worker:
     pooled.send("work", 0).get(timeout=10)
     client = pooled.redis.client()
     wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
+    wait_for(lambda: any("b" in o["flags"] for o in client.client_list()), 10, "it waits")
     return worker
 
 
@@ -138,6 +140,21 @@ def test_a_worker_that_loses_its_connection_meanwhile_goes_on(pooled: Project) -
 def hearing(client: Any) -> Iterator[dict[str, str]]:
     """The connections on which workers hear remote commands."""
     return (one for one in client.client_list() if int(one["psub"]))
+
+
+def test_a_process_that_has_outlived_its_worker_does_not_begin(project: Project) -> None:
+    pooled = with_shifts(project)
+    worker = warm(pooled)
+    result, orphan = handed_over(pooled, worker)
+    worker.kill_main()
+    # The kernel wakes it by itself where its group is orphaned by that.
+    with suppress(ProcessLookupError):
+        os.kill(orphan, signal.SIGCONT)
+    wait_for(lambda: not is_alive(orphan), 20, "the end of the orphan")
+    assert not pooled.effects.runs(result.id)
+    start(pooled, "two")
+    assert result.get(timeout=30) == "worked"
+    assert len(pooled.effects.runs(result.id)) == 1
 
 
 def test_who_loses_the_whole_worker_has_the_task_run_elsewhere(project: Project) -> None:

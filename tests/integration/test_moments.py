@@ -113,6 +113,7 @@ def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
     assert len(project.effects.runs()) == 2
 
 
+@pytest.mark.prefork_alone("a process files what the main process hands it: test_given_messages")
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
     project: Project, start: Start, pool: str
@@ -232,6 +233,7 @@ def test_an_errback_of_a_chord_that_a_full_server_refuses_is_called_later(
     )
 
 
+@pytest.mark.prefork_alone("where nothing waits in a worker, nothing is fetched for later")
 def test_a_process_has_its_next_task_before_another_is_fetched(
     project: Project, start: Start
 ) -> None:

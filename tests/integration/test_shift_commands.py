@@ -7,14 +7,20 @@ from itertools import pairwise
 
 import pytest
 from billiard.exceptions import TimeLimitExceeded
+from celery.exceptions import TaskRevokedError
 
 from tests.integration.conftest import Project
+from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
+
+PICKLED = {"accept_content": ["json", "pickle"], "task_serializer": "pickle"}
+#: Celery lets nobody else than a user without rights decode that.
+AS_ROOT = {"C_FORCE_ROOT": "1"}
 
 
 @pytest.fixture
@@ -52,3 +58,32 @@ def test_a_rate_limit_that_is_set_while_it_runs_holds_back_the_next_tasks(pooled
     starts = sorted(pooled.effects.starts(one.id)[0] for one in results)
     # The bucket has one token at first, and may count a moment differently than the server.
     assert all(later - one > 0.3 for one, later in list(pairwise(starts))[1:])
+
+
+def test_tasks_whose_messages_are_no_json_are_seen_and_stopped(project: Project) -> None:
+    pooled = with_shifts(project, PICKLED)
+    worker = start(pooled, environ=AS_ROOT)
+    stopped, _, pid = in_shift(pooled)
+    (name,) = (found := pooled.app.control.inspect(timeout=5).active())
+    assert [one["id"] for one in found[name]] == [stopped.id]
+    behind = pooled.send("work", 0)
+
+    pooled.app.control.revoke(stopped.id, terminate=True, reply=True, timeout=10)
+
+    with pytest.raises(TaskRevokedError):
+        stopped.get(timeout=20)
+    assert behind.get(timeout=20) == "worked"
+    assert pid not in worker.children()
+
+
+def test_what_is_rejected_has_its_outcome_also_where_messages_are_no_json(project: Project) -> None:
+    pooled = with_shifts(project, PICKLED)
+    add_tasks(pooled.app)
+    start(pooled, app="tests.integration.project.awkward", environ=AS_ROOT)
+    gate = pooled.send("gate", "open")
+    pooled.effects.run_of(gate.id)
+    rejecting = [pooled.send("rejecting", False) for _ in range(3)]
+    pooled.effects.open_gate("open")
+    wait_for(lambda: {one.state for one in rejecting} == {"FAILURE"}, 20, "their outcomes")
+    client = pooled.redis.client()
+    wait_for(lambda: not client.keys("unacked:*"), 10, "nothing of them is kept")
