@@ -158,6 +158,24 @@ TABLE: Table = {
             ),
         ],
     },
+    "broker/unfiled.py": {
+        "Unfiled.put_back": [
+            (
+                "what is put back is forgotten first",
+                drop("self.add(key, delivery)"),
+                ("tests/ledger/test_room.py",),
+            ),
+        ],
+    },
+    "worker/shift_requests.py": {
+        "ShiftRequests.put_back_unfiled": [
+            (
+                "what a shift was given and has not filed is forgotten",
+                drop("self.unacked.unfiled.add"),
+                ("tests/integration/test_given_messages.py",),
+            ),
+        ],
+    },
     "broker/worker_unacked.py": {
         "WorkerUnacked.take": [
             (
@@ -175,11 +193,6 @@ TABLE: Table = {
             ),
         ],
         "WorkerUnacked.catch_up": [
-            (
-                "what is put back is forgotten first",
-                move("unfiled.pop()", before="self.run(self._put_back"),
-                ("tests/ledger/test_room.py",),
-            ),
             (
                 "what could not be removed is not removed later",
                 drop("self._unremoved |= tags"),
