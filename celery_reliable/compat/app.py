@@ -12,7 +12,15 @@ from celery import Task as CeleryTask
 from celery.local import class_property
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
+from celery_reliable.compat.relied import (
+    Behaviour,
+    Kept,
+    Name,
+    Part,
+    Used,
+    app_on_trial,
+    relies_on,
+)
 
 __all__ = [
     "app_property",
@@ -109,7 +117,7 @@ def _shared_options(finalizers: Iterable[Any]) -> Iterator[Mapping[str, Any] | N
 
 
 def _declared_in_trial() -> Any:
-    app = Celery(set_as_current=False, fixups=())
+    app = app_on_trial()
     app.task(shared=False, base=CeleryTask)(_declared_in_trial)
     return app._pending[0]
 

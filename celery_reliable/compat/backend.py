@@ -12,7 +12,15 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.utils.json import dumps
 
-from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, has_all, relies_on
+from celery_reliable.compat.relied import (
+    Behaviour,
+    Kept,
+    Name,
+    Part,
+    app_on_trial,
+    has_all,
+    relies_on,
+)
 
 __all__ = [
     "SUCCESS_BEGINS",
@@ -98,7 +106,7 @@ class StoringBackend:
 @relies_on(
     Behaviour(
         "a backend is an object with a __dict__",
-        lambda: bool(DisabledBackend(app=Celery(set_as_current=False, fixups=())).__dict__),
+        lambda: bool(DisabledBackend(app=app_on_trial()).__dict__),
     ),
     part=Part.WORKER,
 )
@@ -121,7 +129,7 @@ def _under(own: Any, ours: Any) -> Any:
 
 
 def _success_in_trial() -> str:
-    backend: Any = DisabledBackend(app=Celery(set_as_current=False, fixups=()))
+    backend: Any = DisabledBackend(app=app_on_trial())
     text: str = dumps(backend._get_result_meta({}, "SUCCESS", None, None))
     return text
 
@@ -152,7 +160,7 @@ def result_meta(backend: Any, result: Any, state: str, request: Any) -> dict[str
 def _looks_alike_in_trial() -> bool:
     """Whether Celery's fields of a result are ours: the same, in the same order."""
     for conf in ({}, {"timezone": "Asia/Kolkata"}, {"enable_utc": False}):
-        backend: Any = DisabledBackend(app=Celery(set_as_current=False, fixups=()))
+        backend: Any = DisabledBackend(app=app_on_trial())
         backend.app.conf.update(conf)
         child = backend.app.AsyncResult("child", parent=backend.app.AsyncResult("parent"))
         for given in ({}, {"group": "a", "parent_id": "b", "children": [child]}):
