@@ -12,17 +12,10 @@ from celery import Task as CeleryTask
 from celery.local import class_property
 from kombu.utils.imports import symbol_by_name
 
-from celery_reliable.compat.relied import (
-    Behaviour,
-    Kept,
-    Name,
-    Part,
-    Used,
-    app_on_trial,
-    relies_on,
-)
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, Used, relies_on
 
 __all__ = [
+    "app_on_trial",
     "app_property",
     "fixups_of",
     "forget_servers",
@@ -35,6 +28,24 @@ __all__ = [
 ]
 
 _APP = "celery.app.base:Celery"
+
+
+@relies_on(
+    Name(f"{_APP}.close"),
+    Used(by=f"{_APP}.close", name="_deregister_app"),
+    part=Part.PRODUCER,
+    is_promise=False,
+)
+def app_on_trial() -> Celery:
+    """Return an app by which it can be tried what Celery does, and that no shared task gets.
+
+    Calls ``Celery.close``, which takes it from Celery's list of apps: the first reliable task may
+    be a shared one, and then Celery goes through that list just now.  Checked on Celery 5.6.3 and
+    5.7.0.  Without it such a task cannot be declared once an app is complete.
+    """
+    app = Celery(set_as_current=False, fixups=())
+    app.close()
+    return app
 
 
 @relies_on(Name("celery.local:Proxy._get_current_object"), part=Part.PRODUCER)

@@ -12,15 +12,8 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.utils.json import dumps
 
-from celery_reliable.compat.relied import (
-    Behaviour,
-    Kept,
-    Name,
-    Part,
-    app_on_trial,
-    has_all,
-    relies_on,
-)
+from celery_reliable.compat.app import app_on_trial
+from celery_reliable.compat.relied import Behaviour, Kept, Name, Part, has_all, relies_on
 
 __all__ = [
     "SUCCESS_BEGINS",

@@ -17,8 +17,6 @@ from importlib.metadata import PackageNotFoundError, version
 from types import CodeType
 from typing import Any, Protocol, TypeVar
 
-from celery import Celery
-
 from celery_reliable.model import Finding
 
 __all__ = [
@@ -31,7 +29,6 @@ __all__ = [
     "Part",
     "Relied",
     "Used",
-    "app_on_trial",
     "has_all",
     "missing",
     "relies_on",
@@ -313,12 +310,3 @@ def _each(code: CodeType | None) -> Iterator[CodeType]:
         for one in code.co_consts:
             if isinstance(one, CodeType):
                 yield from _each(one)
-
-
-def app_on_trial() -> Celery:
-    """Return an app by which it can be tried what Celery does."""
-    app = Celery(set_as_current=False, fixups=())
-    # The first reliable task may be a shared one, and then Celery goes through all apps just now: a
-    # new one among them is an error.
-    app.close()
-    return app

@@ -101,7 +101,7 @@ class _Working:
         while True:
             is_over = self._is_over(number)
             if is_over and given is not None:
-                report.has_not_begun = True
+                # The main process sees by the slot that it was not filed.
                 return report
             number += 1
             self._number = number

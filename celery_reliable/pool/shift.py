@@ -64,8 +64,6 @@ class Report:
     begun: dict[str, int] = field(default_factory=dict)
     #: How many did not succeed, by Celery's state.
     no_success: dict[str, int] = field(default_factory=dict)
-    #: The message that it was given was not filed, as it was over by then.
-    has_not_begun: bool = False
     #: It ended because nothing waits.
     found_nothing: bool = False
     left: Left | None = None
