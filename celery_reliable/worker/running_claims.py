@@ -92,8 +92,8 @@ class RunningClaims:
 
     def release(self) -> None:
         """Give back what children claimed that were stopped with the worker: that costs the tasks
-        no loss.  An attempt whose outcome is stored ends with that.  Raises LedgerUnavailable and
-        LedgerRefused.
+        no loss.  So go messages that they were handed and have not filed.  An attempt whose outcome
+        is stored ends with that.  Raises LedgerUnavailable and LedgerRefused.
         """
         if self.shifts is not None:
             self.shifts.put_back_unfiled()
