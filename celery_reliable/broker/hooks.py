@@ -77,8 +77,9 @@ class WorkerHooks:
     #: Called when all that was taken is delivered; the worker may take more then.
     after_delivery: Callable[[], None] = _nothing
     #: Called before more messages are taken, and when some were delivered: what can begin does so
-    #: before the main loop does anything else.
-    hand_over: Callable[[], None] = _nothing
+    #: before the main loop does anything else.  True when an idle process was handed something: it
+    #: tells when it begins, and the main loop comes back then.
+    hand_over: Callable[[], bool] = bool
     #: Called at a shutdown, before everything is given back.
     before_leaving: Callable[[], None] = _nothing
     #: Called with what is no message of kombu's, to keep it for an operator.  False when it cannot

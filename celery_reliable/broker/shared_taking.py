@@ -17,17 +17,27 @@ class SharedTaking:
 
     qos: Any
     queues_in_turn: Any
-    is_consumed: Any
+    has_consumer: Any
+    reliable_unacked: str | None
     priority_steps: Any
     conn_or_acquire: Any
     connection_errors: Any
     _is_closing: bool
     _n_waiting: int
     _looked_at: float
+    _lets_begin: bool
     _consumed: Any
     has_had_its_turn: Any
     #: What was asked for last, and the answer.
     _shared: tuple[Any, Queues] | None = None
+
+    def is_consumed(self, queue: str) -> bool:
+        """Whether somebody consumes from a queue, and goes on to."""
+        return (
+            self.has_consumer(queue)
+            and not self._is_closing
+            and not (self.reliable_unacked and self.qos.unacked.worker.is_held_back(queue))
+        )
 
     def queues_for_shift(self, cold: Sequence[str]) -> Queues | None:
         """Return where a process of the worker may take messages by itself; None: nowhere.
@@ -74,6 +84,6 @@ class SharedTaking:
         if not self.is_consumed(queue) or not worker.begin_with(self, key, queue, message):
             return False
         self.has_had_its_turn(queue)
-        worker.hand_over()
+        self._lets_begin = worker.hand_over()
         worker.after_delivery()
         return True

@@ -59,6 +59,8 @@ class Channel(SharedTaking, ConnectedChannel):
     #: A blocking pop was sent whose answer has not been read.
     _awaits_pop = False
     _is_closing = False
+    #: A process begins with what ended the wait before more is asked for; then the loop comes back.
+    _lets_begin = False
     #: Queues that an order of an operator keeps the worker from, as it was when it asked last.
     _left_out: frozenset[str] = frozenset()
 
@@ -76,6 +78,9 @@ class Channel(SharedTaking, ConnectedChannel):
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait as kombu does."""
         self._note_lost_pop()
+        if self._lets_begin:
+            self._lets_begin = False
+            return
         if self.reliable_unacked:
             self.qos.unacked.worker.hand_over()
             self._leave_out()
@@ -186,7 +191,8 @@ class Channel(SharedTaking, ConnectedChannel):
             self.has_had_its_turn(delivery.queue)
         # The message that was popped is the first, and the only one with an early claim.
         self._consumed.deliver_all(taken.deliveries, payload, early)
-        self.qos.unacked.worker.hand_over()
+        was_handed = self.qos.unacked.worker.hand_over()
+        self._lets_begin = was_handed and popped is not None and not self._n_waiting
         self.qos.unacked.worker.after_delivery()
         return len(taken.deliveries)
 
@@ -218,14 +224,6 @@ class Channel(SharedTaking, ConnectedChannel):
             # The delivery decodes it again, and handles the error.
             return None, None
         return payload, self.qos.unacked.worker.early(payload)
-
-    def is_consumed(self, queue: str) -> bool:
-        """Whether somebody consumes from a queue, and goes on to."""
-        return (
-            self.has_consumer(queue)
-            and not self._is_closing
-            and not (self.reliable_unacked and self.qos.unacked.worker.is_held_back(queue))
-        )
 
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""

@@ -22,8 +22,9 @@ _ASYNC = "celery.concurrency.asynpool:AsynPool"
     part=Part.PREFORK,
     is_promise=False,
 )
-def write_now(pool: Any, hub: Any) -> None:
-    """Let a pool of processes write to idle ones what it was handed.  Other pools are left alone.
+def write_now(pool: Any, hub: Any) -> bool:
+    """Let a pool of processes write to idle ones what it was handed; True when there was something.
+    Other pools are left alone.
 
     Celery writes at the end of a turn of the main loop: when it has asked the broker for more, and
     has read what there is to read.  Each of these may be a round trip.  And where the pool is
@@ -46,7 +47,8 @@ def write_now(pool: Any, hub: Any) -> None:
         or not processes.outbound_buffer
         or hub.consolidate_callback is None
     ):
-        return
+        return False
     idle = processes._all_inqueues - processes._busy_workers - processes._active_writes
     if idle:
         hub.consolidate_callback(list(idle))
+    return bool(idle)

@@ -102,3 +102,36 @@ def test_what_could_not_be_given_back_is_given_back_later(proxy: RedisProxy) -> 
         ]
         assert (sum(given), len(unacked)) == (1, 0)
         unacked.is_leaving = True
+
+
+@pytest.mark.parametrize(("was_handed", "n_more"), [(True, 0), (False, 0), (True, 1)])
+def test_a_process_begins_what_ended_the_wait_before_more_is_waited_for(
+    shared_redis: redis.Redis, was_handed: bool, n_more: int
+) -> None:
+    port = shared_redis.connection_pool.connection_kwargs["port"]
+    with Connection(f"redis://127.0.0.1:{port}", transport=TRANSPORT) as connection:
+        channel = connection.channel()
+        channel.queue_declare("one")
+        delivered: list[Any] = []
+        channel.basic_consume("one", False, delivered.append, "tag")
+        channel.reliable_unacked = "unacked:it"
+        unacked = channel.qos.unacked
+        unacked.worker = WorkerHooks(idle_slots=lambda: 1, hand_over=lambda: was_handed)
+
+        def turn() -> None:
+            # As kombu does in each turn of the main loop.
+            connection.transport.cycle._register_BRPOP(channel)
+
+        turn()
+        assert channel.is_waiting
+        for number in range(1 + n_more):
+            shared_redis.lpush("one", sendable(str(number)))
+        channel.end_of_wait()
+        assert len(delivered) == 1
+        turn()
+        # What is there already is fetched, whoever begins.
+        assert len(delivered) == 1 + n_more
+        assert channel.is_waiting is not (was_handed and not n_more)
+        turn()
+        assert channel.is_waiting
+        unacked.is_leaving = True
