@@ -19,6 +19,7 @@ __all__ = [
     "futures_of",
     "hear_of_ends",
     "n_processes_up",
+    "process_ids_of",
     "stop_by",
     "task_ids_of",
     "wait_aside",
@@ -62,6 +63,18 @@ def task_ids_of(pool: Any) -> set[str]:
     processes = billiards(pool)
     jobs = list(processes._cache.values()) if processes is not None else []
     return {job.correlation_id for job in jobs if isinstance(job, ApplyResult)}
+
+
+@relies_on(Kept(f"{_BILLIARD}._pool"), part=Part.PREFORK)
+def process_ids_of(pool: Any) -> list[int]:
+    """Return the ids of the processes of a pool; none for other pools.
+
+    Reads ``Pool._pool``: Celery tells them only while a pool runs, and not in its stop.  Checked on
+    billiard 4.3.2.  Without it a cold stop does not end while a process is stopped or ignores
+    SIGTERM, and the tasks of its neighbours begin nowhere else.
+    """
+    processes = billiards(pool)
+    return [one.pid for one in list(processes._pool) if one.pid] if processes is not None else []
 
 
 @relies_on(

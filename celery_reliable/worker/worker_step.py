@@ -38,7 +38,7 @@ from celery_reliable.worker.openings import Openings
 from celery_reliable.worker.order_keeping import OrderKeeping
 from celery_reliable.worker.own_transport import consume_apart
 from celery_reliable.worker.passes import Passes
-from celery_reliable.worker.pool_stop import PostponedStop
+from celery_reliable.worker.pool_stop import PoolStop
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.shifts import Shifts, shifts_of
 from celery_reliable.worker.startup import check_start
@@ -105,7 +105,7 @@ class WorkerStep(bootsteps.StartStopStep):
         note(w, _NOTED, self)
         #: Made with the first consumer; None where nothing is given back.
         self.unbegun: Unbegun | None = None
-        self._pool_stop: PostponedStop | None = None
+        self._pool_stop: PoolStop | None = None
         self.heartbeat: Heartbeat | None = None
         self.passes: Passes | None = None
         self.shifts: Shifts | None = None
@@ -126,7 +126,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
             wait_aside(w.pool)
-        self._pool_stop = PostponedStop(w.pool, self.pool_name)
+        self._pool_stop = PoolStop(w.pool, self.pool_name)
         self.heartbeat = Heartbeat(self)
         self.heartbeat.register()
         self.heartbeat.start()
@@ -153,6 +153,8 @@ class WorkerStep(bootsteps.StartStopStep):
         """Likewise."""
         self._leave()
         self._undo_all()
+        if self._pool_stop is not None:
+            self._pool_stop.end_what_stays()
 
     def _undo_all(self) -> None:
         while self._undo:

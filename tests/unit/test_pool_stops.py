@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_reliable.worker.pool_stop import PostponedStop
+from celery_reliable.worker.pool_stop import PoolStop
 
 
 class Pool:
@@ -22,16 +22,16 @@ class Pool:
 )
 def test_a_pool_that_waits_for_what_runs_stops_with_the_shutdown(name: str, at_once: int) -> None:
     pool = Pool()
-    postponed = PostponedStop(pool, name)
+    pool_stop = PoolStop(pool, name)
     pool.stop()
     assert pool.n_stops == at_once
-    postponed.begin()
+    pool_stop.begin()
     assert pool.n_stops == 1
 
 
 def test_a_pool_that_nobody_stopped_before_the_shutdown_stops_when_asked() -> None:
     pool = Pool()
-    PostponedStop(pool, "thread").begin()
+    PoolStop(pool, "thread").begin()
     assert pool.n_stops == 0
     pool.stop()
     assert pool.n_stops == 1
