@@ -37,8 +37,9 @@ def broker_transport_kept(*, transport: str) -> None:
 
 @declared(WARNING)
 def pool_is_prefork(*, worker: str) -> None:
-    """Processes of ``celery_reliable.pool:TaskPool`` cannot take messages by themselves, as the
-    queues are not lists in the ledger's own database: it works as a prefork pool.
+    """Processes of ``celery_reliable.pool:TaskPool`` cannot take messages by themselves: the queues
+    are not lists in the ledger's own database, or nobody can tell that they are (Sentinel, other
+    user or host in the URLs, a credential provider).  It works as a prefork pool.
     """
 
 

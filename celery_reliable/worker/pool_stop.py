@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -59,11 +60,11 @@ class PoolStop:
     def end_what_stays(self) -> None:
         """Have processes killed that do not end by themselves, now that all are told to."""
         # By a thread: the main thread waits for them.
-        timer = threading.Timer(_HEEDED_SECONDS, self._kill, [process_ids_of(self._pool)])
-        timer.daemon = True
-        timer.start()
+        pids = process_ids_of(self._pool)
+        threading.Thread(target=self._kill_later, args=[pids], daemon=True).start()
 
-    def _kill(self, pids: list[int]) -> None:
+    def _kill_later(self, pids: list[int]) -> None:
+        time.sleep(_HEEDED_SECONDS)
         # Celery has cancelled all others.  What was acknowledged, and counts as late, may end.
         spared = {request.worker_pid for request in running_requests()}
         for pid in pids:

@@ -150,8 +150,7 @@ class WorkerStep(bootsteps.StartStopStep):
         end_what_does_not_start(w.pool)
 
     def terminate(self, w: Any) -> None:
-        """Likewise."""
-        self._leave()
+        """Likewise; `close` was called."""
         self._undo_all()
         if self._pool_stop is not None:
             self._pool_stop.end_what_stays()
