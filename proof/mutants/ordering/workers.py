@@ -91,14 +91,14 @@ TABLE: Table = {
         ],
     },
     "worker/pool_stop.py": {
-        "PostponedStop.__call__": [
+        "PoolStop.__call__": [
             (
                 "a stop that comes too early is forgotten",
                 drop("self._is_asked = True"),
                 ("tests/unit/test_pool_stops.py",),
             ),
         ],
-        "PostponedStop.begin": [
+        "PoolStop.begin": [
             (
                 "a stop is put off for ever",
                 drop("self._may_stop = True"),
