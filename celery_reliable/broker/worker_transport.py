@@ -79,6 +79,7 @@ class Channel(SharedTaking, ConnectedChannel):
         """Take what is in the queues; if they are empty, wait as kombu does."""
         self._note_lost_pop()
         if self._lets_begin:
+            # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
             return
         if self.reliable_unacked:

@@ -65,7 +65,8 @@ class PoolStop:
 
     def _kill_later(self, pids: list[int]) -> None:
         time.sleep(_HEEDED_SECONDS)
-        # Celery has cancelled all others.  What was acknowledged, and counts as late, may end.
+        # Celery has told all others to stop.  It lets these end: they are acknowledged, or about to
+        # be.
         spared = {request.worker_pid for request in running_requests()}
         for pid in pids:
             if pid not in spared and is_running_child(pid):

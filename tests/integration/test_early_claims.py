@@ -316,3 +316,25 @@ def test_replies_that_are_lost_time_and_again_cost_no_task(
     assert result.get(timeout=40) == "worked"
     lost.wait(3)
     assert len(project.effects.runs(task_id)) == 1
+
+
+def test_a_process_that_is_frozen_as_it_is_handed_a_task_keeps_the_others_from_nothing(
+    project: Project,
+) -> None:
+    worker = project.start_worker("worker")
+    # Both have run something, so that both are up.
+    for result in [project.send("work", 0.3) for _ in range(2)]:
+        result.get(timeout=10)
+    frozen, _ = worker.children()
+    os.kill(frozen, signal.SIGSTOP)
+    # One of them is handed to the process that never tells that it begins.
+    sent = [project.send("work", 0.0) for _ in range(3)]
+    wait_for(lambda: len(finished(project, sent)) >= 2, 10, "the others")
+    os.kill(frozen, signal.SIGCONT)
+    for result in sent:
+        result.get(timeout=10)
+
+
+def finished(project: Project, sent: list[Any]) -> list[Any]:
+    """Which of these tasks have run to their end."""
+    return [one for one in sent if project.effects.finished(one.id)]
