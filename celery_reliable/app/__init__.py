@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_reliable.app.location import set_cache_resolver
+from celery_reliable.app.location import scheme_of, set_cache_resolver
 from celery_reliable.app.reliable import (
     Reliable,
     facts_of,
@@ -15,6 +15,7 @@ __all__ = [
     "Reliable",
     "facts_of",
     "reliable_of",
+    "scheme_of",
     "set_cache_resolver",
     "set_config_source",
     "set_usher",

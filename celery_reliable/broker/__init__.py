@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from celery_reliable.broker.connection import keeping_our_transports
 from celery_reliable.broker.deliveries import Delivery, Queues
 from celery_reliable.broker.entries import Entry, quoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.producer_transport import (
-    SENDING_TRANSPORT,
     sending_first,
     sending_together,
+    sending_transport_for,
     sending_with,
 )
 from celery_reliable.broker.qos import GOES_FIRST
@@ -25,7 +26,6 @@ from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked,
 
 __all__ = [
     "GOES_FIRST",
-    "SENDING_TRANSPORT",
     "UNACKED_LIST_PREFIX",
     "UNACKED_PREFIX",
     "Delivery",
@@ -37,10 +37,12 @@ __all__ = [
     "WorkerHooks",
     "WorkerUnacked",
     "forget_server",
+    "keeping_our_transports",
     "opened_unacked",
     "quoted",
     "sending_first",
     "sending_together",
+    "sending_transport_for",
     "sending_with",
     "server_seen",
     "take_next_text",

@@ -16,15 +16,13 @@ from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
 
 __all__ = [
-    "SENDING_TRANSPORT",
+    "SendingSentinelTransport",
     "SendingTransport",
     "sending_first",
     "sending_together",
+    "sending_transport_for",
     "sending_with",
 ]
-
-#: Its import path, as Celery's settings have it.
-SENDING_TRANSPORT = f"{__name__}:SendingTransport"
 
 #: Is given a list's key and a message, and puts the message there if it is the expected one.
 Send = Callable[[str, dict[str, Any]], bool]
@@ -34,7 +32,7 @@ _sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", defaul
 
 @contextmanager
 def sending_with(send: Send) -> Iterator[None]:
-    """Let *send* put what is published inside into its list, instead of SENDING_TRANSPORT.
+    """Let *send* put what is published inside into its list, instead of the sending transport.
 
     It returns False for a message that is not its own, which the transport then puts there.
     """
@@ -47,8 +45,8 @@ def sending_with(send: Send) -> Iterator[None]:
 
 @contextmanager
 def sending_first() -> Iterator[None]:
-    """Let what is published inside go in front of what waits in its list, if SENDING_TRANSPORT puts
-    it there.
+    """Let what is published inside go in front of what waits in its list, if the sending transport
+    puts it there.
     """
     token = _is_first.set(True)
     try:
@@ -89,8 +87,8 @@ _together: ContextVar[_Together | None] = ContextVar("celery_reliable_together",
 
 @contextmanager
 def sending_together() -> Iterator[None]:
-    """Let all that is published inside go to its lists in one round trip at the end, if
-    SENDING_TRANSPORT puts it there.  Raises redis-py's errors, and then some may have been put.
+    """Let all that is published inside go to its lists in one round trip at the end, if the sending
+    transport puts it there.  Raises redis-py's errors, and then some may have been put.
     """
     together = _Together()
     token = _together.set(together)
@@ -152,3 +150,19 @@ class SendingTransport(kombu_redis.Transport):
     """kombu's Redis transport for producers."""
 
     Channel = SendingChannel
+
+
+class SendingSentinelChannel(SendingChannel, kombu_redis.SentinelChannel):
+    """The same behind Sentinel."""
+
+
+class SendingSentinelTransport(kombu_redis.SentinelTransport):
+    """kombu's Sentinel transport for producers."""
+
+    Channel = SendingSentinelChannel
+
+
+def sending_transport_for(scheme: str) -> str:
+    """Return the import path of the transport of producers whose broker's URL has this scheme."""
+    cls = SendingSentinelTransport if scheme == "sentinel" else SendingTransport
+    return f"{cls.__module__}:{cls.__name__}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from celery.app.amqp import AMQP
@@ -18,15 +19,17 @@ _AMQP = "celery.app.amqp:AMQP"
     Name(f"{_AMQP}._create_task_sender", used_by=f"{_AMQP}.send_task_message"),
     Name(f"{_AMQP}._producer_pool", used_by=f"{_AMQP}.producer_pool"),
     Name(f"{_AMQP}.send_task_message", used_by="celery.app.base:Celery.send_task"),
+    Name(f"{_AMQP}.Connection", used_by="celery.app.base:Celery._connection"),
     part=Part.PRODUCER,
 )
 class OpenAMQP(AMQP):
     """Celery's AMQP with names that a subclass may override: how tasks are sent, by which
-    producers.
+    producers, over which connections.
 
-    Overrides ``AMQP._create_task_sender`` and sets ``AMQP._producer_pool``: signals tell of a
-    publication when its producer is chosen, and cannot replace it.  Checked on Celery 5.6.3 and
-    5.7.0.  Without it tasks are sent that the ledger knows nothing of.
+    Overrides ``AMQP._create_task_sender`` and ``AMQP.Connection``, and sets
+    ``AMQP._producer_pool``: signals tell of a publication when its producer is chosen, and cannot
+    replace it.  Checked on Celery 5.6.3 and 5.7.0.  Without it tasks are sent that the ledger knows
+    nothing of, and our transports are lost where there are several brokers.
     """
 
     _producer_pool: Any
@@ -37,6 +40,15 @@ class OpenAMQP(AMQP):
     def sender_around(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that sends every task. *send* is Celery's own."""
         return send
+
+    @cached_property
+    def Connection(self) -> Any:  # noqa: N802
+        """The class of the app's connections to its broker."""
+        return self.connection_class(super().Connection)
+
+    def connection_class(self, own: Any) -> Any:
+        """Return that class. *own*: the one that the project has, mostly Celery's."""
+        return own
 
     @property
     def producers_so_far(self) -> Any:

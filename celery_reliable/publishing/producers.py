@@ -7,8 +7,8 @@ from typing import Any
 from celery import Celery
 from kombu import pools
 
-from celery_reliable.app import reliable_of
-from celery_reliable.broker import SENDING_TRANSPORT
+from celery_reliable.app import reliable_of, scheme_of
+from celery_reliable.broker import keeping_our_transports, sending_transport_for
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import OpenAMQP
 from celery_reliable.exceptions import ReliableError
@@ -21,6 +21,10 @@ PLACE = "reliable_queues_at"
 
 class ProducingAMQP(OpenAMQP):
     """Celery's AMQP with producers that may send and record in one step."""
+
+    def connection_class(self, own: Any) -> Any:
+        """Return the class of the app's connections to its broker. *own*: that of the project."""
+        return keeping_our_transports(own)
 
     @property
     def producer_pool(self) -> Any:
@@ -38,7 +42,8 @@ class ProducingAMQP(OpenAMQP):
 
 
 def _connection_to(app: Celery, place: str) -> Any:
-    return app.connection_for_write(transport=SENDING_TRANSPORT, transport_options={PLACE: place})
+    transport = sending_transport_for(scheme_of(app.conf.broker_write_url))
+    return app.connection_for_write(transport=transport, transport_options={PLACE: place})
 
 
 def _queues_of(app: Celery) -> str:
