@@ -11,8 +11,10 @@ from celery_reliable.settings import REDIS_SCHEMES, ReliableConfig, sanitized_ur
 
 __all__ = ["ledger_of", "place_in_ledger", "scheme_of", "set_cache_resolver"]
 
-#: The values of the setting broker_transport with which a redis:// URL means lists on that server.
-_PLAIN = ("redis", "rediss", "celery_reliable.transport:Transport")
+#: The values of the setting broker_transport with which a redis:// URL means lists on that server,
+#: and those with which a sentinel:// URL does.
+_PLAIN = ("", "redis", "rediss", "celery_reliable.transport:Transport")
+_BEHIND_SENTINEL = ("", "sentinel", "celery_reliable.transport:SentinelTransport")
 
 #: Set by the Django part: turns a cache's alias into a connector to its Redis.
 _resolve_cache: Callable[[str], Connector] | None = None
@@ -69,11 +71,12 @@ def place_in_ledger(conf: Any, url: Any, ledger_connector: Callable[[], Connecto
     """Return where a broker's URL points to, without a password, if that is the very database of
     the ledger; else empty.
     """
-    if (
-        not isinstance(url, str)
-        or ";" in url
-        or (conf.broker_transport or "redis") not in _PLAIN
-        or scheme_of(url) not in REDIS_SCHEMES
+    if not isinstance(url, str) or scheme_of(url) not in REDIS_SCHEMES:
+        return ""
+    is_behind = scheme_of(url) == "sentinel"
+    # kombu goes on to the next of a list; Sentinels name the same server.
+    if (";" in url and not is_behind) or (
+        (conf.broker_transport or "") not in (_BEHIND_SENTINEL if is_behind else _PLAIN)
     ):
         return ""
     there = connect(url, transport_options=conf.broker_transport_options, ssl=conf.broker_use_ssl)

@@ -38,8 +38,8 @@ def broker_transport_kept(*, transport: str) -> None:
 @declared(WARNING)
 def pool_is_prefork(*, worker: str) -> None:
     """Processes of ``celery_reliable.pool:TaskPool`` cannot take messages by themselves: the queues
-    are not lists in the ledger's own database, or nobody can tell that they are (Sentinel, other
-    user or host in the URLs, a credential provider).  It works as a prefork pool.
+    are not lists in the ledger's own database, or nobody can tell that they are (another user, host
+    or list of Sentinels in the URLs, a credential provider).  It works as a prefork pool.
     """
 
 

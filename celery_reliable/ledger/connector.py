@@ -46,7 +46,8 @@ class Connector:
         #: Whether it asks Sentinels for the server.
         self.has_sentinel = has_sentinel
         given = arguments or {}
-        #: Server, user and password, to be compared; None if they may change.
+        #: Server, user and password, to be compared; None if they may change.  Behind Sentinel the
+        #: server is the one that certain Sentinels call by a certain name.
         self.server = server_of(given)
         #: The number of the database.
         self.db = int(given.get("db") or 0)
@@ -157,13 +158,14 @@ def _sentinel(
     password = next((one.password for one in nodes if one.password), None)
     db = next((one.db for one in nodes if one.db is not None), 0)
     tls = _tls(next((one for one in nodes if one.tls), nodes[0]), ssl)
+    sentinels = [(one.host or "127.0.0.1", one.port or 26379) for one in nodes]
 
     def make(**extra: Any) -> redis.ConnectionPool:
         auth = {k: v for k, v in (("username", username), ("password", password)) if v}
         # Else redis-py asks each Sentinel that is away for seconds, whatever our own patience.
         asking = {k: v for k, v in extra.items() if k == "retry" or k.startswith("socket_")}
         manager = Sentinel(
-            [(one.host or "127.0.0.1", one.port or 26379) for one in nodes],
+            sentinels,
             min_other_sentinels=options.get("min_other_sentinels", 0),
             sentinel_kwargs={**asking, **(options.get("sentinel_kwargs") or {})},
             **extra,
@@ -178,7 +180,13 @@ def _sentinel(
         ).connection_pool
         return pool
 
-    return Connector(make, shown, has_sentinel=True)
+    there: dict[str, Any] = {"db": db}
+    # kombu goes by the URL of the Sentinel that it asks first, and by another's when that is away.
+    if len({(one.db or 0, one.username, one.password) for one in nodes}) == 1:
+        there["path"] = (str(master_name), frozenset(sentinels))
+        there.update(username=username, password=password)
+        there["credential_provider"] = options.get("credential_provider")
+    return Connector(make, shown, arguments=there, has_sentinel=True)
 
 
 def _tls(address: Address, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from kombu.exceptions import OperationalError
 from celery_reliable.exceptions import ReliableError
 from tests.conftest import StartRedis
 from tests.integration.conftest import Project
-from tests.integration.figures import WORKERS
+from tests.integration.figures import RECORD, WORKERS, assert_each_ran_once
 from tests.integration.project.awkward import add_tasks
+from tests.integration.shifts import in_shift, start, with_shifts
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.sentinel import Sentinel, start_replica
@@ -71,6 +73,51 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     assert [len(project.effects.runs(r.id)) for r in (running, *fetched, later)] == [1] * 5
     # An outage is nobody's death.
     assert new.zcard(WORKERS) == 1
+
+
+@promise("one-server")
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
+)
+def test_processes_take_their_own_messages_at_each_master(
+    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
+) -> None:
+    behind = project.with_settings(broker_url=sentinel.url(), result_url=start_redis().url())
+    pooled = with_shifts(behind, {"broker_transport_options": sentinel.options})
+    worker = start(pooled)
+    first, gate, pid = in_shift(pooled)
+    assert worker.children() == [pid]
+    project.redis.kill()
+    wait_for(lambda: sentinel.has_promoted(replica), 30, "the replica is promoted")
+    pooled.effects.open_gate(gate)
+    assert stored(first, 40) == gate
+
+    pooled.redis = replica
+    later, gate, again = in_shift(pooled, "new")
+    pooled.effects.open_gate(gate)
+    assert stored(later, 20) == gate
+    assert worker.children() == [again]
+    assert {run.attempt for run in pooled.effects.runs()} == {1}
+    assert_each_ran_once(pooled.effects, [run.task_id for run in pooled.effects.runs()])
+
+
+@promise("one-server")
+def test_behind_sentinel_a_message_is_sent_with_its_record(
+    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
+) -> None:
+    behind = project.with_settings(
+        broker_url=sentinel.url(), celery={"broker_transport_options": sentinel.options}
+    )
+    behind.send("work", 0.01)
+    client = project.redis.client()
+    client.config_set("slowlog-log-slower-than", 0)
+    client.slowlog_reset()
+    sent = behind.send("work", 0.01)
+    # The newest first: the script ends after what it calls.
+    asked = [entry["command"].split()[0] for entry in client.slowlog_get(100)]
+    assert [one for one in asked if one in (b"EVALSHA", b"LPUSH")] == [b"EVALSHA", b"LPUSH"]
+    assert client.llen("celery") == 2
+    assert client.exists(RECORD + sent.id)
 
 
 def demote(server: RedisServer, start_redis: StartRedis) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Brokers that several URLs name: which transport a connection has."""
+"""Brokers that several URLs name: which transport a connection has, and where messages are."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import sending_transport_for, transport_for
 
+A, B, C = (f"sentinel://h{n}:26379/1" for n in "123")
+MASTER = {"master_name": "mymaster"}
 MakeApp = Callable[..., Celery]
 
 
@@ -95,3 +97,51 @@ class TheirTransport:
     """What a project may have in the place of kombu's; nothing is ever sent through it."""
 
     can_parse_url = False
+
+
+@pytest.mark.parametrize(
+    ("broker", "ledger"),
+    [
+        (A, None),
+        (f"{A};{B};{C}", None),
+        (f"{A};{B}", f"{B};{A}"),
+        ("sentinel://u:p@h1;sentinel://u:p@h2", "sentinel://u:p@h2;sentinel://u:p@h1/0"),
+    ],
+)
+def test_queues_and_ledger_are_in_one_database_behind_the_same_sentinels(
+    make_app: MakeApp, broker: str, ledger: str | None
+) -> None:
+    app = make_app(broker, redis_url=ledger, broker_transport_options=MASTER)
+    reliable = reliable_of(app)
+    assert reliable.queues_at
+    assert reliable.is_delivered_from_ledger
+    assert "p@" not in reliable.queues_at
+    for name in ("sentinel", "celery_reliable.transport:SentinelTransport"):
+        app.conf.broker_transport = name
+        assert reliable.is_delivered_from_ledger
+
+
+@pytest.mark.parametrize(
+    ("broker", "ledger", "conf"),
+    [
+        (A, "redis://h1:26379/1", {}),
+        (A, B, {}),
+        (f"{A};{B}", A, {}),
+        (A, "sentinel://h1:26379/2", {}),
+        (A, "sentinel://u@h1:26379/1", {}),
+        # kombu takes the database of one URL, and of another when it goes on to that.
+        ("sentinel://h1;sentinel://h2/1", None, {}),
+        ("sentinel://:p@h1;sentinel://h2", None, {}),
+        (A, None, {"broker_transport": "redis"}),
+        (A, None, {"broker_transport": "their.transport:Transport"}),
+        (A, None, {"broker_transport_options": {**MASTER, "credential_provider": object()}}),
+        # Which of them is in use, nobody knows.
+        ("redis://h1;redis://h2", "redis://h1", {}),
+    ],
+)
+def test_where_nobody_can_tell_they_are_in_two(
+    make_app: MakeApp, broker: str, ledger: str | None, conf: dict[str, Any]
+) -> None:
+    app = make_app(broker, redis_url=ledger, **{"broker_transport_options": MASTER, **conf})
+    assert not reliable_of(app).queues_at
+    assert not reliable_of(app).is_delivered_from_ledger
