@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.figures import RECORD, WORKERS, wait_until_settled
+from tests.integration.project.ends import add_tasks
 from tests.integration.project.factory import Settings
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
@@ -20,6 +21,7 @@ from tests.support.waiting import wait_for
 
 # Far below QUEUED_SECONDS: what is given back is not left for the sweeper to find.
 SOON_SECONDS = 6.0
+ENDS = "tests.integration.project.ends"
 
 REMAPPED = {"REMAP_SIGTERM": "SIGQUIT"}
 
@@ -138,6 +140,28 @@ def test_a_cold_stop_hands_over_though_one_of_its_processes_is_frozen(project: P
     project.effects.open_gate("frozen")
     for result in (frozen, other):
         assert result.get(timeout=10) == "frozen"
+    assert not project.effects.overlaps()
+
+
+def test_a_cold_stop_hands_over_though_one_of_its_processes_heeds_none(project: Project) -> None:
+    rare = {"SWEEP_SECONDS": 30, "LEASE_SECONDS": 120, "QUEUED_SECONDS": 240}
+    project = project.with_settings(reliable={"MAX_LOSSES": 0, **rare})
+    add_tasks(project.app)
+    one = project.start_worker("one", app=ENDS)
+    # Longer than the stop is waited for, and short enough for the second time.
+    deaf, other = project.send("stubborn_object", "deaf", 8.0), project.send("gate", "other")
+    for result in (deaf, other):
+        project.effects.run_of(result.id)
+    project.start_worker("two", app=ENDS)
+    one.signal_main(signal.SIGQUIT)
+    one.wait_until_ended()
+    project.effects.open_gate("other")
+    assert [result.get(timeout=20) for result in (deaf, other)] == ["deaf", "other"]
+    for result in (deaf, other):
+        first, again = project.effects.runs(result.id)
+        assert not first.has_finished
+        assert again.worker.startswith("two@")
+        assert losses(project.redis, result.id) == 0
     assert not project.effects.overlaps()
 
 
