@@ -1,4 +1,7 @@
-"""Connections to a list of URLs, which keep our transports whichever of them is in use."""
+"""Connections to a list of URLs, which keep our transports whichever of them is in use.
+
+Those of kombu's pools are of a class of its own, and do not.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import Celery
 from kombu import pools
@@ -42,8 +45,20 @@ class ProducingAMQP(OpenAMQP):
 
 
 def _connection_to(app: Celery, place: str) -> Any:
-    transport = sending_transport_for(scheme_of(app.conf.broker_write_url))
-    return app.connection_for_write(transport=transport, transport_options={PLACE: place})
+    options: dict[str, Any] = {"transport_options": {PLACE: place}}
+    scheme = scheme_of(app.conf.broker_write_url)
+    if scheme == "sentinel":
+        options["failover_strategy"] = _stay
+    return app.connection_for_write(transport=sending_transport_for(scheme), **options)
+
+
+def _stay(urls: Sequence[str]) -> Iterator[str]:
+    """Return where a connection goes on to when it is lost, behind Sentinels of these URLs.
+
+    A channel asks all of them for its master.  With the URL of another, kombu would take another
+    transport: it makes the connections of its pools by itself.
+    """
+    return repeat(urlsplit(urls[0]).hostname or "")
 
 
 def _queues_of(app: Celery) -> str:

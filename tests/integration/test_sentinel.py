@@ -169,8 +169,13 @@ def _has_blocked_client(client: redis.Redis) -> bool:
 
 
 @promise("failover-loses")
+@pytest.mark.parametrize("n_urls", [1, 2])
 def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
-    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
+    project: Project,
+    replica: RedisServer,
+    sentinel: Sentinel,
+    start_redis: StartRedis,
+    n_urls: int,
 ) -> None:
     # With another replica the old master would go on with the one that is not promoted.
     for server in (project.redis, replica):
@@ -178,7 +183,7 @@ def test_a_planned_failover_under_load_loses_nothing_that_was_acknowledged(
         client.config_set("min-replicas-to-write", 1)
         client.config_set("min-replicas-max-lag", 2)
     behind = project.with_settings(
-        broker_url=sentinel.url(),
+        broker_url=";".join([sentinel.url(), sentinel.url("localhost")][:n_urls]),
         result_url=start_redis().url(),
         celery={"broker_transport_options": sentinel.options},
     )
@@ -215,7 +220,7 @@ def test_what_a_worker_was_delivered_that_went_on_to_another_sentinel_comes_back
 ) -> None:
     # kombu goes on to the next whenever it cannot connect.
     behind = project.with_settings(
-        broker_url=f"{sentinel.url()};sentinel://localhost:{sentinel.port}/0",
+        broker_url=f"{sentinel.url()};{sentinel.url('localhost')}",
         result_url=start_redis().url(),
         celery={"broker_transport_options": sentinel.options},
     )

@@ -76,6 +76,19 @@ def test_a_connection_that_goes_on_to_the_next_broker_keeps_our_transport(
         assert connection.clone().transport_cls == path
 
 
+def test_producers_behind_several_sentinels_keep_what_records_with_sending(
+    make_app: MakeApp,
+) -> None:
+    app = make_app(f"{A};{B}", broker_transport_options=MASTER)
+    # The pool makes its connections by itself.
+    with app.amqp.producer_pool.connections.new() as connection:
+        assert connection.transport_cls == sending_transport_for("sentinel")
+        for _ in range(3):
+            connection.maybe_switch_next()
+            assert connection.transport_cls == sending_transport_for("sentinel")
+            assert (connection.alt, connection.virtual_host) == ([A, B], "1")
+
+
 @pytest.mark.parametrize("given", [None, "tests.unit.test_broker_lists:TheirTransport"])
 def test_other_transports_change_with_the_url_as_in_kombu(
     make_app: MakeApp, given: str | None
