@@ -7,7 +7,6 @@ from typing import Any
 
 from celery import Celery
 from celery.backends.base import DisabledBackend
-from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.app import Reliable
@@ -21,9 +20,9 @@ from celery_reliable.ledger import (
     ledger_commands,
     on_key,
     self_test,
-    server_of,
 )
 from celery_reliable.model import Finding
+from celery_reliable.results import is_celerys_redis, results_server_of
 from celery_reliable.settings import (
     ServerFacts,
     acl_rule,
@@ -147,7 +146,7 @@ def check_results(reliable: Reliable) -> list[Finding] | None:
     answer.
     """
     backend: Any = reliable.app.backend
-    if type(backend) is not RedisBackend:
+    if not is_celerys_redis(backend):
         return []
     key = backend.get_key_for_task(_SOME)
     missing = denied(backend.client, on_key(bytes_to_str(key), *_RESULT))
@@ -159,10 +158,7 @@ def check_results(reliable: Reliable) -> list[Finding] | None:
 def fills_ledger(reliable: Reliable) -> bool:
     """Whether results are on the ledger's server, as far as that can be told."""
     try:
-        backend: Any = reliable.app.backend
-        if type(backend) is not RedisBackend:
-            return False
-        there = server_of(backend.connparams)
+        there = results_server_of(reliable.app.backend)
         return there is not None and there == reliable.connector().server
     except Exception:
         # The settings are wrong, or a package is missing: told where the servers are asked.

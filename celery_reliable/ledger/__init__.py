@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery_reliable.ledger import answers
 from celery_reliable.ledger.caller import FOREVER
 from celery_reliable.ledger.causes import Death, last_death
-from celery_reliable.ledger.connector import Connector, connect, server_of
+from celery_reliable.ledger.connector import Connector, behind_sentinels, connect, server_of
 from celery_reliable.ledger.due_records import AS_IT_IS, Resent
 from celery_reliable.ledger.formats import FORMAT
 from celery_reliable.ledger.groups import death_of, group_of
@@ -53,6 +53,7 @@ __all__ = [
     "Watch",
     "WorkerLook",
     "answers",
+    "behind_sentinels",
     "connect",
     "death_of",
     "denied",

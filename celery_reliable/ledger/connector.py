@@ -4,7 +4,7 @@ pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -19,7 +19,7 @@ from celery_reliable.ledger.kept_open import kept_open
 from celery_reliable.redis_io import losing
 from celery_reliable.settings import sanitized_url, split_urls
 
-__all__ = ["Connector", "connect", "server_of"]
+__all__ = ["Connector", "behind_sentinels", "connect", "server_of"]
 
 #: Redis answers a script in well under a millisecond.  Only a server that is away takes so long.
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -93,6 +93,13 @@ def server_of(arguments: Mapping[str, Any]) -> tuple[object, ...] | None:
     if place == (None, 6379) or arguments.get("credential_provider") is not None:
         return None
     return place, arguments.get("username") or None, arguments.get("password") or None
+
+
+def behind_sentinels(master_name: str, nodes: Iterable[tuple[Any, Any]]) -> tuple[object, ...]:
+    """Return what `server_of` takes for the ``path`` of the server that Sentinels at these hosts
+    and ports call *master_name*.
+    """
+    return master_name, frozenset(nodes)
 
 
 def connect(
@@ -183,7 +190,7 @@ def _sentinel(
     there: dict[str, Any] = {"db": db}
     # kombu goes by the URL of the Sentinel that it asks first, and by another's when that is away.
     if len({(one.db or 0, one.username, one.password) for one in nodes}) == 1:
-        there["path"] = (str(master_name), frozenset(sentinels))
+        there["path"] = behind_sentinels(str(master_name), sentinels)
         there.update(username=username, password=password)
         there["credential_provider"] = options.get("credential_provider")
     return Connector(make, shown, arguments=there, has_sentinel=True)

@@ -10,6 +10,7 @@ from celery_reliable.results.backend import (
     marks,
 )
 from celery_reliable.results.chords import tell_chord, tell_chord_patiently
+from celery_reliable.results.servers import is_celerys_redis, results_server_of
 from celery_reliable.results.stored import NOTHING, is_of, mark, may_have_lived_before, seen
 
 __all__ = [
@@ -18,10 +19,12 @@ __all__ = [
     "before_retry",
     "fail_again",
     "fail_as_buried",
+    "is_celerys_redis",
     "is_of",
     "mark",
     "marks",
     "may_have_lived_before",
+    "results_server_of",
     "seen",
     "tell_chord",
     "tell_chord_patiently",

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from celery.backends.redis import RedisBackend
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable import events
@@ -19,8 +18,9 @@ from celery_reliable.app import reliable_of
 from celery_reliable.compat.backend import SUCCESS_BEGINS, StoringBackend, longest_text, under_class
 from celery_reliable.context import RunningAttempt, current_worker, is_forgotten, running
 from celery_reliable.exceptions import LedgerForbidden, LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import FOREVER, Ledger, answers, server_of
+from celery_reliable.ledger import FOREVER, Ledger, answers
 from celery_reliable.model import StoredResult
+from celery_reliable.results.servers import results_server_of
 
 __all__ = ["FencedBackend", "is_on_ledger_server", "store_fenced", "store_state"]
 
@@ -46,10 +46,7 @@ class _SupersededError(Exception):
 
 def is_on_ledger_server(task: Any, backend: Any) -> bool:
     """Whether a task's results are on the ledger's server, in a way that its scripts know."""
-    # A subclass may store in its own way.
-    if type(backend) is not RedisBackend:
-        return False
-    server = server_of(backend.connparams)
+    server = results_server_of(backend)
     return server is not None and server == reliable_of(task.app).ledger.connector.server
 
 

@@ -80,10 +80,11 @@ def test_a_failover_under_a_busy_worker_loses_and_doubles_nothing(
     bool(os.environ.get("TESTS_APART")), reason="elsewhere than in the ledger nobody has a shift"
 )
 def test_processes_take_their_own_messages_at_each_master(
-    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
+    project: Project, replica: RedisServer, sentinel: Sentinel
 ) -> None:
-    behind = project.with_settings(broker_url=sentinel.url(), result_url=start_redis().url())
-    pooled = with_shifts(behind, {"broker_transport_options": sentinel.options})
+    behind = project.with_settings(broker_url=sentinel.url(), result_url=sentinel.url(db=1))
+    options = ("broker_transport_options", "result_backend_transport_options")
+    pooled = with_shifts(behind, dict.fromkeys(options, sentinel.options))
     worker = start(pooled)
     first, gate, pid = in_shift(pooled)
     assert worker.children() == [pid]
@@ -103,7 +104,7 @@ def test_processes_take_their_own_messages_at_each_master(
 
 @promise("one-server")
 def test_behind_sentinel_a_message_is_sent_with_its_record(
-    project: Project, replica: RedisServer, sentinel: Sentinel, start_redis: StartRedis
+    project: Project, replica: RedisServer, sentinel: Sentinel
 ) -> None:
     behind = project.with_settings(
         broker_url=sentinel.url(), celery={"broker_transport_options": sentinel.options}
@@ -118,6 +119,30 @@ def test_behind_sentinel_a_message_is_sent_with_its_record(
     assert [one for one in asked if one in (b"EVALSHA", b"LPUSH")] == [b"EVALSHA", b"LPUSH"]
     assert client.llen("celery") == 2
     assert client.exists(RECORD + sent.id)
+
+
+@promise("one-server")
+def test_behind_sentinel_a_result_is_stored_with_the_settlement(
+    project: Project, replica: RedisServer, sentinel: Sentinel
+) -> None:
+    options = ("broker_transport_options", "result_backend_transport_options")
+    behind = project.with_settings(
+        broker_url=sentinel.url(),
+        result_url=sentinel.url(db=1),
+        celery=dict.fromkeys(options, sentinel.options),
+    )
+    behind.start_worker("one")
+    assert behind.send("work", 0.01).get(timeout=15) == "worked"
+    client = project.redis.client()
+    client.config_set("slowlog-log-slower-than", 0)
+    client.slowlog_reset()
+    result = behind.send("work", 0.01)
+    assert result.get(timeout=15) == "worked"
+    client.config_set("slowlog-log-slower-than", -1)
+    key = b"celery-task-meta-" + result.id.encode()
+    asked = [entry["command"].split()[:2] for entry in client.slowlog_get(1000)]
+    # Celery's own command is SETEX.
+    assert [one[0] for one in asked if one[0] in (b"SET", b"SETEX") and one[1] == key] == [b"SET"]
 
 
 def demote(server: RedisServer, start_redis: StartRedis) -> Callable[[], None]:

@@ -217,16 +217,31 @@ def test_a_full_server_keeps_the_record(redis_server: RedisServer) -> None:
         ("redis://h:1", "redis://g:1", False),
         ("redis+socket:///tmp/r.sock", "redis+socket:///tmp/r.sock", True),
         ("redis+socket:///tmp/r.sock", "redis://h", False),
+        ("sentinel://h:1", "redis://h:1", False),
+        ("sentinel://h:1/0", "sentinel://h:1/5", True),
+        ("sentinel://h:1;sentinel://g:1", "sentinel://g:1;sentinel://h:1", True),
+        ("sentinel://h:1;sentinel://g:1", "sentinel://h:1", False),
+        ("sentinel://:p@h:1", "sentinel://h:1", False),
     ],
 )
 def test_servers_are_told_apart(one: str, other: str, is_same: bool) -> None:
-    assert (connect(one).server == connect(other).server) == is_same
+    servers = [connect(url, transport_options={"master_name": "m"}).server for url in (one, other)]
+    assert None not in servers
+    assert (servers[0] == servers[1]) == is_same
 
 
-def test_what_moves_is_no_server() -> None:
-    sentinel = connect("sentinel://h:1", transport_options={"master_name": "m"})
+def test_sentinels_tell_of_several_masters() -> None:
+    one, other = (
+        connect("sentinel://h:1", transport_options={"master_name": name}) for name in ("m", "n")
+    )
+    assert one.server != other.server
 
-    assert sentinel.server is None
+
+@pytest.mark.parametrize(
+    "url", ["sentinel://h:1/1;sentinel://g:1/2", "sentinel://:p@h;sentinel://g"]
+)
+def test_who_may_be_another_is_no_server(url: str) -> None:
+    assert connect(url, transport_options={"master_name": "m"}).server is None
     assert server_of({}) is None
     assert server_of({"host": "h", "credential_provider": object()}) is None
 

@@ -47,9 +47,9 @@ class Sentinel(Server):
             f"sentinel failover-timeout {self.name} 5000\n"
         )
 
-    def url(self, host: str = "127.0.0.1") -> str:
+    def url(self, host: str = "127.0.0.1", db: int = 0) -> str:
         """Where Celery finds it, by one of its names; `options` go with it."""
-        return f"sentinel://{host}:{self.port}/0"
+        return f"sentinel://{host}:{self.port}/{db}"
 
     @property
     def options(self) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.app.amqp import AMQP
+from celery.backends.redis import SentinelBackend
 from kombu import Connection
 
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.broker import sending_transport_for, transport_for
+from celery_reliable.results import results_server_of
 
 A, B, C = (f"sentinel://h{n}:26379/1" for n in "123")
 MASTER = {"master_name": "mymaster"}
@@ -132,6 +134,44 @@ def test_queues_and_ledger_are_in_one_database_behind_the_same_sentinels(
     for name in ("sentinel", "celery_reliable.transport:SentinelTransport"):
         app.conf.broker_transport = name
         assert reliable.is_delivered_from_ledger
+
+
+RESULTS = {"result_backend_transport_options": MASTER, "broker_transport_options": MASTER}
+
+
+@pytest.mark.parametrize(
+    ("broker", "results", "is_same"),
+    [
+        (A, "sentinel://h1:26379/2", True),
+        (f"{A};{B}", f"{B};{A}", True),
+        ("sentinel://u:p@h1:1", "sentinel://u:p@h1:1", True),
+        (f"{A};{B}", A, False),
+        ("sentinel://u:p@h1:1", "sentinel://h1:1", False),
+        (A, "redis://h1:26379/1", False),
+        ("redis://h1:26379/1", A, False),
+    ],
+)
+def test_results_are_on_the_ledgers_server_behind_the_same_sentinels(
+    make_app: MakeApp, broker: str, results: str, is_same: bool
+) -> None:
+    app = make_app(broker, result_backend=results, **RESULTS)
+    server = results_server_of(app.backend)
+    assert server is not None
+    assert (server == reliable_of(app).connector().server) == is_same
+    app.conf.result_backend_transport_options = {"master_name": "another"}
+    is_apart = results_server_of(app.backend) != reliable_of(app).connector().server
+    assert is_apart or results.startswith("redis")
+
+
+def test_where_a_project_has_its_own_backend_nobody_can_tell(make_app: MakeApp) -> None:
+    app = make_app(A, result_backend="tests.unit.test_broker_lists:TheirBackend", **RESULTS)
+    assert results_server_of(app.backend) is None
+    app = make_app(A, result_backend=A, broker_transport_options=MASTER)
+    assert results_server_of(app.backend) is None
+
+
+class TheirBackend(SentinelBackend):
+    """What a project may have in the place of Celery's."""
 
 
 @pytest.mark.parametrize(
