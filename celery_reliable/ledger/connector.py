@@ -189,7 +189,7 @@ def _sentinel(
 
     there: dict[str, Any] = {"db": db}
     # kombu goes by the URL of the Sentinel that it asks first, and by another's when that is away.
-    if len({(one.db or 0, one.username, one.password) for one in nodes}) == 1:
+    if len({(one.scheme, one.db or 0, one.username, one.password) for one in nodes}) == 1:
         there["path"] = behind_sentinels(str(master_name), sentinels)
         there.update(username=username, password=password)
         there["credential_provider"] = options.get("credential_provider")

@@ -185,6 +185,7 @@ class TheirBackend(SentinelBackend):
         # kombu takes the database of one URL, and of another when it goes on to that.
         ("sentinel://h1;sentinel://h2/1", None, {}),
         ("sentinel://:p@h1;sentinel://h2", None, {}),
+        ("sentinel://h1;redis://h2", None, {}),
         (A, None, {"broker_transport": "redis"}),
         (A, None, {"broker_transport": "their.transport:Transport"}),
         (A, None, {"broker_transport_options": {**MASTER, "credential_provider": object()}}),
