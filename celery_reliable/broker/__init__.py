@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_reliable.broker.connection import keeping_our_transports
+from celery_reliable.broker.connection import keeping_transport
 from celery_reliable.broker.deliveries import Delivery, Queues
 from celery_reliable.broker.entries import Entry, quoted
 from celery_reliable.broker.hooks import WorkerHooks
@@ -37,7 +37,7 @@ __all__ = [
     "WorkerHooks",
     "WorkerUnacked",
     "forget_server",
-    "keeping_our_transports",
+    "keeping_transport",
     "opened_unacked",
     "quoted",
     "sending_first",

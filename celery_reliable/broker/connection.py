@@ -1,6 +1,6 @@
-"""Connections to a list of URLs, which keep our transports whichever of them is in use.
+"""Connections to a list of URLs, which keep a worker's transport whichever of them is in use.
 
-Those of kombu's pools are of a class of its own, and do not.
+Those of kombu's pools, by which producers send, are of a class of its own.
 """
 
 from __future__ import annotations
@@ -9,24 +9,22 @@ from typing import Any
 
 from kombu import Connection
 
-from celery_reliable.broker.producer_transport import sending_transport_for
 from celery_reliable.broker.worker_transport import transport_for
 from celery_reliable.compat.kombu import OpenSwitch
 
-__all__ = ["keeping_our_transports"]
+__all__ = ["keeping_transport"]
 
 
 class _Keeping(OpenSwitch):
     def keeps_transport(self, given: Any, url: str) -> bool:
-        scheme = url.partition("://")[0]
-        own = transport_for(scheme)
-        return own is not None and given in (own, sending_transport_for(scheme))
+        # None is what nobody has chosen, and what we have none for.
+        return given is not None and given == transport_for(url.partition("://")[0])
 
 
 class ReliableConnection(_Keeping, Connection):
     """kombu's connection."""
 
 
-def keeping_our_transports(cls: type[Connection]) -> type[Connection]:
+def keeping_transport(cls: type[Connection]) -> type[Connection]:
     """Return the class of connections for a project that has *cls* for its own."""
     return ReliableConnection if cls is Connection else type(cls.__name__, (_Keeping, cls), {})

@@ -11,7 +11,7 @@ from celery import Celery
 from kombu import pools
 
 from celery_reliable.app import reliable_of, scheme_of
-from celery_reliable.broker import keeping_our_transports, sending_transport_for
+from celery_reliable.broker import keeping_transport, sending_transport_for
 from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import OpenAMQP
 from celery_reliable.exceptions import ReliableError
@@ -27,7 +27,7 @@ class ProducingAMQP(OpenAMQP):
 
     def connection_class(self, own: Any) -> Any:
         """Return the class of the app's connections to its broker. *own*: that of the project."""
-        return keeping_our_transports(own)
+        return keeping_transport(own)
 
     @property
     def producer_pool(self) -> Any:

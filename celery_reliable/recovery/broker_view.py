@@ -13,7 +13,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from celery_reliable import events
-from celery_reliable.app import reliable_of
+from celery_reliable.app import reliable_of, scheme_of
 from celery_reliable.broker import Unacked, forget_server, server_seen, transport_for, unacked_names
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
 from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
@@ -84,7 +84,7 @@ class BrokerView:
     def channel(self) -> Any:
         """A channel of our transport, opened when first asked for."""
         if self._channel is None:
-            scheme = reliable_of(self._app).broker_url.split("://", 1)[0]
+            scheme = scheme_of(reliable_of(self._app).broker_url)
             self._connection = self._app.connection_for_read(transport=transport_for(scheme))
             self._channel = self._connection.channel()
             # kombu learns an exchange's type by its declaration, on each connection anew; without

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from celery_reliable import events
-from celery_reliable.app import Reliable
+from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
 from celery_reliable.compat.kombu import shown_as
 from celery_reliable.context import WorkerProcess
@@ -24,7 +24,7 @@ def consume_apart(
     is changed where the broker is no Redis, or the project has a transport of its own.
     """
     conf = reliable.app.conf
-    scheme = reliable.broker_url.split("://", 1)[0]
+    scheme = scheme_of(reliable.broker_url)
     path = transport_for(scheme)
     if path is None:
         events.broker_keeps_deliveries(scheme=scheme)

@@ -55,7 +55,6 @@ def make_app() -> Iterator[MakeApp]:
 
 
 @pytest.mark.parametrize("amqp", [None, TheirAMQP])
-@pytest.mark.parametrize("path_for", [transport_for, sending_transport_for])
 @pytest.mark.parametrize(
     "urls",
     [
@@ -65,10 +64,10 @@ def make_app() -> Iterator[MakeApp]:
     ],
 )
 def test_a_connection_that_goes_on_to_the_next_broker_keeps_our_transport(
-    make_app: MakeApp, amqp: Any, path_for: Callable[[str], str], urls: list[str]
+    make_app: MakeApp, amqp: Any, urls: list[str]
 ) -> None:
     app = make_app(";".join(urls), amqp=amqp, redis_url="redis://ledger")
-    path = path_for(urls[0].partition("://")[0])
+    path = transport_for(urls[0].partition("://")[0])
     with app.connection_for_read(transport=path) as connection:
         for url in (urls[1], urls[0], urls[1]):
             connection.maybe_switch_next()
