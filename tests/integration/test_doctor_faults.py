@@ -147,6 +147,22 @@ def test_a_failover_that_loses(start_redis: StartRedis, tmp_path: Path) -> None:
             assert found(app) == set()
 
 
+def test_a_user_of_results_behind_sentinel_who_lacks_a_right(
+    server: RedisServer, start_redis: StartRedis, tmp_path: Path
+) -> None:
+    master = start_redis(DURABLE)
+    start_replica(master, start_redis)
+    with ended(lambda: Sentinel(tmp_path, master)) as start:
+        sentinel = start()
+        for without, codes in ((), set()), (("+setex",), {"E009"}):
+            granted(master.client(), without=without)
+            options = {"result_backend_transport_options": sentinel.options}
+            results = f"sentinel://app:password@127.0.0.1:{sentinel.port}/0"
+            with shop(server.url(), result_backend=results, **options) as app:
+                assert found(app) == codes
+                assert all("result backend" in one.message for one in examine(app).findings)
+
+
 @pytest.mark.parametrize(
     ("without", "codes", "words"),
     [
