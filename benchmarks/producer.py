@@ -8,8 +8,9 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import cycle, repeat
 from typing import Any
 
@@ -23,6 +24,21 @@ __all__ = ["main"]
 #: Until the worker is idle again after a task's result has come.
 _PAUSE_SECONDS = 0.02
 _RESULT_SECONDS = 60.0
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Keep what is sent at a rate from being held up by this process itself.
+
+    It has every result until the end, which no caller does. To look at all of them for garbage
+    takes dozens of milliseconds, and these would count as the worker's.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Producer:
@@ -102,11 +118,12 @@ class Producer:
     def steadily(self, *, per_second: float, seconds: float, size: int) -> dict[str, Any]:
         """Publish at a steady rate; seconds from each call to its start."""
         sent = []
-        began = time.monotonic()
-        for turn in range(max(1, round(per_second * seconds))):
-            time.sleep(max(0.0, began + turn / per_second - time.monotonic()))
-            sent.append((time.monotonic(), self._send(size)))
-        lasted = time.monotonic() - began
+        with _no_garbage_collected():
+            began = time.monotonic()
+            for turn in range(max(1, round(per_second * seconds))):
+                time.sleep(max(0.0, began + turn / per_second - time.monotonic()))
+                sent.append((time.monotonic(), self._send(size)))
+            lasted = time.monotonic() - began
         latencies = [result.get(timeout=_RESULT_SECONDS) - called for called, result in sent]
         return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
 
@@ -117,17 +134,13 @@ class Producer:
         the moment at which each was to be published to its start.
         """
         chance, due, sent = random.Random(seed), 0.0, []
-        # It keeps every result, which no caller does: a look at all of them would hold up dozens of
-        # publications, and count as the worker's.
-        gc.collect()
-        gc.disable()
-        began = time.monotonic()
-        while (due := due + chance.expovariate(per_second)) < seconds:
-            # Not from the call: what held up the one before holds up this one too.
-            time.sleep(max(0.0, began + due - time.monotonic()))
-            sent.append((began + due, self._send(size)))
-        lasted = time.monotonic() - began
-        gc.enable()
+        with _no_garbage_collected():
+            began = time.monotonic()
+            while (due := due + chance.expovariate(per_second)) < seconds:
+                # Not from the call: what held up the one before holds up this one too.
+                time.sleep(max(0.0, began + due - time.monotonic()))
+                sent.append((began + due, self._send(size)))
+            lasted = time.monotonic() - began
         latencies = [result.get(timeout=_RESULT_SECONDS) - was_due for was_due, result in sent]
         return {"latencies_seconds": latencies, "reached_per_second": len(sent) / lasted}
 
