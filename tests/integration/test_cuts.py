@@ -93,7 +93,11 @@ def test_a_run_that_is_ended_leaves_nobody_and_another_goes_on(tmp_path: Path) -
     progress = tmp_path / "progress"
     heartbeats = [f"publish-run-settle/main/heartbeat#1/after/{effect}" for effect in EFFECTS]
     command = [sys.executable, "-m", "proof.cuts", "--jobs", "1", "--progress", str(progress)]
-    with subprocess.Popen([*command, "--point", POP, *heartbeats], cwd=REPOSITORY) as run:
+    folders = [tmp_path / name for name in ("ended", "again")]
+    for folder in folders:
+        folder.mkdir()
+    ended = [*command, "--folder", str(folders[0]), "--point", POP, *heartbeats]
+    with subprocess.Popen(ended, cwd=REPOSITORY) as run:
         wait_for(progress.exists, 120, "the outcome of the first point")
         family = psutil.Process(run.pid).children(recursive=True)
         run.terminate()
@@ -104,7 +108,11 @@ def test_a_run_that_is_ended_leaves_nobody_and_another_goes_on(tmp_path: Path) -
     assert row == [POP, "held", []]
 
     again = subprocess.run(
-        [*command, "--point", POP], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        [*command, "--folder", str(folders[1]), "--point", POP],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert "1 of 1 points cut: 1 held, 0 not reached, 0 FAULT" in again.stdout
