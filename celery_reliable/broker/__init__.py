@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from celery_reliable.broker.connection import keeping_transport
-from celery_reliable.broker.deliveries import Delivery, Queues
-from celery_reliable.broker.entries import Entry, quoted
+from celery_reliable.broker.deliveries import Arrival, Delivery, Queues
+from celery_reliable.broker.entries import Entry, quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.producer_transport import (
     sending_first,
@@ -28,6 +28,7 @@ __all__ = [
     "GOES_FIRST",
     "UNACKED_LIST_PREFIX",
     "UNACKED_PREFIX",
+    "Arrival",
     "Delivery",
     "Entry",
     "Queues",
@@ -49,4 +50,5 @@ __all__ = [
     "transport_for",
     "unacked_names",
     "unacked_of",
+    "unquoted",
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Beside", "Delivery", "Queues", "Taken"]
+__all__ = ["Arrival", "Arrivals", "Awaited", "Beside", "Delivery", "Queues", "Taken"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,62 @@ class Beside(Protocol):
 
     def hear(self, raw: Any) -> None:
         """Take the server's reply, which may be an error object."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A message that was filed as it left its queue."""
+
+    delivery: Delivery
+    #: As it was read already; None if it could not be.
+    payload: dict[str, Any] | None
+    #: The claim that was made with its filing, if its task begins at once.
+    early: Any
+
+
+class Awaited(Protocol):
+    """A message that is waited for, as its worker sees it."""
+
+    @property
+    def call(self) -> tuple[Any, ...]:
+        """The arguments of EVALSHA, of a script that takes from an inbox."""
+
+    def hear(self, raw: Any, is_consumed: Callable[[str], bool]) -> Arrival | None:
+        """Take the script's reply; return what has come, if anything.
+
+        *is_consumed*: whether what is in a queue may begin here.
+        """
+
+    def fail(self, *, is_unknown: bool) -> None:
+        """Note that the script was not run, as the server does not know it (*is_unknown*), or has
+        failed.
+        """
+
+    def lose(self) -> None:
+        """Note that the connection was lost: nobody knows whether a message was filed."""
+
+
+class Arrivals(Protocol):
+    """What the channel asks a worker that waits for arrivals."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the server lets it wait like that."""
+
+    def left_out(self) -> Sequence[str]:
+        """Return the names of tasks whose messages are filed and not claimed."""
+
+    def next(self, where: Queues) -> Awaited | None:
+        """Return the next message to wait for; None when that cannot be now."""
+
+    def look(self, where: Queues) -> Iterator[Arrival]:
+        """Yield what has come for waits whose connection was lost."""
+
+    def note_priorities(self) -> None:
+        """Note that messages wait in lists of other priorities."""
+
+    def refuse(self, error: Exception) -> None:
+        """Note that the server has refused a part of the wait."""
 
 
 @dataclass(frozen=True)

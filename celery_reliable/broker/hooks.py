@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery_reliable import events
-from celery_reliable.broker.deliveries import Delivery
+from celery_reliable.broker.deliveries import Arrivals, Delivery
 
 __all__ = ["WorkerHooks"]
 
@@ -67,6 +67,8 @@ class WorkerHooks:
     is_taken_by_pool: Callable[[str], bool] = _no
     #: Returns the claim that goes to the server with a message as it is filed; None for none.
     early: Callable[[Any], Any] = _nothing
+    #: Waits for messages that are filed as they leave their queue; None: the worker pops them.
+    arrivals: Arrivals | None = None
     #: Whether the task of a message is parked, as it comes too early: the message is dropped.
     is_too_early: Callable[[dict[str, Any]], bool] = _not_parked
     #: Called before a message is opened that came back from a dead worker.  False when it has to be

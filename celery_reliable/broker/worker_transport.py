@@ -14,6 +14,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable import events
+from celery_reliable.broker.arriving import Arriving
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.consumers import Consumers
 from celery_reliable.broker.shared_taking import SharedTaking
@@ -41,15 +42,16 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class Channel(SharedTaking, ConnectedChannel):
+class Channel(SharedTaking, Arriving, ConnectedChannel):
     """A worker's channel: it takes messages from the queues into the worker's unacked hash.
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin
     at once.  Beyond that it may prefetch: up to half of the rest at a time while plenty of messages
     wait, otherwise single ones, so that idle workers get their share.  A worker whose slots are
-    busy for long prefetches nothing (`WorkerHooks.room`).  If the queues are empty it waits as
-    kombu does (BRPOP), unless enough waits in the worker (`WorkerHooks.is_supplied`).  The message
-    that ends the wait is filed by a second step, which takes what else can be begun.
+    busy for long prefetches nothing (`WorkerHooks.room`).  If the queues are empty it waits, unless
+    enough waits in the worker (`WorkerHooks.is_supplied`): for a message that is filed as it comes
+    (`Arriving`), or else as kombu does (BRPOP).  Then the message that ends the wait is filed by a
+    second step, which takes what else can be begun.
     """
 
     #: How many messages waited when the queues were last looked at, and when that was (monotonic
@@ -76,8 +78,9 @@ class Channel(SharedTaking, ConnectedChannel):
         return super().basic_consume(queue, no_ack, callback, *args, **kwargs)
 
     def begin_to_wait(self, timeout: float | None) -> None:
-        """Take what is in the queues; if they are empty, wait as kombu does."""
+        """Take what is in the queues; if they are empty, wait."""
         self._note_lost_pop()
+        self.note_lost_arrival()
         if self._lets_begin:
             # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
@@ -96,6 +99,8 @@ class Channel(SharedTaking, ConnectedChannel):
         if not self.reliable_unacked or (
             self._may_take()[1] and not self.qos.unacked.worker.is_supplied()
         ):
+            if self.reliable_unacked and self.await_arrival(timeout):
+                return
             try:
                 super().begin_to_wait(timeout)
             finally:
@@ -141,6 +146,8 @@ class Channel(SharedTaking, ConnectedChannel):
         """File the message that came, take what else can be begun, and deliver all of it."""
         if not self.reliable_unacked:
             return super().end_of_wait(**options)
+        if self.awaits_arrival:
+            return self.end_of_arrival()
         try:
             popped = self.read_popped(**options)
         except self.connection_errors:
@@ -238,6 +245,7 @@ class Channel(SharedTaking, ConnectedChannel):
                 events.broken_channel_closed(error=exc)
         self.wait_no_more()
         self._note_lost_pop()
+        self.note_lost_arrival()
         super().close()
 
 

@@ -6,7 +6,8 @@ may use and override; the rest are functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +16,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.scheduling import round_robin_cycle
 
+from celery_reliable.compat.redis import reply, send
 from celery_reliable.compat.relied import Kept, Name, Part, Used, relies_on
 
 __all__ = [
@@ -244,6 +246,7 @@ class OpenQoS(kombu_redis.QoS):
     Name(f"{_CHANNEL}._disconnect_pools", used_by=f"{_CHANNEL}.close"),
     Name(f"{_CHANNEL}._flush_brpop_reauth", used_by=f"{_CHANNEL}._brpop_read"),
     Kept(f"{_CHANNEL}._in_poll"),
+    Kept(f"{_CHANNEL}._brpop_sent_at"),
     Kept(f"{_CHANNEL}._pool"),
     Kept(f"{_CHANNEL}._queue_cycle"),
     Name("kombu.utils.scheduling:round_robin_cycle.consume", takes=("n",)),
@@ -310,6 +313,27 @@ class OpenChannel(kombu_redis.Channel):
             return self.client.parse_response(self.client.connection, "BRPOP", **options)
         except self.connection_errors:
             self.client.connection.disconnect()
+            raise
+        finally:
+            self.wait_no_more()
+            self._flush_brpop_reauth()
+
+    def wait_by(self, commands: Sequence[Sequence[Any]]) -> None:
+        """Wait by these commands, the first of which waits, in place of BRPOP."""
+        self._in_poll = self.client.connection
+        # By this kombu tells that the connection hangs.
+        self._brpop_sent_at = time.monotonic()
+        send(self.client.connection, commands)
+
+    def read_replies(self, count: int) -> list[Any]:
+        """Return what they were answered; an error reply as its exception.  Raises redis-py's
+        errors, with the connection closed.
+        """
+        connection = self.client.connection
+        try:
+            return [reply(connection) for _ in range(count)]
+        except BaseException:
+            connection.disconnect()
             raise
         finally:
             self.wait_no_more()

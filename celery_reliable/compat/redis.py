@@ -21,6 +21,8 @@ __all__ = [
     "kept_connection",
     "put_aside",
     "repeat_nothing",
+    "reply",
+    "send",
     "socket_of",
     "turn_into",
     "wait_busily",
@@ -160,12 +162,29 @@ def ask(connection: Any, commands: Sequence[Sequence[Any]], busy_seconds: float 
     of the pool each time, and raises the first error.  Checked on redis-py 6.4.0 and 8.1.0.
     Without it messages can neither be taken from queues nor claimed as they are taken.
     """
+    send(connection, commands)
+    if busy_seconds:
+        wait_busily(connection, busy_seconds)
+    return [reply(connection) for _ in commands]
+
+
+@relies_on(
+    Kept(f"{_CONNECTION}.encoder"),
+    Kept("redis._parsers.encoders:Encoder.encoding"),
+    Kept("redis._parsers.encoders:Encoder.encoding_errors"),
+    Name(f"{_CONNECTION}.send_packed_command", takes=("command",)),
+    part=Part.WORKER,
+)
+def send(connection: Any, commands: Sequence[Sequence[Any]]) -> None:
+    """Send commands in one go, whose replies are read later.
+
+    Calls ``Connection.send_packed_command``, as `ask`.  Checked on redis-py 6.4.0 and 8.1.0.
+    Without it nothing can be sent behind a command that waits, and what ends a worker's wait is
+    lost with the worker.
+    """
     encoder = connection.encoder
     # As one: what is sent in parts may be answered in parts, and to be woken twice takes longer.
     connection.send_packed_command([b"".join([_packed(one, encoder) for one in commands])])
-    if busy_seconds:
-        wait_busily(connection, busy_seconds)
-    return [_reply(connection) for _ in commands]
 
 
 def _packed(command: Sequence[Any], encoder: Any) -> bytes:
@@ -185,7 +204,13 @@ def _packed(command: Sequence[Any], encoder: Any) -> bytes:
     return b"".join(parts)
 
 
-def _reply(connection: Any) -> Any:
+@relies_on(Name(f"{_CONNECTION}.read_response"), part=Part.WORKER)
+def reply(connection: Any) -> Any:
+    """Return the next reply; an error reply is returned as its exception.
+
+    Calls ``Connection.read_response``, as `ask`.  Checked on redis-py 6.4.0 and 8.1.0.  Without it
+    nobody can read what was answered to one of several commands.
+    """
     try:
         return connection.read_response()
     except redis.ResponseError as exc:

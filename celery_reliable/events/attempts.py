@@ -79,6 +79,13 @@ def attempt_released(*, task_id: str, attempt: int) -> None:
 
 
 @declared(WARNING)
+def claim_not_released(*, task_id: str, error: Exception) -> None:
+    """A task was claimed for a process that is busy meanwhile, and could not be released.  That is
+    done when the worker next looks at its claims.
+    """
+
+
+@declared(WARNING)
 def taken_claim_stopped(*, task_id: str, attempt: int, pid: int) -> None:
     """A worker kills the process of an attempt that was taken from it."""
 

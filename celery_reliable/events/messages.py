@@ -109,6 +109,19 @@ def deliveries_not_compared(*, error: Exception) -> None:
     """What was delivered over former connections could not be compared.  The next one does."""
 
 
+@declared(WARNING)
+def arrivals_forbidden(*, worker: str, error: Exception) -> None:
+    """The server does not let this worker wait for messages that are filed as they come (BLMOVE,
+    LMOVE).  It pops them instead (BRPOP): what is popped as the worker dies is sent again later,
+    if it is of a reliable task, and lost if it is not.
+    """
+
+
+@declared(INFO)
+def arrivals_not_looked_for(*, error: Exception) -> None:
+    """What came as the worker lost its connection could not be looked for.  That is done later."""
+
+
 # -- what a broker answers
 
 

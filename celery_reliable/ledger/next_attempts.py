@@ -138,10 +138,13 @@ class NextSteps:
 class NextAttempts(TransitionGroup):
     """How a process that takes its own messages begins an attempt."""
 
-    def next_steps(self, text: str, queues: Filing, *, worker: str, pid: int) -> NextSteps:
+    def next_steps(
+        self, text: str, queues: Filing, *, worker: str, pid: int, longest: int = LONGEST
+    ) -> NextSteps:
         """Return what makes the steps of a process of a worker that takes from these queues.
 
-        *text*: the script of the broker's that takes.
+        *text*: the script of the broker's that takes.  *longest*: the tasks of messages of more
+        bytes are not claimed; 0: those of none.
         """
         return NextSteps(
             text,
@@ -162,7 +165,7 @@ class NextAttempts(TransitionGroup):
                 pid,
                 ALONE_MS,
                 "\n".join(("", *queues.cold, "")),
-                LONGEST,
+                longest,
             ],
             queues.names,
         )

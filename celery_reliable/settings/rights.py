@@ -23,6 +23,7 @@ _COMMANDS: Final = """
     +zadd +zrem +zscore +zcard +zcount +zlexcount +zrank +zrange +zrevrange +zrangebyscore
     +zrevrangebyscore +xadd +xread +xrevrange
     +sadd +srem +smembers +sismember +llen +lindex +lrange +lpush +rpush +rpop +brpop
+    +lmove +blmove
     +watch +unwatch +publish +subscribe +unsubscribe +psubscribe +punsubscribe
 """
 

@@ -27,6 +27,7 @@ from celery_reliable.compat.requests_now import fetched_requests, running_reques
 from celery_reliable.message import task_id_of
 from celery_reliable.recovery import call_off
 from celery_reliable.worker import child_deaths
+from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.early_moments import EarlyMoments
 from celery_reliable.worker.long_deliveries import LongDeliveries
@@ -158,6 +159,9 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.unbegun.look(c, unacked)
 
     def _reconcile(self, c: Any, unacked: WorkerUnacked) -> None:
+        step = step_of(c.controller)
+        if step is not None and step.claims.arrivals is not None:
+            step.claims.arrivals.give_up_lost()
         consumer = c.task_consumer
         if consumer is None or unacked.is_leaving:
             unacked.catch_up()
@@ -203,7 +207,7 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         step.claims.early = step.claims.early or EarlyClaims(
             c, step.process, partial(_n_shifts, step)
         )
-        hooks = replace(hooks, early=step.claims.early)
+        hooks = replace(hooks, early=step.claims.early, arrivals=_arrivals(step, step.claims.early))
     seconds = step.reliable.config.give_back_seconds
     if seconds:
         # Kept beyond a connection, as the pool is.
@@ -226,6 +230,18 @@ def _hooks(c: Any, step: WorkerStep) -> WorkerHooks:
         after_delivery=partial(raise_prefetch_count, c),
         hand_over=partial(write_now, c.pool, c.hub),
     )
+
+
+def _arrivals(step: WorkerStep, early: EarlyClaims) -> Arrivals | None:
+    """Return what waits for messages in a worker of processes; None in another, whose tasks begin
+    in its own process.
+    """
+    if step.pool_name != "prefork":
+        return None
+    claims = step.claims
+    claims.arrivals = claims.arrivals or Arrivals(step.reliable, step.process, early)
+    claims.arrivals.begin_connection()
+    return claims.arrivals
 
 
 def _opening(openings: Openings, delivery: Delivery, payload: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from celery.worker import state
 
@@ -23,23 +23,27 @@ from celery_reliable.compat.notes import noted
 from celery_reliable.compat.pool import n_processes_up
 from celery_reliable.compat.tracer import has_default_strategy
 from celery_reliable.context import WorkerProcess
-from celery_reliable.ledger import Step, answers
+from celery_reliable.ledger import answers
 from celery_reliable.message import NAMED, NamedWorkers, Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.options import in_force, is_limited, is_reliable, task_ref
 
-__all__ = ["EarlyClaim", "EarlyClaims"]
+__all__ = ["Answered", "EarlyClaim", "EarlyClaims", "Watched"]
 
 
-@dataclass
-class EarlyClaim:
-    """A claim that is sent with the filing of its message."""
+class Answered(Protocol):
+    """Whatever hears what a claim was answered."""
 
-    request: ClaimRequest
-    #: By `clock.now`.
-    asked_at: float
-    step: Step[answers.ClaimAnswer]
-    #: Its message is on the way to the pool, and no request stands behind the claim yet.
+    @property
+    def answer(self) -> Any:
+        """None while nothing is known."""
+
+
+@dataclass(kw_only=True)
+class Watched:
+    """A claim behind which no request stands: who looks whether somebody runs it asks here."""
+
+    #: Its message is on the way to the pool.
     is_under_way: bool = True
     #: The message could not be filed, or was dropped: nobody begins by the claim, if it was made.
     is_given_up: bool = False
@@ -47,6 +51,19 @@ class EarlyClaim:
     def give_up(self) -> None:
         """Note that nobody will begin by it."""
         self.is_under_way, self.is_given_up = False, True
+
+
+@dataclass
+class EarlyClaim(Watched):
+    """A claim that is sent with the filing of its message."""
+
+    request: ClaimRequest
+    #: By `clock.now`.
+    asked_at: float
+    step: Answered
+    #: Which place of its object the task has since it was published, or its turn came; empty for
+    #: none.
+    place: str = ""
 
     @property
     def claim(self) -> Claim | None:
@@ -64,8 +81,7 @@ class EarlyClaim:
         claim = self.claim
         if claim is None:
             return None
-        # Nobody has looked which place of its object it has.
-        return claim.attempt, claim.losses, claim.worker, self.asked_at, ""
+        return claim.attempt, claim.losses, claim.worker, self.asked_at, self.place
 
 
 class EarlyClaims:
@@ -79,7 +95,18 @@ class EarlyClaims:
         #: What the tokens of its claims begin with, and their numbers.
         self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
-        self._watched: dict[str, EarlyClaim] = {}
+        self._watched: dict[str, Watched] = {}
+        #: By what the names were found: orders, how many tasks there are, and their rate limits.
+        self._left_out: tuple[Any, int, list[Any], list[str]] | None = None
+
+    def new_token(self) -> str:
+        """Return the token of another claim."""
+        return f"{self._own}{next(self._numbers):x}"
+
+    def watch(self, token: str, watched: Watched) -> None:
+        """Answer for a claim that is made, or may be, before there is a request behind it."""
+        kept = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
+        self._watched = {**kept, token: watched}
 
     def is_under_way(self, token: str) -> bool:
         """Whether a claim's message is on its way to the pool."""
@@ -105,41 +132,75 @@ class EarlyClaims:
         """Return the claim of a message that begins as soon as it is delivered; None for what waits
         in the worker for something.
         """
-        headers = payload.get("headers") or {}
-        stamp = Stamp.of(headers)
-        task = self._consumer.app.tasks.get(headers.get("task"))
-        if (
-            not stamp.generation
-            or not headers.get("id")
-            or not is_reliable(task)
-            or headers.get("eta")
-            # Which object it is of says only its body.
-            or self._process.orders.of_task(task.name)
-            or has_rate_limit(self._consumer, task.name)
-            or not has_default_strategy(task)
-            # The ledger counts the time to run from the claim: the way to the pool is no part of
-            # it.
-            or in_force(task, "time_to_run_seconds", headers)
-            # It asks for its moment first.
-            or is_limited(task)
-            or not self.has_idle_child()
-            # It came back from a dead worker: to read it may kill this one, before the task begins.
-            or returns_of(payload)
-            or (NAMED in headers and not self._may_run(headers))
-        ):
+        if not self.may_begin(payload):
             return None
-        request = ClaimRequest(
+        request = self.request(payload, self.new_token())
+        early = EarlyClaim(request, clock.now(), self._ledger.claim_step(request))
+        self.watch(request.token, early)
+        return early
+
+    def request(self, payload: dict[str, Any], token: str) -> ClaimRequest:
+        """Return the request to claim the task of a message that may begin."""
+        headers = payload["headers"]
+        stamp = Stamp.of(headers)
+        task = self._consumer.app.tasks[headers["task"]]
+        return ClaimRequest(
             task_ref(task, str(headers["id"]), headers),
             epoch=stamp.epoch,
             generation=stamp.generation,
             worker=self._process.id,
-            token=f"{self._own}{next(self._numbers):x}",
+            token=token,
             pid=os.getpid(),
         )
-        early = EarlyClaim(request, clock.now(), self._ledger.claim_step(request))
-        watched = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
-        self._watched = {**watched, request.token: early}
-        return early
+
+    def may_begin(self, payload: dict[str, Any]) -> bool:
+        """Whether a message's task may begin as soon as it is delivered, claimed already."""
+        headers = payload.get("headers") or {}
+        task = self._consumer.app.tasks.get(headers.get("task"))
+        return not (
+            not Stamp.of(headers).generation
+            or not headers.get("id")
+            or not is_reliable(task)
+            or headers.get("eta")
+            or not self._lets_claim(task)
+            # The ledger counts the time to run from the claim: the way to the pool is no part of
+            # it.
+            or in_force(task, "time_to_run_seconds", headers)
+            or not self.has_idle_child()
+            # It came back from a dead worker: to read it may kill this one, before the task begins.
+            or returns_of(payload)
+            or (NAMED in headers and not self._may_run(headers))
+        )
+
+    def _lets_claim(self, task: Any) -> bool:
+        return not (
+            # Which object a message is of says only its body.
+            self._process.orders.of_task(task.name)
+            or has_rate_limit(self._consumer, task.name)
+            or not has_default_strategy(task)
+            # It asks for its moment first.
+            or is_limited(task)
+        )
+
+    def left_out(self) -> list[str]:
+        """Return the names of the reliable tasks that are not claimed early, whatever their
+        messages say.
+        """
+        c, orders, tasks = self._consumer, self._process.orders, self._consumer.app.tasks
+        seen = (orders, len(tasks), list(c.task_buckets.values()))
+        if (
+            self._left_out is None
+            or self._left_out[0] is not orders
+            or self._left_out[1:3] != seen[1:]
+        ):
+            names = [
+                one.name
+                for one in tasks.values()
+                if is_reliable(one)
+                and (getattr(type(one), "time_to_run_seconds", None) or not self._lets_claim(one))
+            ]
+            self._left_out = (*seen, names)
+        return self._left_out[3]
 
     def _may_run(self, headers: dict[str, Any]) -> bool:
         named = NamedWorkers.of(headers)

@@ -16,6 +16,7 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import answers
 from celery_reliable.model import Claim, SweepReport
 from celery_reliable.recovery import Losses
+from celery_reliable.worker.arrivals import Arrivals
 from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.own_claim import is_ending
 from celery_reliable.worker.shifts import Shifts
@@ -33,6 +34,8 @@ class RunningClaims:
         self._is_prefork = False
         #: Those that the consumer makes; None while it makes none.
         self.early: EarlyClaims | None = None
+        #: Those that it waits for; None where it pops them.
+        self.arrivals: Arrivals | None = None
         #: None where no process of the pool takes messages by itself.
         self.shifts: Shifts | None = None
 

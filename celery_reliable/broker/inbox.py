@@ -1,0 +1,81 @@
+"""Waiting for a message that is filed as it leaves its queue.
+
+BRPOP hands a message to a connection: a worker that dies before it has filed it leaves it nowhere.
+BLMOVE waits as well, and moves the message into a list, the *inbox* of its queue.  What a client
+has sent behind a command that waits, Redis runs as soon as that one is answered, whether the client
+still lives or not.  So the call that takes the message out of the inbox and files it is sent along,
+and the message is in its queue, in the inbox, or filed.
+
+All workers that wait for a queue share its inbox.  What a server that died has left there is taken
+by whoever waits next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import redis
+
+__all__ = ["INBOX_PREFIX", "Came", "Inbox"]
+
+#: What the key of an inbox begins with; then comes that of its list.
+INBOX_PREFIX = "celery-reliable.inbox:"
+
+
+class Came(NamedTuple):
+    """What a wait has ended with."""
+
+    #: What the script has answered that files the message; None if it has failed.
+    filed: Any
+    #: Whether the server does not know that script.
+    is_unknown: bool
+    #: How many more messages wait in the list.
+    n_waiting: int
+    #: How many of the other lists have messages.
+    n_others: int
+    #: The server's refusal of any part of it; None if it refused nothing.
+    refusal: redis.ResponseError | None
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """Of one list.  Keys are whole."""
+
+    list_key: str
+    key: str
+    #: The lists of the queue's other priorities, which nobody waits for here.
+    others: Sequence[str] = ()
+
+    def commands(self, call: Sequence[Any], timeout: float) -> list[tuple[Any, ...]]:
+        """Return what is sent to wait for a message for so many seconds (0: for ever).
+
+        *call*: the arguments of EVALSHA, of a script that takes from the inbox.
+        """
+        return [
+            ("BLMOVE", self.list_key, self.key, "RIGHT", "LEFT", timeout),
+            ("EVALSHA", *call),
+            # What the script did not take goes back to where it came from.
+            ("LMOVE", self.key, self.list_key, "RIGHT", "RIGHT"),
+            ("LLEN", self.list_key),
+            ("EXISTS", *(self.others or (self.key,))),
+        ]
+
+    def read(self, replies: Sequence[Any]) -> Came:
+        """Return what the server has answered; error replies are exceptions."""
+        waited, filed, returned, n_waiting, n_others = replies
+        is_unknown = isinstance(filed, redis.exceptions.NoScriptError)
+        replies = (waited, *([] if is_unknown else [filed]), returned, n_waiting, n_others)
+        errors = [one for one in replies if _is_error(one)]
+        return Came(
+            None if _is_error(filed) else filed,
+            is_unknown,
+            0 if _is_error(n_waiting) else int(n_waiting),
+            0 if _is_error(n_others) or not self.others else int(n_others),
+            errors[0] if errors else None,
+        )
+
+
+def _is_error(reply: Any) -> bool:
+    return isinstance(reply, redis.ResponseError)
