@@ -99,7 +99,7 @@ class Run:
         found = []
         for name, one in zip(scenarios, counted, strict=True):
             # An idle worker is cut in one of the scenarios only.
-            known = {key: n for key, n in idle.counts.items() if key[1] != "BRPOP"}
+            known = {key: n for key, n in idle.counts.items() if not is_wait(key[1])}
             if name != next(iter(SCENARIOS)):
                 one = Counted(
                     {k: n for k, n in one.counts.items() if k not in known}, one.under_way

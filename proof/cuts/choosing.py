@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proof.cuts.points import Point
 
-__all__ = ["READS", "Counted", "points_of", "shuffled"]
+__all__ = ["READS", "Counted", "is_wait", "points_of", "shuffled"]
 
 #: What changes nothing on the server. So it is the same to all whether it was executed: it is cut
 #: before only.
@@ -20,6 +20,10 @@ READS = frozenset(
         "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZSCORE", "ZSCAN",
     )
 )  # fmt: skip
+
+#: What an idle worker has sent before it knows of a message: the wait, and what takes and files the
+#: message as soon as there is one.
+_WAITS = ("BRPOP", "BLMOVE", "take_next")
 
 #: These have one thread that sends.
 _SINGLE = ("publisher", "child")
@@ -47,11 +51,16 @@ def points_of(scenario: str, counted: Counted, idle: Mapping[Key, int]) -> list[
         for number in range(1, last + 1):
             for time, effect in _ways(role, command, number):
                 was_sent = number == 1 and key in counted.under_way
-                # The last pop of all gets no reply.
-                has_reply = command != "BRPOP" or number < count
+                # The last wait of all gets no reply.
+                has_reply = not is_wait(command) or number < count
                 if not (was_sent if time == "before" else not has_reply):
                     found.append(Point(scenario, role, command, number, time, effect))
     return found
+
+
+def is_wait(command: str) -> bool:
+    """Whether a command is sent before there is a message for it."""
+    return command.rpartition("+")[2] in _WAITS
 
 
 def shuffled(points: list[Point], seed: str) -> list[Point]:

@@ -17,6 +17,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from proof.cuts.choosing import is_wait
 from proof.cuts.owners import owner_of
 from proof.cuts.points import Point
 from tests.support.redis_server import free_port
@@ -34,6 +35,8 @@ _HEADER = re.compile(rb"--\[\[\n(\w+):")
 #: With this a closed socket tells the other side that it was reset.
 _RESET = struct.pack("ii", 1, 0)
 _NONE = (b"*-1\r\n", b"_\r\n", b"$-1\r\n")
+#: What a script says that has found nothing to take.
+_EMPTY = b"*1\r\n$5\r\nempty"
 #: Who sends this is the sweeper's thread, on a connection of its own.
 _SWEEPERS = "begin_pass"
 
@@ -86,7 +89,7 @@ class CuttingProxy:
     """Passes all on; from `arm` on it counts the commands of each role, and cuts at one point.
 
     What did nothing does not count: a script that the server did not know, which comes again with
-    its text, and a blocking pop that ended without a message.
+    its text, and a wait that ended without a message.
     """
 
     def __init__(self, server_port: int, names: ScriptNames) -> None:
@@ -281,4 +284,5 @@ class CuttingProxy:
 
 
 def _is_nothing(name: str, reply: bytes) -> bool:
-    return reply.startswith(b"-NOSCRIPT") or (name == "BRPOP" and reply in _NONE)
+    found_none = reply in _NONE or reply.startswith(_EMPTY)
+    return reply.startswith(b"-NOSCRIPT") or (is_wait(name) and found_none)

@@ -1,0 +1,271 @@
+"""Messages that are filed as they leave their queue, and claimed if a process is idle."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from celery_reliable.ledger.scripts import script
+from celery_reliable.orders import OrderKind
+from tests.integration.conftest import Project, Start
+from tests.integration.figures import record_of
+from tests.integration.project.awkward import add_tasks
+from tests.integration.shifts import POOL
+from tests.integration.test_stop_button import give, resume, wait_until_obeyed
+from tests.support.acl import granted
+from tests.support.processes import Worker
+from tests.support.proxy import RedisProxy
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("TESTS_APART") or os.environ.get("TESTS_POPS")),
+    reason="these workers pop their messages",
+)
+
+AWKWARD = "tests.integration.project.awkward"
+#: No pass comes to anybody's help before that.
+NO_PASSES = {"SWEEP_SECONDS": 60, "LEASE_SECONDS": 240, "QUEUED_SECONDS": 600}
+#: What came to a lost connection has begun by then: a server waits for one no longer than that.
+SOON_SECONDS = 5.0
+
+
+@pytest.fixture(params=["prefork", "shifts"])
+def pooled(request: pytest.FixtureRequest, project: Project) -> Project:
+    """The project, whose workers have either pool of processes."""
+    if request.param == "prefork":
+        return project
+    return project.with_settings(celery={"worker_pool": POOL})
+
+
+def start(project: Project, name: str = "one", **options: Any) -> Worker:
+    pool = "" if "worker_pool" in project.settings.celery else "prefork"
+    return project.start_worker(name, **{"pool": pool, "concurrency": 1, **options})
+
+
+def waits(project: Project, command: str = "blmove") -> list[Any]:
+    """The connections that wait so."""
+    return [one for one in project.redis.client().client_list() if one["cmd"] == command]
+
+
+def wait_until_idle(project: Project, worker: Worker | None = None) -> None:
+    """Wait until a worker has begun to wait since now, with nothing to do: then it claims."""
+    client = project.redis.client()
+    wait_for(lambda: waits(project), 10, "it waits")
+    # Each wait lasts a second.
+    began, _ = client.time()
+    wait_for(lambda: client.time()[0] > began + 1 and waits(project), 10, "it waits anew")
+
+
+@pytest.mark.parametrize("name", ["plain_work", "plain_late", "work"])
+def test_what_leaves_its_queue_as_its_worker_dies_is_run_by_another(
+    pooled: Project, name: str
+) -> None:
+    soon = pooled.with_settings(reliable={"LEASE_SECONDS": 3, "SWEEP_SECONDS": 1})
+    add_tasks(soon.app)
+    one = start(soon, app=AWKWARD)
+    wait_until_idle(soon)
+    one.freeze()
+    result = soon.send(name, "open" if name == "plain_late" else 0.01)
+    soon.effects.open_gate("open")
+    client = soon.redis.client()
+    wait_for(lambda: not client.exists("celery"), 10, "it has left its queue")
+    assert [client.hlen(one) for one in client.keys("unacked:*")] == [1]
+    one.kill_group()
+    start(soon, "two", app=AWKWARD)
+    assert soon.effects.run_of(result.id).worker.startswith("two@")
+    wait_for(lambda: soon.effects.finished(result.id), 20, "its end")
+    assert len(soon.effects.runs(result.id)) == 1
+
+
+def test_an_idle_process_begins_without_a_claim_of_its_own(
+    pooled: Project, proxy: RedisProxy
+) -> None:
+    behind = pooled.with_settings(broker_url=proxy.url())
+    one = start(behind)
+    behind.send("work", 0).get(timeout=10)
+    wait_until_idle(behind)
+    claims, takes = proxy.watch(script=script("claim").sha), proxy.watch("EVALSHA")
+    before = takes.matched
+    result = behind.send("gate", "open")
+    run = behind.effects.run_of(result.id)
+    assert [run.pid] == one.children()
+    record = record_of(pooled.redis, result.id)
+    # Claimed by the worker, for whom the message was filed under the same name.
+    assert record["pid"] == str(one.pid)
+    client = pooled.redis.client()
+    (unacked,) = client.keys("unacked:*")
+    assert client.hkeys(unacked) == [record["token"].encode()]
+    assert claims.matched == 0
+    assert takes.matched - before <= 3
+    behind.effects.open_gate("open")
+    assert result.get(timeout=10) == "open"
+    assert [one.attempt for one in behind.effects.runs(result.id)] == [1]
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_came_to_a_lost_connection_begins_when_there_is_another(
+    pooled: Project, proxy: RedisProxy, is_cut: bool
+) -> None:
+    """*is_cut*: else the server believes that its client is there until the wait is over."""
+    far = pooled.with_settings(broker_url=proxy.url(), reliable=NO_PASSES)
+    start(far)
+    pooled.send("work", 0).get(timeout=10)
+    wait_until_idle(far)
+    client = pooled.redis.client()
+    proxy.stall_replies()
+    result = pooled.send("work", 0)
+    wait_for(lambda: record_of(pooled.redis, result.id).get("state") == "running", 10, "a claim")
+    if is_cut:
+        proxy.cut()
+    else:
+        proxy.sever()
+    proxy.mend()
+    assert result.get(timeout=SOON_SECONDS + 10) == "worked"
+    (run,) = far.effects.runs(result.id)
+    assert run.attempt == 1
+    wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
+    assert not client.exists("celery")
+    # And it goes on.
+    for _ in range(3):
+        assert pooled.send("work", 0).get(timeout=10) == "worked"
+
+
+def test_what_comes_to_a_process_that_is_busy_by_then_begins_later(pooled: Project) -> None:
+    """What has an ETA begins without a message, while the worker waits for one to claim."""
+    start(pooled)
+    pooled.send("work", 0).get(timeout=10)
+    gates = [pooled.send("gate", f"gate {n}", countdown=3 + n / 10) for n in range(4)]
+    client = pooled.redis.client()
+    later = []
+    for n, gate in enumerate(gates):
+        pooled.effects.run_of(gate.id)
+        later.append(pooled.send("work", 0))
+        wait_for(lambda: not client.exists("celery") or pooled.effects, 1, "it may be taken")
+        pooled.effects.open_gate(f"gate {n}")
+    for one in [*gates, *later]:
+        one.get(timeout=20)
+        assert len(pooled.effects.runs(one.id)) == 1
+    assert not pooled.effects.overlaps()
+
+
+def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
+    one = start(pooled)
+    name = f"one@{os.uname().nodename}"
+    control = pooled.app.control
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    assert control.add_consumer("more", reply=True, timeout=10)
+    wait_for(lambda: waits(pooled, "brpop"), 10, "it waits for both")
+    for queue in ("more", "celery", "more"):
+        assert pooled.send("work", 0, queue=queue).get(timeout=10) == "worked"
+    assert control.cancel_consumer("celery", reply=True, timeout=10)
+    wait_for(lambda: waits(pooled), 10, "it waits for the other")
+    left = pooled.send("work", 0)
+    assert pooled.send("work", 0, queue="more").get(timeout=10) == "worked"
+    assert not pooled.effects.runs(left.id)
+    assert control.add_consumer("celery", reply=True, timeout=10)
+    assert left.get(timeout=10) == "worked"
+    assert one.is_running, name
+
+
+def test_priorities_are_seen_and_heeded_from_then_on(pooled: Project) -> None:
+    start(pooled)
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    wait_until_idle(pooled)
+    assert pooled.send("work", 0, priority=3).get(timeout=10) == "worked"
+    wait_for(lambda: waits(pooled, "brpop") and not waits(pooled), 10, "it waits for all lists")
+    for priority in (9, 0, 3, 6):
+        assert pooled.send("work", 0, priority=priority).get(timeout=10) == "worked"
+
+
+def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: Project) -> None:
+    options = {"queue_order_strategy": "priority", "priority_steps": [0, 5]}
+    told = pooled.with_settings(
+        celery={**pooled.settings.celery, "broker_transport_options": options}
+    )
+    start(told)
+    wait_for(lambda: waits(told, "brpop"), 10, "it waits")
+    assert told.send("work", 0, priority=5).get(timeout=10) == "worked"
+    assert not waits(told)
+
+
+def test_a_user_without_the_rights_pops(pooled: Project) -> None:
+    url = granted(pooled.redis.client(), without=("+blmove", "+lmove"))
+    narrow = pooled.with_settings(broker_url=url, result_url=url)
+    start(narrow)
+    for _ in range(3):
+        assert narrow.send("work", 0).get(timeout=20) == "worked"
+    wait_for(lambda: waits(narrow, "brpop"), 10, "it pops")
+
+
+def test_a_full_server_is_worked_off(pooled: Project) -> None:
+    start(pooled)
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    results = [pooled.send("work", 0.2) for _ in range(5)]
+    client = pooled.redis.client()
+    client.config_set("maxmemory", 1)
+    wait_for(lambda: not client.exists("celery"), 20, "they are taken")
+    wait_for(lambda: pooled.effects.runs(results[-1].id), 20, "the last has begun")
+    client.config_set("maxmemory", 0)
+    for one in results:
+        assert one.get(timeout=20) == "worked"
+        assert len(pooled.effects.runs(one.id)) == 1
+    wait_for(lambda: waits(pooled), 30, "it waits as before")
+
+
+def test_a_server_that_has_forgotten_the_script_learns_it_again(pooled: Project) -> None:
+    start(pooled)
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    for _ in range(3):
+        wait_until_idle(pooled)
+        pooled.redis.client().script_flush()
+        assert pooled.send("work", 0).get(timeout=10) == "worked"
+
+
+def test_an_order_that_is_heard_while_it_waits_is_obeyed(pooled: Project) -> None:
+    start(pooled)
+    pooled.send("work", 0).get(timeout=10)
+    wait_until_idle(pooled)
+    for kind, target in ((OrderKind.STRIKE, "project.work"), (OrderKind.PAUSE, "celery")):
+        order = give(pooled, kind, target)
+        wait_until_obeyed(pooled)
+        stopped = pooled.send("work", 0)
+        # Whatever the worker waited for as it heard of the order is over by then.
+        began, _ = pooled.redis.client().time()
+        wait_for(lambda: pooled.redis.client().time()[0] > began + 2, 10, "some time")  # noqa: B023
+        assert not pooled.effects.runs(stopped.id)
+        resume(pooled, order)
+        assert stopped.get(timeout=30) == "worked"
+        assert len(pooled.effects.runs(stopped.id)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_what_comes_to_a_worker_that_stops_goes_back(
+    pooled: Project, proxy: RedisProxy, number: signal.Signals
+) -> None:
+    far = pooled.with_settings(broker_url=proxy.url())
+    one = start(far)
+    pooled.send("work", 0).get(timeout=10)
+    wait_until_idle(far)
+    one.freeze()
+    result = pooled.send("work", 0)
+    client = pooled.redis.client()
+    wait_for(lambda: not client.exists("celery"), 10, "it has left its queue")
+    one.signal_main(number)
+    one.thaw()
+    one.wait_until_ended()
+    assert not client.keys("unacked:*")
+    if not pooled.effects.runs(result.id):
+        assert client.llen("celery") == 1
+        assert record_of(pooled.redis, result.id)["state"] == "queued"
+        start(pooled, "two")
+    assert result.get(timeout=20) == "worked"
+    assert len(pooled.effects.runs(result.id)) == 1
+
+
+@pytest.fixture
+def _unused(start_worker: Start) -> Iterator[None]:
+    yield
