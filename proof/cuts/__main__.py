@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from proof.cuts.choosing import Counted, points_of, shuffled
+from proof.cuts.choosing import Counted, is_wait, points_of, shuffled
 from proof.cuts.play import Outcome, Stage
 from proof.cuts.points import Point
 from proof.cuts.proxy import ScriptNames

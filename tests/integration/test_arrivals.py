@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from celery_reliable.ledger.scripts import script
 from celery_reliable.orders import OrderKind
-from tests.integration.conftest import Project, Start
+from tests.integration.conftest import Project
 from tests.integration.figures import record_of
 from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import POOL
@@ -264,8 +263,3 @@ def test_what_comes_to_a_worker_that_stops_goes_back(
         start(pooled, "two")
     assert result.get(timeout=20) == "worked"
     assert len(pooled.effects.runs(result.id)) == 1
-
-
-@pytest.fixture
-def _unused(start_worker: Start) -> Iterator[None]:
-    yield
