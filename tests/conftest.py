@@ -60,6 +60,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let prefork workers have the pool whose processes take their own messages",
     )
     parser.addoption(
+        "--pops",
+        action="store_true",
+        help="let workers consume a second queue, so that they pop their messages (BRPOP)",
+    )
+    parser.addoption(
         "--from-scratch",
         action="store_true",
         help="let each Celery process import all itself (tests/support/preloaded.py), as users' do",
@@ -118,6 +123,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[TRACE_VARIABLE] = "yes"
     if config.getoption("shifts"):
         os.environ["TESTS_SHIFTS"] = "yes"
+    if config.getoption("pops"):
+        os.environ["TESTS_POPS"] = "yes"
     if config.getoption("from_scratch"):
         os.environ["TESTS_FROM_SCRATCH"] = "yes"
 

@@ -26,6 +26,8 @@ from tests.support.effects import Effects
 from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
 
+#: A worker of more than one queue pops its messages.
+TWO_QUEUES = ("-Q", "celery,spare")
 APP = "tests.integration.project.app"
 
 #: What no test needs and each worker takes a second for.
@@ -260,6 +262,8 @@ def start_worker(
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
         ready_key = f"ready:{uuid4()}"
+        if os.environ.get("TESTS_POPS") and "-Q" not in options:
+            options = (*options, *TWO_QUEUES)
         worker = Worker(
             name,
             app=app,

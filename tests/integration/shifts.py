@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.integration.conftest import Project
+from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import record_of
 from tests.support.processes import Worker
 
@@ -18,8 +18,14 @@ def with_shifts(project: Project, celery: Mapping[str, Any] | None = None) -> Pr
 
 
 def start(pooled: Project, name: str = "one", concurrency: int = 1, **options: Any) -> Worker:
-    """Start a worker of a project with this pool."""
-    return pooled.start_worker(name, pool="", concurrency=concurrency, **options)
+    """Start a worker of a project with this pool.
+
+    It consumes two queues, so it pops what ends its wait, and has its process file it: each message
+    begins a shift, also where no other one waits.
+    """
+    words = options.pop("options", ())
+    words = words if "-Q" in words else (*words, *TWO_QUEUES)
+    return pooled.start_worker(name, pool="", concurrency=concurrency, options=words, **options)
 
 
 def token_of(pooled: Project, task_id: str) -> str:
