@@ -82,7 +82,8 @@ class Arriving:
     def note_lost_arrival(self) -> None:
         """Tell the worker of a wait whose connection is gone."""
         if self._awaited is not None:
-            self._awaited[0].lose()
+            # A wait without an end is one of a connection that is watched.
+            self._awaited[0].lose(float(self.brpop_timeout or 0))
             self._awaited = None
 
     def end_of_arrival(self) -> bool:

@@ -59,8 +59,10 @@ class Awaited(Protocol):
         failed.
         """
 
-    def lose(self) -> None:
-        """Note that the connection was lost: nobody knows whether a message was filed."""
+    def lose(self, seconds: float) -> None:
+        """Note that the connection was lost: nobody knows whether a message was filed.  Until it
+        has seen the end of the connection, the server waits for so many seconds.
+        """
 
 
 class Arrivals(Protocol):

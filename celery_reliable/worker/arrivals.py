@@ -28,9 +28,9 @@ from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["Arrivals"]
 
-#: For so long a server may go on to wait for a client that is gone, beyond the end of the wait.
-_LATE_SECONDS = 1.5
-#: After so long nobody looks any more for what came to a lost connection: it is given back.
+#: So much later than it should a server may end the wait of a client that is gone.
+_LATE_SECONDS = 0.5
+#: So long after that nobody looks any more for what came to it: it is given back.
 _LOST_SECONDS = 15.0
 #: A server that is full lets nobody wait like that; for so long it is not asked.
 _FULL_SECONDS = 10.0
@@ -124,14 +124,14 @@ class Arrivals:
         """Note that the worker has connected anew: maybe to another server."""
         self._is_known = False
         if self._awaited is not None:
-            self._awaited.lose()
+            self._awaited.lose(0)
 
     def give_up_lost(self) -> None:
         """Give up what has not been found for long: its message is given back, as the worker does
         not hold it, and its claim is released.
         """
-        given_up_before = time.monotonic() - _LOST_SECONDS
-        for one in [one for one in self._lost if one.lost_at < given_up_before]:
+        now = time.monotonic()
+        for one in [one for one in self._lost if one.late_at + _LOST_SECONDS < now]:
             self._lost.remove(one)
             one.give_up()
 
@@ -249,8 +249,9 @@ class _Awaited(Watched):
     worker: str
     step: NextStep
     arrivals: Arrivals
-    #: By the monotonic clock; 0 while the connection is there.
-    lost_at: float = 0.0
+    #: After that the server serves the lost connection no more (monotonic seconds); 0 while it is
+    #: there.
+    late_at: float = 0.0
     was_looked_for: bool = False
 
     @property
@@ -273,15 +274,12 @@ class _Awaited(Watched):
         """Note that the script was not run, as the server does not know it, or has failed."""
         self.arrivals.note_failure(self, is_unknown=is_unknown)
 
-    def lose(self) -> None:
-        """Note that the connection was lost: nobody knows whether a message was filed."""
-        self.lost_at = time.monotonic()
+    def lose(self, seconds: float) -> None:
+        """Note that the connection was lost: nobody knows whether a message was filed, or is for so
+        many seconds.
+        """
+        self.late_at = time.monotonic() + seconds + _LATE_SECONDS
         self.arrivals.note_lost(self)
-
-    @property
-    def late_at(self) -> float:
-        """After that the server does not serve the lost connection any more."""
-        return self.lost_at + _LATE_SECONDS
 
     def is_to_be_looked_for(self, now: float) -> bool:
         """Whether it was never looked for, or could have come after that."""

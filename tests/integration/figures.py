@@ -22,6 +22,11 @@ META = "{reliable:0}:meta"
 WORKERS = "{reliable:0}:workers"
 
 
+def waiting_clients(client: Any) -> list[str]:
+    """The ids of the connections on which workers wait for messages."""
+    return [one["id"] for one in client.client_list() if one["cmd"] in ("brpop", "blmove")]
+
+
 def record_of(redis_server: RedisServer, task_id: str) -> dict[str, str]:
     """The task's record as it stands in Redis; empty when there is none."""
     with redis_server.client() as client:

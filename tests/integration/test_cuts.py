@@ -23,8 +23,10 @@ from tests.support.waiting import wait_for
 
 Play = Callable[[str], Outcome]
 
-#: The pop of what is published, whose reply is lost on the way to the worker.
+#: The pop of what is published, whose reply is lost on the way to stock Celery's worker.
 POP = "publish-run-settle/main/BRPOP#1/after/reset"
+#: The same of ours: it was filed, and claimed.
+ARRIVAL = "publish-run-settle/main/lock+claim+take_next#1/after/reset"
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_each_way_of_cutting_is_survived(stages: Callable[..., Stage]) -> None:
         "publish-run-settle/child/settle#1/before/kill",
         "publish-run-settle/child/settle#1/after/reset",
         "publish-run-settle/publisher/record#2/after/kill",
-        POP,
+        ARRIVAL,
     ):
         outcome = play(stage, text)
         assert (outcome.word, outcome.problems) == ("held", []), text
@@ -96,7 +98,7 @@ def test_a_run_that_is_ended_leaves_nobody_and_another_goes_on(tmp_path: Path) -
     folders = [tmp_path / name for name in ("ended", "again")]
     for folder in folders:
         folder.mkdir()
-    ended = [*command, "--folder", str(folders[0]), "--point", POP, *heartbeats]
+    ended = [*command, "--folder", str(folders[0]), "--point", ARRIVAL, *heartbeats]
     with subprocess.Popen(ended, cwd=REPOSITORY) as run:
         wait_for(progress.exists, 120, "the outcome of the first point")
         family = psutil.Process(run.pid).children(recursive=True)
@@ -105,10 +107,10 @@ def test_a_run_that_is_ended_leaves_nobody_and_another_goes_on(tmp_path: Path) -
     assert family
     wait_for(lambda: not any(is_alive(one.pid) for one in family), 20, "the end of all")
     (row,) = Progress(progress).rows
-    assert row == [POP, "held", []]
+    assert row == [ARRIVAL, "held", []]
 
     again = subprocess.run(
-        [*command, "--folder", str(folders[1]), "--point", POP],
+        [*command, "--folder", str(folders[1]), "--point", ARRIVAL],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

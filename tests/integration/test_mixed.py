@@ -15,7 +15,7 @@ from celery_reliable.recovery.losses import Losses
 from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
 from tests.integration.conftest import APP, SOON, Project
-from tests.integration.figures import RECORD
+from tests.integration.figures import RECORD, waiting_clients
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
@@ -48,7 +48,7 @@ def test_both_kinds_share_the_queues_and_leave_each_other_alone(
     client = project.redis.client()
     # Nobody is there yet who would miss a message that the server still gives to the killed one.
     wait_for(
-        lambda: sum(one["cmd"] == "brpop" for one in client.client_list()) < 2,
+        lambda: len(waiting_clients(client)) < 2,
         10,
         "the server knows that one worker is gone",
     )

@@ -13,7 +13,7 @@ from celery import chord
 
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project, Start
-from tests.integration.figures import LEDGER
+from tests.integration.figures import LEDGER, waiting_clients
 from tests.integration.project.locking import TAKEN
 from tests.integration.project.moments import (
     BEHIND,
@@ -113,7 +113,10 @@ def test_a_cold_stop_waits_for_no_thread_while_the_main_one_has_a_lock(
     assert len(project.effects.runs()) == 2
 
 
-@pytest.mark.prefork_alone("a process files what the main process hands it: test_given_messages")
+@pytest.mark.skipif(
+    bool(os.environ.get("TESTS_POPS") and os.environ.get("TESTS_SHIFTS")),
+    reason="a process files what the main process hands it: test_given_messages",
+)
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_what_was_filed_and_not_delivered_is_given_back_by_a_worker_that_ends(
     project: Project, start: Start, pool: str
@@ -165,7 +168,7 @@ def test_a_worker_ends_though_a_process_hangs_as_it_starts(
         client = project.redis.client()
 
         def waiting() -> list[str]:
-            return [one["id"] for one in client.client_list() if one["cmd"] == "brpop"]
+            return waiting_clients(client)
 
         client.client_kill_filter(_id=wait_for(waiting, 10, "it waits for a message")[0])
         assert project.send("work", 0.0).get(timeout=20) == "worked"

@@ -14,7 +14,7 @@ from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded
 from celery_reliable.broker import take_next_text
 from celery_reliable.ledger.scripts import inside, script, together
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import Project
+from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import (
     DEAD,
     LOCKS,
@@ -250,7 +250,7 @@ def test_queues_take_turns_within_a_shift_too(pooled: Project) -> None:
 
 def test_it_is_there_by_the_name_that_celery_has_for_pools_of_others(project: Project) -> None:
     named = {"CELERY_CUSTOM_WORKER_POOL": POOL}
-    project.start_worker("one", pool="custom", concurrency=1, environ=named)
+    project.start_worker("one", pool="custom", concurrency=1, environ=named, options=TWO_QUEUES)
     result, gate, _ = in_shift(project)
     project.effects.open_gate(gate)
     assert result.get(timeout=20) == gate

@@ -14,7 +14,7 @@ import pytest
 from celery_reliable import events, signals
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import DeadLetters
-from tests.integration.conftest import SOON, Project
+from tests.integration.conftest import SOON, TWO_QUEUES, Project
 from tests.integration.foreign import element
 from tests.integration.monitoring import Monitor, monitoring
 from tests.integration.project.explosive import BOMB
@@ -206,7 +206,7 @@ def test_every_refusal_is_told(project: Project, told: Told, monitor: Monitor) -
     # And where a process takes its own messages, which none does while a worker sends events.
     one.kill_group()
     pooled = project.with_settings(celery={"worker_pool": "celery_reliable.pool:TaskPool"})
-    pooled.start_worker("two", app=APP, pool="", concurrency=1)
+    pooled.start_worker("two", app=APP, pool="", concurrency=1, options=TWO_QUEUES)
     first = project.send("gate", "first")
     project.effects.run_of(first.id)
     behind = project.send("taken", 0)

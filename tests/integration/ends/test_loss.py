@@ -12,7 +12,7 @@ from celery import chord
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
-from tests.integration.figures import RECORD, record_of, wait_until_settled
+from tests.integration.figures import RECORD, record_of, wait_until_settled, waiting_clients
 from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -203,8 +203,8 @@ def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
     client = project.redis.client()
     for number in (1, 2):
         project.effects.run_of(result.id, number, timeout_seconds=30)
-        (waiting,) = [one for one in client.client_list() if one["cmd"] == "brpop"]
-        client.client_kill_filter(_id=waiting["id"])
+        (waiting,) = waiting_clients(client)
+        client.client_kill_filter(_id=waiting)
     again = project.effects.run_of(result.id, 3, timeout_seconds=30)
     assert again.attempt == 3
     assert "losses" not in record_of(project.redis, result.id)

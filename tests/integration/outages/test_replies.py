@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from celery_reliable.ledger.scripts import script
-from tests.integration.conftest import Project
+from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import RECORD
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -22,7 +22,8 @@ WAYS = ("drop_request", "drop_reply")
 )
 @promise("never-two")
 def test_a_lost_step_of_an_attempt_is_repeated_at_once(project: Project, proxy: RedisProxy) -> None:
-    project.with_settings(broker_url=proxy.url()).start_worker("one")
+    # Of a single queue another script files and claims.
+    project.with_settings(broker_url=proxy.url()).start_worker("one", options=TWO_QUEUES)
     project.send("work", 0.01).get(timeout=10)
     client = project.redis.client()
     for step, how in product(("claim", "settle"), WAYS):

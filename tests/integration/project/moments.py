@@ -15,6 +15,7 @@ from celery import bootsteps
 from celery.signals import before_task_publish, worker_process_init
 
 from celery_reliable.broker.taking import Taking
+from celery_reliable.compat.kombu import OpenChannel
 from celery_reliable.signals import pass_finished
 from tests.support.waiting import wait_for
 
@@ -159,7 +160,7 @@ def interrupt_a_take(app: Any) -> None:
     while it has the lock of the log; or take no more after the end of a task before another one has
     begun.
     """
-    ask = Taking.ask
+    ask, read = Taking.ask, OpenChannel.read_replies
 
     def taking(self: Any, keys: Any, args: Any, beside: Any) -> Any:
         name = app.effects.client.get(BEHIND)
@@ -175,7 +176,15 @@ def interrupt_a_take(app: Any) -> None:
                 signal.raise_signal(signal.SIGQUIT)
         return reply
 
+    def reading(self: Any, count: int) -> Any:
+        replies = read(self, count)
+        # What ended the wait, and how its message was filed.
+        if replies[0] is not None and taken(app, INTERRUPT) is not None:
+            raise Interrupted()
+        return replies
+
     Taking.ask = taking  # type: ignore[method-assign]
+    OpenChannel.read_replies = reading  # type: ignore[method-assign]
 
 
 # In a process of the project, not in the tests' own.

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.conftest import Scale, StartRedis
-from tests.integration.conftest import ONE_EACH, SOON, Project
+from tests.integration.conftest import ONE_EACH, SOON, TWO_QUEUES, Project
 from tests.integration.figures import RECORD, assert_each_ran_once, wait_until_settled
 from tests.support.processes import REPOSITORY
 from tests.support.promises import promise
@@ -23,7 +23,8 @@ def test_a_worker_killed_between_the_pop_and_the_filing(soon: Project, scale: Sc
     # It asks for messages seldom enough to be frozen while it waits for one.
     patient = soon.with_settings(celery={"broker_transport_options": {"polling_interval": 60}})
     for turn in range(scale.of(full=20, small=3)):
-        worker = patient.start_worker(f"one-{turn}")
+        # One that consumes a single queue pops nothing: test_arrivals.
+        worker = patient.start_worker(f"one-{turn}", options=TWO_QUEUES)
         wait_for(lambda: client.info("clients")["blocked_clients"], 10, "it waits for messages")
         # Redis pops the next one and sends it, and nobody reads that.
         worker.freeze()

@@ -179,11 +179,15 @@ def is_back(redis_server: RedisServer, effects: Effects, queue: str, task_id: st
 def start_in_the_window(
     project: Project, proxy: RedisProxy, start_worker: Start, count: int
 ) -> tuple[list[Worker], list[str]]:
-    """Start so many workers, each of which waits on a queue of its own."""
+    """Start so many workers, each of which waits on a queue of its own, and one that nobody uses:
+    who consumes a single queue pops nothing.
+    """
     far = project.with_settings(broker_url=proxy.url())
     queues = [f"q{number}" for number in range(count)]
     workers = [
-        start_worker(queue, project=far, options=("-Q", queue), concurrency=1, wait=False)
+        start_worker(
+            queue, project=far, options=("-Q", f"{queue},{queue}-spare"), concurrency=1, wait=False
+        )
         for queue in queues
     ]
     for worker in workers:
