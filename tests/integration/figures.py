@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import psutil
+import redis
 
 from tests.support.effects import Effects, Run
 from tests.support.processes import CeleryProcess
@@ -22,7 +23,7 @@ META = "{reliable:0}:meta"
 WORKERS = "{reliable:0}:workers"
 
 
-def waiting_clients(client: Any) -> list[str]:
+def waiting_clients(client: redis.Redis) -> list[str]:
     """The ids of the connections on which workers wait for messages."""
     return [one["id"] for one in client.client_list() if one["cmd"] in ("brpop", "blmove")]
 
