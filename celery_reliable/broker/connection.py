@@ -10,7 +10,7 @@ from typing import Any
 from kombu import Connection
 
 from celery_reliable.broker.worker_transport import transport_for
-from celery_reliable.compat.kombu import OpenSwitch
+from celery_reliable.compat.connection import OpenSwitch
 
 __all__ = ["keeping_transport"]
 

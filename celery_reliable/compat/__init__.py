@@ -16,6 +16,7 @@ from celery_reliable.compat import (
     amqp,
     app,
     backend,
+    connection,
     consumer,
     controller,
     kombu,
@@ -34,8 +35,8 @@ __all__ = ["Part", "check", "require"]
 
 #: When they are imported, they register what they rely on.
 _MODULES = (
-    amqp, app, backend, consumer, controller, kombu, logging, notes, pool, redis, request,
-    result_consumer, tracer,
+    amqp, app, backend, connection, consumer, controller, kombu, logging, notes, pool, redis,
+    request, result_consumer, tracer,
 )  # fmt: skip
 
 check = missing

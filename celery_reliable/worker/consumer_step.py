@@ -32,7 +32,6 @@ from celery_reliable.worker.early_claims import EarlyClaims
 from celery_reliable.worker.early_moments import EarlyMoments
 from celery_reliable.worker.long_deliveries import LongDeliveries
 from celery_reliable.worker.openings import Openings
-from celery_reliable.worker.shifts import Shifts
 from celery_reliable.worker.unbegun import Unbegun
 from celery_reliable.worker.worker_step import WorkerStep, step_of
 
@@ -64,10 +63,17 @@ def _revoke(
     return answer
 
 
-def _limited(shifts: Shifts, set_limit: Any, *args: Any, **kwargs: Any) -> Any:
-    """Celery's remote command, after which shifts go by the task's new limit."""
+def _limited(c: Any, step: WorkerStep, set_limit: Any, *args: Any, **kwargs: Any) -> Any:
+    """Celery's remote command, after which all that begins goes by the task's new limit.
+
+    Celery's own requests have the limits that the task had as its strategy was made.
+    """
     answer = set_limit(*args, **kwargs)
-    shifts.heed_limits()
+    task = c.app.tasks.get(kwargs.get("task_name"))
+    if task is not None:
+        c.strategies[task.name] = task.start_strategy(c.app, c)
+    if step.shifts is not None:
+        step.shifts.heed_limits()
     return answer
 
 
@@ -88,9 +94,9 @@ class ConsumerStep(bootsteps.StartStopStep):
         if step.shifts is not None:
             for name in ("active", "query_task"):
                 command_by(c, name, partial(_shown, step))
-            for name in ("rate_limit", "time_limit"):
-                command_by(c, name, partial(_limited, step.shifts))
             step.shifts.heed_limits()
+        for name in ("rate_limit", "time_limit"):
+            command_by(c, name, partial(_limited, c, step))
         step.turned_at = time.monotonic()
         step.is_connecting = False
         c.timer.call_repeatedly(_TURN_SECONDS, self._turn, (c, step))

@@ -9,7 +9,7 @@ from typing import Any
 from celery_reliable import events
 from celery_reliable.app import Reliable, scheme_of
 from celery_reliable.broker import UNACKED_PREFIX, transport_for
-from celery_reliable.compat.kombu import shown_as
+from celery_reliable.compat.connection import shown_as
 from celery_reliable.context import WorkerProcess
 
 __all__ = ["consume_apart"]

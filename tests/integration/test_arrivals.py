@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from billiard.exceptions import TimeLimitExceeded
 
 from celery_reliable.ledger.scripts import script
 from celery_reliable.orders import OrderKind
@@ -253,6 +254,21 @@ def test_an_order_that_is_heard_while_it_waits_is_obeyed(pooled: Project) -> Non
         resume(pooled, order)
         assert stopped.get(timeout=30) == "worked"
         assert len(pooled.effects.runs(stopped.id)) == 1
+
+
+def test_a_time_limit_that_is_set_by_remote_command_is_for_the_next_task(pooled: Project) -> None:
+    """Celery's own prefork goes on by the limit that the task had as the worker started."""
+    start(pooled)
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    assert pooled.app.control.time_limit("project.gate", hard=1, reply=True, timeout=10)
+    with pytest.raises(TimeLimitExceeded):
+        pooled.send("gate", "shut").get(timeout=30)
+    assert pooled.app.control.time_limit("project.gate", hard=None, reply=True, timeout=10)
+    result = pooled.send("gate", "open")
+    run = pooled.effects.run_of(result.id)
+    wait_for(lambda: pooled.effects.now() > run.started_at + 1.5, 10, "the former limit is over")
+    pooled.effects.open_gate("open")
+    assert result.get(timeout=10) == "open"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])

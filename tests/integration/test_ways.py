@@ -92,6 +92,10 @@ def test_from_apply_async_to_the_settlement(
     with following(path):
         first = watched.send("add", 1, 2)
     wait_until_gone(watched.redis, first.id)
+    # The worker waits for a second each time; what it waits for while it is busy it does not claim.
+    client = watched.redis.client()
+    began, _ = client.time()
+    wait_for(lambda: client.time()[0] > began + 1, 10, "it waits anew")
     path.write_text("")
     n_runs = runs(proxy, HAPPY)
 
