@@ -10,6 +10,7 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable.broker.deliveries import Arrival, Awaited, Queues
 from celery_reliable.broker.inbox import INBOX_PREFIX, Inbox
+from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 
 __all__ = ["Arriving"]
@@ -30,6 +31,7 @@ class Arriving:
     priority_steps: Any
     takes_turns: Any
     brpop_timeout: Any
+    reliable_unacked: str | None
     connection_errors: Any
     wait_by: Callable[..., None]
     read_replies: Callable[[int], list[Any]]
@@ -37,6 +39,8 @@ class Arriving:
     _looked_at: float
     _lets_begin: bool
     _consumed: Any
+    #: A blocking pop was sent whose answer has not been read.
+    _awaits_pop = False
     #: What was sent and not answered: how the worker sees it, and where it waits.
     _awaited: tuple[Awaited, Inbox] | None = None
 
@@ -63,7 +67,7 @@ class Arriving:
         try:
             self.wait_by(inbox.commands(awaited.call, seconds or 0))
         except BaseException:
-            self.note_lost_arrival()
+            self.note_lost_wait()
             raise
         return True
 
@@ -79,12 +83,17 @@ class Arriving:
         """Whether such a wait was begun, and has not ended."""
         return self._awaited is not None
 
-    def note_lost_arrival(self) -> None:
-        """Tell the worker of a wait whose connection is gone."""
+    def note_lost_wait(self) -> None:
+        """Tell the worker of a wait whose connection is gone: it may have taken a message.
+
+        Until it times out, the server may do that for a connection whose end it has not seen.
+        """
+        seconds, unacked = float(self.brpop_timeout or 0), opened_unacked(self.reliable_unacked)
+        if self._awaits_pop and unacked is not None:
+            unacked.note_lost_pop(seconds)
         if self._awaited is not None:
-            # A wait without an end is one of a connection that is watched.
-            self._awaited[0].lose(float(self.brpop_timeout or 0))
-            self._awaited = None
+            self._awaited[0].lose(seconds)
+        self._awaits_pop, self._awaited = False, None
 
     def end_of_arrival(self) -> bool:
         """Deliver the message that came.  Raises kombu's Empty if none did."""
@@ -93,7 +102,7 @@ class Arriving:
         try:
             came = inbox.read(self.read_replies(len(inbox.commands(awaited.call, 0))))
         except BaseException:
-            self.note_lost_arrival()
+            self.note_lost_wait()
             raise
         self._awaited = None
         self._n_waiting, self._looked_at = came.n_waiting + came.n_others, time.monotonic()

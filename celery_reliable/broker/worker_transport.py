@@ -18,7 +18,6 @@ from celery_reliable.broker.arriving import Arriving
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.consumers import Consumers
 from celery_reliable.broker.shared_taking import SharedTaking
-from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.message import payload_of
 from celery_reliable.settings import REDIS_SCHEMES
@@ -58,8 +57,6 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
     #: seconds).
     _n_waiting = 0
     _looked_at = 0.0
-    #: A blocking pop was sent whose answer has not been read.
-    _awaits_pop = False
     _is_closing = False
     #: A process begins with what ended the wait before more is asked for; then the loop comes back.
     _lets_begin = False
@@ -79,8 +76,7 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
 
     def begin_to_wait(self, timeout: float | None) -> None:
         """Take what is in the queues; if they are empty, wait."""
-        self._note_lost_pop()
-        self.note_lost_arrival()
+        self.note_lost_wait()
         if self._lets_begin:
             # To ask would wake the server, which takes a core from the process that begins.
             self._lets_begin = False
@@ -132,16 +128,6 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
             self.leave_out(left_out)
         self._left_out = left_out
 
-    def _note_lost_pop(self) -> None:
-        """Tell the worker that a blocking pop may have taken a message, and that its connection is
-        gone.
-        """
-        unacked = opened_unacked(self.reliable_unacked)
-        if self._awaits_pop and unacked is not None:
-            # Until it times out, the server may pop for a connection whose end it has not seen.
-            unacked.note_lost_pop(float(self.brpop_timeout or 0))
-        self._awaits_pop = False
-
     def end_of_wait(self, **options: Any) -> bool:
         """File the message that came, take what else can be begun, and deliver all of it."""
         if not self.reliable_unacked:
@@ -151,7 +137,7 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
         try:
             popped = self.read_popped(**options)
         except self.connection_errors:
-            self._note_lost_pop()
+            self.note_lost_wait()
             raise
         self._awaits_pop = False
         self._looked_at = time.monotonic()
@@ -244,8 +230,7 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
             except self.connection_errors as exc:
                 events.broken_channel_closed(error=exc)
         self.wait_no_more()
-        self._note_lost_pop()
-        self.note_lost_arrival()
+        self.note_lost_wait()
         super().close()
 
 

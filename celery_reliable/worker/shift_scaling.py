@@ -43,7 +43,7 @@ class ShiftScaling:
             return
         self._n_waiting = 0
         busy = len(self._running) + len(state.reserved_requests)
-        if channel is not None and self._running and w.pool.num_processes <= busy:
+        if channel is not None and w.pool.num_processes <= busy:
             self._n_waiting = channel.count_waiting()
         # One shift may run a task for long, and another hundreds.
         numbers = {one.token: how_far(one.slot)[1] for one in self._running}

@@ -71,7 +71,7 @@ TABLE: Table = {
                 ("tests/unit/test_claiming.py",),
             ),
         ],
-        "EarlyClaims.__call__": [
+        "EarlyClaims.watch": [
             (
                 "an early claim that is under way is known to nobody",
                 drop("self._watched = {"),
