@@ -102,7 +102,8 @@ class Arrivals:
                     yield self._arrival(one, task, lambda queue: True)
                 elif now >= one.late_at:
                     lost.remove(one)
-                    one.is_under_way = False
+                    # What was sent may yet arrive, after however long.
+                    one.give_up()
         except (LedgerUnavailable, LedgerRefused) as error:
             events.arrivals_not_looked_for(error=error)
 

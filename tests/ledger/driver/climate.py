@@ -112,7 +112,16 @@ class Climate:
             found = replace(found, **_beside_names(found, number))
         if mutants.chosen is not None:
             return found._for(mutants.chosen)
-        return replace(found, kinds=found.kinds | {"shifts"}) if found._may_have_shifts() else found
+        if found._may_have_shifts():
+            found = replace(found, kinds=found.kinds | {"shifts"})
+        if found._may_have_arrivals():
+            found = replace(found, kinds=found.kinds | {"arrivals"})
+        return found
+
+    def _may_have_arrivals(self) -> bool:
+        """Whether its workers wait for messages that are filed as they come: a share of them do."""
+        is_one = self.pool_names == ("prefork",) and not self.is_apart
+        return is_one and zlib.crc32(f"arrivals {self}".encode()) % 3 == 0
 
     def _may_have_shifts(self) -> bool:
         """Whether its workers' processes take their own messages: a share of them have that."""

@@ -26,7 +26,7 @@ from celery_reliable.worker.heartbeat import Heartbeat
 from celery_reliable.worker.passes import Passes
 from celery_reliable.worker.running_claims import RunningClaims
 from celery_reliable.worker.worker_step import WorkerStep
-from tests.ledger.driver import shifts
+from tests.ledger.driver import arrivals, shifts
 from tests.ledger.driver.schedule import Actor, Process
 from tests.ledger.driver.tasks import QUEUE
 
@@ -387,6 +387,8 @@ class Host:
                 self.consumer.timer.call_repeatedly(_RESTORE_SECONDS, self._restore)
                 for queue in self.queues:
                     self.channel.basic_consume(queue, False, handler, consumer_tag=queue)
+                if "arrivals" in self.world.climate.kinds:
+                    arrivals.give(self)
                 return
             except self.world.connection_errors:
                 self.schedule.sleep(1.0)
@@ -417,6 +419,8 @@ class Host:
             channel.qos.unacked.worker.work_off(channel, channel._n_waiting)
         if channel._n_waiting and self.world.choice.random() < 0.7:
             channel._take(None)
+            return
+        if "arrivals" in self.world.climate.kinds and arrivals.await_one(self):
             return
         # A BRPOP that is answered takes a message before it can be filed.
         queue = found[0] if len(found) == 1 else self.world.choice.choice(found)

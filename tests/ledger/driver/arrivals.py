@@ -1,0 +1,34 @@
+"""Workers that wait for messages that are filed as they leave their queue."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from kombu.transport.redis import Empty
+
+__all__ = ["await_one", "give"]
+
+#: A world's server is asked only where a message is: its wait is over at once.
+_SECONDS = 0.01
+
+
+def give(host: Any) -> None:
+    """Let a worker claim what comes, as long as a process of the driver's pool is idle."""
+    early = host.step.claims.early
+    if early is not None:
+        early.has_idle_child = lambda: host.n_slots > len(host.jobs) + len(host.waiting)
+
+
+def await_one(host: Any) -> bool:
+    """Wait for a message, and deliver it; False where the worker has to pop it."""
+    channel = host.channel
+    if not channel._may_take()[1]:
+        return True
+    if channel.client.connection is None:
+        channel.client.connection = channel.client.connection_pool.get_connection()
+    if not channel.await_arrival(_SECONDS):
+        return False
+    with suppress(Empty):
+        channel.end_of_wait()
+    return True
