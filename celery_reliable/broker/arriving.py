@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import redis
 from kombu.transport import redis as kombu_redis
 
 from celery_reliable.broker.deliveries import Arrival, Awaited, Queues
@@ -43,16 +44,19 @@ class Arriving:
     _awaits_pop = False
     #: What was sent and not answered: how the worker sees it, and where it waits.
     _awaited: tuple[Awaited, Inbox] | None = None
+    _has_brought_back = False
 
     def await_arrival(self, timeout: float | None) -> bool:
         """Begin to wait for a message that is filed as it comes; False where that cannot be."""
         unacked = self.qos.unacked
         arrivals = unacked.worker.arrivals if unacked is not None else None
         queues = self.queues_in_turn()
-        if arrivals is None or len(queues) != 1 or not arrivals.may_wait or self._has_priorities:
+        if arrivals is None or not arrivals.may_wait:
             return False
-        lists = [unacked.prefix + list_key(self, queues[0], step) for step in self.priority_steps]
-        inbox = Inbox(lists[0], unacked.prefix + INBOX_PREFIX + lists[0], lists[1:])
+        if len(queues) != 1 or self._has_priorities:
+            self._bring_back(unacked, queues)
+            return False
+        inbox = self._inbox_of(unacked, queues[0])
         where = unacked.queues(queues, (), arrivals.left_out())
         where = Queues(
             where.unacked, where.listed, where.name, where.names, [inbox.key], where.cold
@@ -70,6 +74,25 @@ class Arriving:
             self.note_lost_wait()
             raise
         return True
+
+    def _inbox_of(self, unacked: Any, queue: str) -> Inbox:
+        lists = [unacked.prefix + list_key(self, queue, step) for step in self.priority_steps]
+        return Inbox(lists[0], unacked.prefix + INBOX_PREFIX + lists[0], lists[1:])
+
+    def _bring_back(self, unacked: Any, queues: Sequence[str]) -> None:
+        """Return to their queues what a server that died has left in their inboxes: nobody may wait
+        there any more.  Once for each connection.
+        """
+        if self._has_brought_back:
+            return
+        self._has_brought_back = True
+        for inbox in [self._inbox_of(unacked, queue) for queue in queues]:
+            try:
+                while unacked.client.lmove(inbox.key, inbox.list_key, "RIGHT", "RIGHT"):
+                    pass
+            except redis.ResponseError as error:
+                unacked.worker.arrivals.refuse(error)
+                return
 
     @property
     def _has_priorities(self) -> bool:

@@ -12,7 +12,7 @@ from billiard.exceptions import TimeLimitExceeded
 
 from celery_reliable.ledger.scripts import script
 from celery_reliable.orders import OrderKind
-from tests.integration.conftest import Project
+from tests.integration.conftest import TWO_QUEUES, Project
 from tests.integration.figures import record_of
 from tests.integration.project.awkward import add_tasks
 from tests.integration.shifts import POOL
@@ -204,6 +204,22 @@ def test_who_has_told_kombu_of_priorities_waits_for_all_from_the_start(pooled: P
     wait_for(lambda: waits(told, "brpop"), 10, "it waits")
     assert told.send("work", 0, priority=5).get(timeout=10) == "worked"
     assert not waits(told)
+
+
+@pytest.mark.parametrize("options", [(), TWO_QUEUES])
+def test_what_a_server_that_died_has_left_in_an_inbox_is_run(
+    pooled: Project, options: tuple[str, ...]
+) -> None:
+    """Of a plain task: nobody would send it again.  Also by a worker that waits otherwise."""
+    client = pooled.redis.client()
+    first, second = (pooled.send("plain_work", 0.01) for _ in range(2))
+    # As if it had died behind the first of what a worker had sent.
+    client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
+    start(pooled, options=options)
+    for one in (first, second):
+        assert one.get(timeout=20) == "worked"
+        assert len(pooled.effects.runs(one.id)) == 1
+    assert not client.exists("celery-reliable.inbox:celery")
 
 
 def test_a_user_without_the_rights_pops(pooled: Project) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+from unittest import mock
 
 from kombu.transport.redis import Empty
 
-__all__ = ["await_one", "give"]
+from celery_reliable.worker import consumer_step, unbegun
+
+__all__ = ["await_one", "give", "patches"]
 
 #: A world's server is asked only where a message is: its wait is over at once.
 _SECONDS = 0.01
@@ -18,6 +22,12 @@ def give(host: Any) -> None:
     early = host.step.claims.early
     if early is not None:
         early.has_idle_child = lambda: host.n_slots > len(host.jobs) + len(host.waiting)
+
+
+def patches(world: Any) -> Iterator[Any]:
+    """Yield what each worker has for itself, and here all have together."""
+    for module in (consumer_step, unbegun):
+        yield mock.patch.object(module, "state", world.state)
 
 
 def await_one(host: Any) -> bool:

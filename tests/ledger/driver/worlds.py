@@ -22,7 +22,7 @@ from kombu.exceptions import OperationalError as KombuError
 from celery_reliable.broker import worker_unacked
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
-from tests.ledger.driver import clock, quiet, shifts, tasks
+from tests.ledger.driver import arrivals, clock, quiet, shifts, tasks
 from tests.ledger.driver.climate import Climate
 from tests.ledger.driver.events import Events
 from tests.ledger.driver.hosts import Host, HostState
@@ -238,9 +238,9 @@ class World:
                 enter(mock.patch.object(uuid, name, self._uuid))
             for patch in quiet.patches(self):
                 enter(patch)
-            if "shifts" in self.climate.kinds:
-                self.state = HostState(self)
-                for patch in shifts.patches(self):
+            self.state = HostState(self)
+            for kind, of in (("shifts", shifts), ("arrivals", arrivals)):
+                for patch in of.patches(self) if kind in self.climate.kinds else ():
                     enter(patch)
             random.seed(self.seed)
             self.app.body = self.observer.body
