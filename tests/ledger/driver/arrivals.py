@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from unittest import mock
 
 from kombu.transport.redis import Empty
 
-from celery_reliable.worker import consumer_step, unbegun
+from celery_reliable.worker import consumer_step, order_keeping, unbegun
 
 __all__ = ["await_one", "give", "patches"]
 
@@ -28,6 +29,9 @@ def patches(world: Any) -> Iterator[Any]:
     """Yield what each worker has for itself, and here all have together."""
     for module in (consumer_step, unbegun):
         yield mock.patch.object(module, "state", world.state)
+    yield mock.patch.object(
+        order_keeping, "running_requests", partial(getattr, world.state, "active_requests")
+    )
 
 
 def await_one(host: Any) -> bool:

@@ -675,21 +675,6 @@ MUTANTS = {
         _IN_SHIFTS,
         is_alone=True,
     ),
-    "not_released": Mutant(
-        "a claim that was made for a process which is busy by then is kept",
-        {
-            "worker/arrivals.py": (
-                (
-                    "            self._release(awaited, task.answer, payload)\n",
-                    "            pass\n",
-                ),
-            ),
-        },
-        "losses|come to rest",
-        ("arrivals", "orders"),
-        {**_IN_SHIFTS, "outcomes": ("ok", "long")},
-        is_alone=True,
-    ),
     "unknown_to_its_worker": Mutant(
         "a worker does not know what its processes have taken",
         {
