@@ -261,10 +261,11 @@ class OpenChannel(kombu_redis.Channel):
 
     def wait_by(self, commands: Sequence[Sequence[Any]]) -> None:
         """Wait by these commands, the first of which waits, in place of BRPOP."""
+        send(self.client.connection, commands)
+        # From now on it reads the answer, also as it closes.
         self._in_poll = self.client.connection
         # By this kombu tells that the connection hangs.
         self._brpop_sent_at = time.monotonic()
-        send(self.client.connection, commands)
 
     def read_replies(self, count: int) -> list[Any]:
         """Return what they were answered; an error reply as its exception.  Raises redis-py's

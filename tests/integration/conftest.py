@@ -27,7 +27,7 @@ from tests.support.processes import REPOSITORY, Beat, CeleryProcess, Worker
 from tests.support.redis_server import RedisServer
 
 #: A worker of more than one queue pops its messages.
-TWO_QUEUES = ("-Q", "celery,spare")
+TWO_QUEUES = ("-Q", "celery,celery-spare")
 APP = "tests.integration.project.app"
 
 #: What no test needs and each worker takes a second for.
@@ -262,7 +262,8 @@ def start_worker(
     ) -> Worker:
         chosen = project or request.getfixturevalue("project")
         ready_key = f"ready:{uuid4()}"
-        if os.environ.get("TESTS_POPS") and "-Q" not in options:
+        is_redis = chosen.settings.broker_url.startswith("redis")
+        if os.environ.get("TESTS_POPS") and is_redis and "-Q" not in options:
             options = (*options, *TWO_QUEUES)
         worker = Worker(
             name,
