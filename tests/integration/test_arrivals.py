@@ -148,22 +148,22 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
         assert pooled.send("work", 0).get(timeout=10) == "worked"
 
 
-def test_what_comes_to_a_process_that_is_busy_by_then_begins_later(pooled: Project) -> None:
+def test_what_comes_to_a_process_that_is_busy_by_then_is_run_by_another(pooled: Project) -> None:
     """What has an ETA begins without a message, while the worker waits for one to claim."""
     start(pooled)
     pooled.send("work", 0).get(timeout=10)
-    gates = [pooled.send("gate", f"gate {n}", countdown=3 + n / 10) for n in range(4)]
-    client = pooled.redis.client()
-    later = []
-    for n, gate in enumerate(gates):
-        pooled.effects.run_of(gate.id)
-        later.append(pooled.send("work", 0))
-        wait_for(lambda: not client.exists("celery") or pooled.effects, 1, "it may be taken")
-        pooled.effects.open_gate(f"gate {n}")
-    for one in [*gates, *later]:
-        one.get(timeout=20)
-        assert len(pooled.effects.runs(one.id)) == 1
-    assert not pooled.effects.overlaps()
+    gate = pooled.send("gate", "shut", countdown=3)
+    pooled.effects.run_of(gate.id)
+    behind = pooled.send("work", 0)
+    # Nobody has claimed what nobody runs.
+    wait_for(lambda: record_of(pooled.redis, behind.id).get("state") == "queued", 5, "it is queued")
+    start(pooled, "two")
+    assert behind.get(timeout=20) == "worked"
+    (run,) = pooled.effects.runs(behind.id)
+    assert run.worker.startswith("two@")
+    pooled.effects.open_gate("shut")
+    assert gate.get(timeout=10) == "shut"
+    assert len(pooled.effects.runs(gate.id)) == 1
 
 
 def test_a_queue_more_and_less_while_it_waits(pooled: Project) -> None:
