@@ -206,6 +206,7 @@ class _Consumer(Consumer):  # type: ignore[misc]
         self.on_task_request = host.accept
         self.on_task_message = set()
         self.task_consumer = self
+        self.accept = None
         self.channel = host.channel
         self.qos = host.prefetch
         self.restart_count = 0
