@@ -61,7 +61,7 @@ class Arriving:
         where = Queues(
             where.unacked, where.listed, where.name, where.names, [inbox.key], where.cold
         )
-        for late in arrivals.look(where):
+        for late in arrivals.look(where, self.is_consumed):
             self._deliver_arrival(late)
         awaited = arrivals.next(where)
         if awaited is None:

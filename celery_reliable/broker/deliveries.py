@@ -78,8 +78,8 @@ class Arrivals(Protocol):
     def next(self, where: Queues) -> Awaited | None:
         """Return the next message to wait for; None when that cannot be now."""
 
-    def look(self, where: Queues) -> Iterator[Arrival]:
-        """Yield what has come for waits whose connection was lost."""
+    def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
+        """Yield what has come for waits whose connection was lost.  *is_consumed*: as in `hear`."""
 
     def note_priorities(self) -> None:
         """Note that messages wait in lists of other priorities."""

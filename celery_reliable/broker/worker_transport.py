@@ -195,13 +195,14 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
         # A worker whose channel closes has no pool any more that could be asked.
         if self._is_closing or not self.qos.can_consume():
             return 0, 0
+        room = self.qos.unacked.worker.room()
         if self.qos.is_asked_before_each:
-            return 1, 1
+            # Who is asked knows nothing of processes that take messages by themselves.
+            return (1, 1) if room is None or room else (0, 0)
         ask = self.qos.unacked.worker.idle_slots
         idle = 0 if ask is None else ask()
         may_hold = self.qos.can_consume_max_estimate()
         most = _MOST_AT_ONCE if may_hold is None else min(may_hold, _MOST_AT_ONCE)
-        room = self.qos.unacked.worker.room()
         if room is not None:
             most = min(most, room)
         return min(idle, most), most

@@ -78,9 +78,11 @@ class Arrivals:
         self._awaited = self._new(steps)
         return self._awaited
 
-    def look(self, where: Queues) -> Iterator[Arrival]:
+    def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
         """Yield what has come for waits whose connection was lost, and let the server know the
         script.
+
+        *is_consumed*: whether what is in a queue may begin here.
         """
         lost, now = self._lost, time.monotonic()
         if self._is_known and not any(one.is_to_be_looked_for(now) for one in lost):
@@ -99,7 +101,7 @@ class Arrivals:
                 task = self._ledger.take_next(one.step, PATIENCE_SECONDS)
                 if task.message is not None:
                     lost.remove(one)
-                    yield self._arrival(one, task, lambda queue: True)
+                    yield self._arrival(one, task, is_consumed)
                 elif now >= one.late_at:
                     lost.remove(one)
                     # What was sent may yet arrive, after however long.

@@ -257,6 +257,30 @@ def test_it_is_there_by_the_name_that_celery_has_for_pools_of_others(project: Pr
     wait_until_settled(project.redis, 10)
 
 
+def test_nothing_is_fetched_behind_a_shift_where_celery_fetches_nothing_ahead(
+    project: Project,
+) -> None:
+    """Celery itself counts the requests that its main process has."""
+    pooled = with_shifts(project, {"worker_disable_prefetch": True})
+    start(pooled)
+    _, gate, _ = in_shift(pooled)
+    behind = pooled.send("work", 0)
+    start(pooled, "two")
+    assert behind.get(timeout=20) == "worked"
+    (run,) = pooled.effects.runs(behind.id)
+    assert run.worker.startswith("two@")
+    client = pooled.redis.client()
+    others = [pooled.send("gate", "others") for _ in range(2)]
+    wait_for(lambda: any(pooled.effects.runs(one.id) for one in others), 10, "one of them runs")
+    began, _ = client.time()
+    wait_for(lambda: client.time()[0] > began + 2, 10, "both have waited since")
+    assert client.llen("celery") == 1
+    for name in (gate, "others"):
+        pooled.effects.open_gate(name)
+    for one in others:
+        assert one.get(timeout=20) == "others"
+
+
 def test_idle_processes_do_not_wake(pooled: Project) -> None:
     one = start(pooled, concurrency=2)
     for result in [pooled.send("work", 0) for _ in range(20)]:
