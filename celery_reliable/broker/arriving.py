@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import redis
 from kombu.transport import redis as kombu_redis
 
-from celery_reliable.broker.deliveries import Arrival, Awaited, Queues
+from celery_reliable import events
+from celery_reliable.broker.deliveries import Arrival, Awaited
 from celery_reliable.broker.inbox import INBOX_PREFIX, Inbox
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
+from celery_reliable.compat.redis import has_something_to_read
 
-__all__ = ["Arriving"]
+__all__ = ["WAIT_SECONDS", "Arriving"]
+
+#: For so long a wait lasts, whatever kombu's are told to.  Until it is over the server may file for
+#: a worker that is gone, and nobody looks at the lists of other priorities.
+WAIT_SECONDS = 1
 
 
 class Arriving:
@@ -29,6 +37,12 @@ class Arriving:
     queues_in_turn: Any
     has_had_its_turn: Any
     is_consumed: Any
+    popped_queues: Any
+    is_waiting: bool
+    end_of_wait: Callable[[], bool]
+    wait_no_more: Callable[[], None]
+    _is_closing: bool
+    client: Any
     priority_steps: Any
     takes_turns: Any
     brpop_timeout: Any
@@ -44,55 +58,56 @@ class Arriving:
     _awaits_pop = False
     #: What was sent and not answered: how the worker sees it, and where it waits.
     _awaited: tuple[Awaited, Inbox] | None = None
-    _has_brought_back = False
+    _can_bring_back = True
 
-    def await_arrival(self, timeout: float | None) -> bool:
+    def await_arrival(self) -> bool:
         """Begin to wait for a message that is filed as it comes; False where that cannot be."""
         unacked = self.qos.unacked
         arrivals = unacked.worker.arrivals if unacked is not None else None
         queues = self.queues_in_turn()
-        if arrivals is None or not arrivals.may_wait:
-            return False
-        if len(queues) != 1 or self._has_priorities:
-            self._bring_back(unacked, queues)
+        if arrivals is None or len(queues) != 1 or not arrivals.may_wait or self._has_priorities:
             return False
         inbox = self._inbox_of(unacked, queues[0])
-        where = unacked.queues(queues, (), arrivals.left_out())
-        where = Queues(
-            where.unacked, where.listed, where.name, where.names, [inbox.key], where.cold
-        )
-        for late in arrivals.look(where, self.is_consumed):
-            self._deliver_arrival(late)
-        awaited = arrivals.next(where)
+        where = unacked.queues(queues, [], arrivals.left_out())
+        awaited = arrivals.next(replace(where, lists=[inbox.key]))
         if awaited is None:
             return False
         self._awaited = awaited, inbox
-        seconds = self.brpop_timeout if timeout is None else timeout
         try:
-            self.wait_by(inbox.commands(awaited.call, seconds or 0))
+            self.wait_by(inbox.commands(awaited.call, WAIT_SECONDS))
         except BaseException:
             self.note_lost_wait()
             raise
         return True
 
+    def find_lost_arrivals(self) -> bool:
+        """Deliver what has come for waits whose connection was lost; False if nothing has."""
+        unacked, has_come = self.qos.unacked, False
+        arrivals = unacked.worker.arrivals if unacked is not None else None
+        if arrivals is not None and arrivals.has_lost:
+            for late in arrivals.look(unacked.queues([], [], arrivals.left_out()), self._may_begin):
+                self._deliver_arrival(late)
+                has_come = True
+        return has_come
+
     def _inbox_of(self, unacked: Any, queue: str) -> Inbox:
         lists = [unacked.prefix + list_key(self, queue, step) for step in self.priority_steps]
         return Inbox(lists[0], unacked.prefix + INBOX_PREFIX + lists[0], lists[1:])
 
-    def _bring_back(self, unacked: Any, queues: Sequence[str]) -> None:
-        """Return to their queues what a server that died has left in their inboxes: nobody may wait
-        there any more.  Once for each connection.
+    def bring_back(self) -> None:
+        """Return to their queues what has been left in their inboxes: nobody may wait there any
+        more.  Raises redis-py's errors where the connection fails.
         """
-        if self._has_brought_back:
+        unacked = self.qos.unacked
+        if unacked is None or not self._can_bring_back:
             return
-        self._has_brought_back = True
-        for inbox in [self._inbox_of(unacked, queue) for queue in queues]:
-            try:
+        try:
+            for inbox in [self._inbox_of(unacked, queue) for queue in self.popped_queues]:
                 while unacked.client.lmove(inbox.key, inbox.list_key, "RIGHT", "RIGHT"):
                     pass
-            except redis.ResponseError as error:
-                unacked.worker.arrivals.refuse(error)
-                return
+        except redis.ResponseError:
+            # It is not allowed, or not known: then nobody waits there either.
+            self._can_bring_back = False
 
     @property
     def _has_priorities(self) -> bool:
@@ -111,11 +126,11 @@ class Arriving:
 
         Until it times out, the server may do that for a connection whose end it has not seen.
         """
-        seconds, unacked = float(self.brpop_timeout or 0), opened_unacked(self.reliable_unacked)
+        unacked = opened_unacked(self.reliable_unacked)
         if self._awaits_pop and unacked is not None:
-            unacked.note_lost_pop(seconds)
+            unacked.note_lost_pop(float(self.brpop_timeout or 0))
         if self._awaited is not None:
-            self._awaited[0].lose(seconds)
+            self._awaited[0].lose(WAIT_SECONDS)
         self._awaits_pop, self._awaited = False, None
 
     def end_of_arrival(self) -> bool:
@@ -137,16 +152,58 @@ class Arriving:
         if came.filed is None:
             awaited.fail(is_unknown=came.is_unknown)
             raise kombu_redis.Empty()
-        arrival = awaited.hear(came.filed, self.is_consumed)
+        arrival = awaited.hear(came.filed, self._may_begin)
         if arrival is None:
             raise kombu_redis.Empty()
         self._deliver_arrival(arrival)
         return True
 
+    def end_paused_arrival(self) -> None:
+        """Deal with what has come, if kombu does not read it: it pauses while nothing more may be
+        delivered.
+        """
+        if (
+            self._awaited is not None
+            and not self.qos.can_consume()
+            and has_something_to_read(self.client.connection)
+        ):
+            with suppress(kombu_redis.Empty, *self.connection_errors):
+                self.end_of_arrival()
+
+    def _may_begin(self, queue: str) -> bool:
+        """Whether what is in a queue may be delivered, to begin at once."""
+        return bool(self.is_consumed(queue) and self.qos.can_consume())
+
     def _deliver_arrival(self, arrival: Arrival) -> None:
-        self.has_had_its_turn(arrival.delivery.queue)
+        delivery = arrival.delivery
+        if not self.qos.can_consume():
+            place = list_key(self, delivery.queue, self.priority_steps[0])
+            self.qos.unacked.requeue([(delivery.tag, place)])
+            self._n_waiting += 1
+            return
+        self.has_had_its_turn(delivery.queue)
         self._consumed.deliver_all([arrival.delivery], arrival.payload, arrival.early)
         worker = self.qos.unacked.worker
         was_handed = worker.hand_over()
         self._lets_begin = was_handed and not self._n_waiting
         worker.after_delivery()
+
+    def end_arrivals(self) -> None:
+        """Take nothing more, and give back what comes last, where messages are filed as they come:
+        a worker that leaves reads nothing while its tasks run to their end.
+        """
+        self._is_closing = True
+        if self.awaits_arrival:
+            self.end_waiting()
+
+    def end_waiting(self) -> None:
+        """Read what has come, and wait for nothing more."""
+        if self.is_waiting:
+            try:
+                self.end_of_wait()
+            except kombu_redis.Empty:
+                pass
+            except self.connection_errors as exc:
+                events.broken_channel_closed(error=exc)
+        self.wait_no_more()
+        self.note_lost_wait()

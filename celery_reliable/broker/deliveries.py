@@ -78,6 +78,10 @@ class Arrivals(Protocol):
     def next(self, where: Queues) -> Awaited | None:
         """Return the next message to wait for; None when that cannot be now."""
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether the connection of a wait was lost, and nobody knows whether something came."""
+
     def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
         """Yield what has come for waits whose connection was lost.  *is_consumed*: as in `hear`."""
 

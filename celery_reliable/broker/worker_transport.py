@@ -13,7 +13,6 @@ from typing import Any
 from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
 
-from celery_reliable import events
 from celery_reliable.broker.arriving import Arriving
 from celery_reliable.broker.channel import ConnectedChannel
 from celery_reliable.broker.consumers import Consumers
@@ -82,6 +81,8 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
             self._lets_begin = False
             return
         if self.reliable_unacked:
+            if self.find_lost_arrivals():
+                return
             self.qos.unacked.worker.hand_over()
             self._leave_out()
             if self._n_waiting:
@@ -95,7 +96,7 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
         if not self.reliable_unacked or (
             self._may_take()[1] and not self.qos.unacked.worker.is_supplied()
         ):
-            if self.reliable_unacked and self.await_arrival(timeout):
+            if self.reliable_unacked and self.await_arrival():
                 return
             try:
                 super().begin_to_wait(timeout)
@@ -223,15 +224,7 @@ class Channel(SharedTaking, Arriving, ConnectedChannel):
     def close(self) -> None:
         """Close the channel; a connection that is already broken does not keep it open."""
         self._is_closing = True
-        if self.is_waiting:
-            try:
-                self.end_of_wait()
-            except kombu_redis.Empty:
-                pass
-            except self.connection_errors as exc:
-                events.broken_channel_closed(error=exc)
-        self.wait_no_more()
-        self.note_lost_wait()
+        self.end_waiting()
         super().close()
 
 

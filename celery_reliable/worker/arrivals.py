@@ -11,19 +11,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_reliable import clock, events
+from celery_reliable import events
 from celery_reliable.app import Reliable
-from celery_reliable.broker import Arrival, Delivery, Queues, take_next_text, unquoted
+from celery_reliable.broker import Arrival, Queues, take_next_text
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import NextStep, NextSteps, NextTask, answers
-from celery_reliable.message import payload_of
-from celery_reliable.model import Claim
+from celery_reliable.ledger import NextStep, NextSteps
 from celery_reliable.redis_io import refuses_writes
-from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims, Watched
+from celery_reliable.worker.arrival_claims import ArrivalClaims
+from celery_reliable.worker.early_claims import EarlyClaims, Watched
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = ["Arrivals"]
@@ -43,9 +42,9 @@ class Arrivals:
 
     def __init__(self, reliable: Reliable, process: WorkerProcess, early: EarlyClaims) -> None:
         self._ledger = reliable.ledger
-        self._due_in_ms = reliable.config.sweep_ms
         self._process = process
         self._early = early
+        self._claims = ArrivalClaims(reliable, process, early)
         #: By what they are made of; of one worker there are few.
         self._steps: dict[tuple[Any, ...], NextSteps] = {}
         self._awaited: _Awaited | None = None
@@ -72,36 +71,50 @@ class Arrivals:
 
     def next(self, where: Queues) -> _Awaited | None:
         """Return the next message to wait for; None when that cannot be now."""
-        if not self._is_known:
+        if not self._is_known and not self._teach(where):
             return None
         steps = self._steps_for(where, claims=self._early.has_idle_child())
         self._awaited = self._new(steps)
         return self._awaited
 
+    def _teach(self, where: Queues) -> bool:
+        """Let the server know the script, by a call that takes nothing; whether it does now."""
+        nowhere = self._steps_for(replace(where, names=(), lists=()), claims=True)
+        try:
+            self._ledger.take_next(self._new(nowhere, watched=False).step, PATIENCE_SECONDS)
+        except (LedgerUnavailable, LedgerRefused) as error:
+            events.arrivals_not_looked_for(error=error)
+            return False
+        self._is_known = True
+        return True
+
+    @property
+    def tags(self) -> set[str]:
+        """Those under which messages may be filed of which the worker has not heard."""
+        awaited = [self._awaited] if self._awaited is not None else []
+        return {one.token for one in [*awaited, *self._lost]}
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether the connection of a wait was lost, and nobody knows whether something came."""
+        now = time.monotonic()
+        return any(one.is_to_be_looked_for(now) for one in self._lost)
+
     def look(self, where: Queues, is_consumed: Callable[[str], bool]) -> Iterator[Arrival]:
-        """Yield what has come for waits whose connection was lost, and let the server know the
-        script.
+        """Yield what has come for waits whose connection was lost.
 
         *is_consumed*: whether what is in a queue may begin here.
         """
         lost, now = self._lost, time.monotonic()
-        if self._is_known and not any(one.is_to_be_looked_for(now) for one in lost):
-            return
-        steps = self._steps_for(
-            Queues(where.unacked, where.listed, where.name, (), (), where.cold), claims=True
-        )
+        steps = self._steps_for(where, claims=True)
         try:
-            if not self._is_known:
-                # Takes nothing.
-                self._ledger.take_next(self._new(steps, watched=False).step, PATIENCE_SECONDS)
-                self._is_known = True
             for one in [one for one in lost if one.is_to_be_looked_for(now)]:
                 one.was_looked_for = True
                 one.step = steps.step(one.token, done="", filed_ms=int(time.time() * 1000))
-                task = self._ledger.take_next(one.step, PATIENCE_SECONDS)
+                task = one.step.answer = self._ledger.take_next(one.step, PATIENCE_SECONDS)
                 if task.message is not None:
                     lost.remove(one)
-                    yield self._arrival(one, task, is_consumed)
+                    yield self._claims.arrival(one, task, is_consumed)
                 elif now >= one.late_at:
                     lost.remove(one)
                     # What was sent may yet arrive, after however long.
@@ -190,53 +203,7 @@ class Arrivals:
         if task is None or task.message is None:
             awaited.is_under_way = False
             return None
-        return self._arrival(awaited, task, is_consumed)
-
-    def _arrival(
-        self, awaited: _Awaited, task: NextTask, is_consumed: Callable[[str], bool]
-    ) -> Arrival:
-        assert task.message is not None
-        queue = unquoted(task.queue)
-        delivery = Delivery(awaited.token, queue, task.message, awaited.worker)
-        try:
-            payload = payload_of(task.message)
-        except Exception:
-            # Whatever decoding raises; who delivers it decodes it again, and handles the error.
-            payload = None
-        if not isinstance(task.answer, answers.Claimed):
-            awaited.is_under_way = False
-            return Arrival(delivery, payload, None)
-        is_free = is_consumed(queue) and self._process.id == awaited.worker
-        if payload is None or not is_free or not self._early.may_begin(payload):
-            self._release(awaited, task.answer, payload)
-            return Arrival(delivery, payload, None)
-        early = EarlyClaim(
-            self._early.request(payload, awaited.token), clock.now(), awaited, task.place
-        )
-        self._early.watch(awaited.token, early)
-        return Arrival(delivery, payload, early)
-
-    def _release(
-        self, awaited: _Awaited, answer: answers.Claimed, payload: dict[str, Any] | None
-    ) -> None:
-        """Release a claim by which nothing begins.  Its message stays filed."""
-        awaited.give_up()
-        if payload is None:
-            # Whoever looks at the worker's claims releases it.
-            return
-        claim = Claim(
-            str(payload["headers"]["id"]),
-            answer.attempt,
-            awaited.worker,
-            awaited.token,
-            answer.losses,
-        )
-        try:
-            self._ledger.release(
-                claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS
-            )
-        except (LedgerUnavailable, LedgerRefused) as error:
-            events.claim_not_released(task_id=claim.task_id, error=error)
+        return self._claims.arrival(awaited, task, is_consumed)
 
 
 #: A message of more bytes than that is not claimed.

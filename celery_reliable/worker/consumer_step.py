@@ -151,6 +151,8 @@ class ConsumerStep(bootsteps.StartStopStep):
             step.unacked.catch_up()
 
     def _heed(self, c: Any, step: WorkerStep) -> None:
+        if step.unacked_name and c.task_consumer is not None:
+            c.task_consumer.channel.end_paused_arrival()
         if step.shifts is not None:
             step.shifts.look()
             if step.process.orders.all or step.orders.is_to_end:
@@ -175,7 +177,10 @@ class ConsumerStep(bootsteps.StartStopStep):
         # A former connection's deliveries count while they run.  Celery has forgotten the others
         # (5.6 keeps them among its requests, and never runs them).
         held = held_tags(consumer.channel.qos) | _running_tags()
+        if step is not None and step.claims.arrivals is not None:
+            held |= step.claims.arrivals.tags
         try:
+            consumer.channel.bring_back()
             given = unacked.reconcile(consumer.channel, held)
         except consumer.channel.connection_errors as exc:
             events.deliveries_not_compared(error=exc)

@@ -39,6 +39,10 @@ class Answered(Protocol):
         """None while nothing is known."""
 
 
+#: More of those that were given up are not remembered: each is released within some seconds.
+_MOST_GIVEN_UP = 200
+
+
 @dataclass(kw_only=True)
 class Watched:
     """A claim behind which no request stands: who looks whether somebody runs it asks here."""
@@ -92,6 +96,7 @@ class EarlyClaims:
         self._process = process
         self._n_shifts = n_shifts
         self._ledger = reliable_of(c.app).ledger
+        self._max_losses = reliable_of(c.app).config.max_losses
         #: What the tokens of its claims begin with, and their numbers.
         self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
@@ -105,8 +110,9 @@ class EarlyClaims:
 
     def watch(self, token: str, watched: Watched) -> None:
         """Answer for a claim that is made, or may be, before there is a request behind it."""
-        kept = {t: e for t, e in self._watched.items() if e.is_under_way or e.is_given_up}
-        self._watched = {**kept, token: watched}
+        under_way = {t: e for t, e in self._watched.items() if e.is_under_way}
+        given_up = [(t, e) for t, e in self._watched.items() if e.is_given_up]
+        self._watched = {**dict(given_up[-_MOST_GIVEN_UP:]), **under_way, token: watched}
 
     def is_under_way(self, token: str) -> bool:
         """Whether a claim's message is on its way to the pool."""
@@ -182,9 +188,16 @@ class EarlyClaims:
             or is_limited(task)
         )
 
+    def _losses_allowed(self, task: Any) -> int:
+        own = type(task).max_losses
+        return int(self._max_losses if own is None else own)
+
     def left_out(self) -> list[str]:
-        """Return the names of the reliable tasks that are not claimed early, whatever their
-        messages say.
+        """Return the names of the reliable tasks that are not claimed as a worker waits for them,
+        whatever their messages say.
+
+        One that may not be lost at all is among them: a worker that vanishes while it waits may
+        have it claimed for a second yet, and it would be a dead letter that nobody has begun.
         """
         c, orders, tasks = self._consumer, self._process.orders, self._consumer.app.tasks
         seen = (orders, len(tasks), list(c.task_buckets.values()))
@@ -197,7 +210,11 @@ class EarlyClaims:
                 one.name
                 for one in tasks.values()
                 if is_reliable(one)
-                and (getattr(type(one), "time_to_run_seconds", None) or not self._lets_claim(one))
+                and (
+                    getattr(type(one), "time_to_run_seconds", None)
+                    or self._losses_allowed(one) == 0
+                    or not self._lets_claim(one)
+                )
             ]
             self._left_out = (*seen, names)
         return self._left_out[3]

@@ -72,8 +72,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.turned_at = time.monotonic()
         self.seen = Doing()
         self.counts = Counts(w.app)
-        self.is_connecting = True
-        self.is_leaving = False
+        self.is_connecting, self.is_leaving = True, False
         try:
             if self.reliable.is_unprotected:
                 self.reliable.tell_unprotected()
@@ -141,6 +140,7 @@ class WorkerStep(bootsteps.StartStopStep):
     def close(self, w: Any) -> None:
         """Leave; this is the first that is called at a shutdown."""
         self._leave()
+        _end_arrivals(w, self)
         if self._pool_stop is not None:
             self._pool_stop.begin()
 
@@ -257,3 +257,10 @@ class WorkerStep(bootsteps.StartStopStep):
     def counted(self) -> Mapping[str, int]:
         """What it has counted since its process started."""
         return self.counts.totals()
+
+
+def _end_arrivals(w: Any, step: WorkerStep) -> None:
+    """Let nothing come any more that nobody would read until the worker's tasks have ended."""
+    consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
+    if step.unacked_name and consumer is not None:
+        consumer.channel.end_arrivals()

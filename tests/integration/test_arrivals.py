@@ -306,3 +306,71 @@ def test_what_comes_to_a_worker_that_stops_goes_back(
         start(pooled, "two")
     assert result.get(timeout=20) == "worked"
     assert len(pooled.effects.runs(result.id)) == 1
+
+
+def test_what_comes_as_a_worker_begins_to_stop_does_not_wait_for_its_tasks(
+    pooled: Project,
+) -> None:
+    one = start(pooled, concurrency=2)
+    gate = pooled.send("gate", "long")
+    pooled.effects.run_of(gate.id)
+    wait_until_idle(pooled)
+    one.signal_main(signal.SIGTERM)
+    sent, began = [], pooled.effects.now()
+    # Its main loop sees the signal within half a second, and ends then.
+    wait_for(lambda: pooled.effects.now() > began + 0.5, 5, "it begins to stop")
+    while pooled.effects.now() < began + 2:
+        sent.append(pooled.send("work", 0))
+        at = pooled.effects.now()
+        wait_for(lambda: pooled.effects.now() > at + 0.05, 5, "the next moment")  # noqa: B023
+    start(pooled, "two")
+    for result in sent:
+        assert result.get(timeout=20) == "worked"
+        assert len(pooled.effects.runs(result.id)) == 1
+    pooled.effects.open_gate("long")
+    assert gate.get(timeout=10) == "long"
+    one.wait_until_ended()
+
+
+@pytest.mark.parametrize("name", ["work", "plain_work"])
+@pytest.mark.parametrize(
+    "told", [{"worker_prefetch_multiplier": 1}, {"worker_disable_prefetch": True}]
+)
+def test_what_comes_to_a_worker_that_may_fetch_no_more_by_then_is_run_by_another(
+    pooled: Project, told: dict[str, Any], name: str
+) -> None:
+    """kombu does not read what comes then; and nobody runs it twice."""
+    pooled = pooled.with_settings(celery={**pooled.settings.celery, **told})
+    one = start(pooled)
+    pooled.send("work", 0).get(timeout=10)
+    gate = pooled.send("gate", "shut", countdown=3)
+    pooled.effects.run_of(gate.id)
+    behind = pooled.send(name, 0.01)
+    start(pooled, "two")
+    assert behind.get(timeout=20) == "worked"
+    # Longer than it takes the worker to give back what it does not know.
+    client = pooled.redis.client()
+    began, _ = client.time()
+    wait_for(lambda: client.time()[0] > began + 11, 20, "all have looked")
+    pooled.effects.open_gate("shut")
+    assert gate.get(timeout=10) == "shut"
+    assert pooled.send("work", 0).get(timeout=10) == "worked"
+    (run,) = pooled.effects.runs(behind.id)
+    assert run.worker.startswith("two@")
+    assert one.is_running
+
+
+def test_a_task_that_may_not_be_lost_is_not_charged_with_a_worker_that_vanished_as_it_waited(
+    pooled: Project,
+) -> None:
+    strict = pooled.with_settings(
+        reliable={"MAX_LOSSES": 0, "LEASE_SECONDS": 4, "SWEEP_SECONDS": 1}
+    )
+    one = start(strict)
+    strict.send("work", 0).get(timeout=10)
+    result = sent_to_frozen(strict, one, "work", 0)
+    one.kill_group()
+    start(strict, "two")
+    assert result.get(timeout=20) == "worked"
+    (run,) = strict.effects.runs(result.id)
+    assert run.attempt == 1
