@@ -93,7 +93,8 @@ def bury_one_of_many(brief: Project, start: StartOne) -> int:
 
     def is_done() -> bool:
         charged.update(i for i, n in losses(brief.redis, innocents).items() if n)
-        are_over = all(brief.effects.finished(one.id) for one in innocents)
+        # Its worker is ended then, and who is killed behind a body stores nothing.
+        are_over = all(one.ready() for one in innocents)
         return are_over and bool(client.zscore(DEAD, poison.id))
 
     deaths = work_off(start, is_done, 180)
