@@ -241,7 +241,7 @@ class World:
                 enter(patch)
             if "arrivals" not in self.climate.kinds:
                 # Nothing can be left in an inbox: these worlds stay what they are.
-                enter(mock.patch.object(Arriving, "bring_back", lambda channel: None))
+                enter(mock.patch.object(Arriving, "bring_back", return_value=None))
             self.state = HostState(self)
             for kind, of in (("shifts", shifts), ("arrivals", arrivals)):
                 for patch in of.patches(self) if kind in self.climate.kinds else ():
