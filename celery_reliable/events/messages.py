@@ -119,7 +119,9 @@ def arrivals_forbidden(*, worker: str, error: Exception) -> None:
 
 @declared(INFO)
 def arrivals_not_looked_for(*, error: Exception) -> None:
-    """What came as the worker lost its connection could not be looked for.  That is done later."""
+    """The ledger did not answer as the worker was about to wait for a message, or looked for what
+    had come as it lost its connection.  It pops the next message instead (BRPOP), and looks later.
+    """
 
 
 # -- what a broker answers

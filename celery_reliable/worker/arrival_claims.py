@@ -16,11 +16,11 @@ from celery_reliable.model import Claim
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
-__all__ = ["ArrivalClaims", "Awaited"]
+__all__ = ["ArrivalClaims", "AwaitedClaim"]
 
 
-class Awaited(Protocol):
-    """A message that was waited for.  Its claim's token is its tag, too."""
+class AwaitedClaim(Protocol):
+    """The claim of a message that was waited for.  Its token is the message's tag, too."""
 
     token: str
     #: The lease under which it was asked for.
@@ -46,7 +46,7 @@ class ArrivalClaims:
         self._early = early
 
     def arrival(
-        self, awaited: Awaited, task: NextTask, is_consumed: Callable[[str], bool]
+        self, awaited: AwaitedClaim, task: NextTask, is_consumed: Callable[[str], bool]
     ) -> Arrival:
         """Return what has come, with its claim if its task begins at once.
 
@@ -74,7 +74,7 @@ class ArrivalClaims:
         return Arrival(delivery, payload, early)
 
     def _release(
-        self, awaited: Awaited, answer: answers.Claimed, payload: dict[str, Any] | None
+        self, awaited: AwaitedClaim, answer: answers.Claimed, payload: dict[str, Any] | None
     ) -> None:
         """Release a claim by which nothing begins.  Its message stays filed."""
         awaited.give_up()

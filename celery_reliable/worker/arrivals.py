@@ -19,7 +19,7 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import Arrival, Queues, take_next_text
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.ledger import NextStep, NextSteps
+from celery_reliable.ledger import LONGEST, NextStep, NextSteps
 from celery_reliable.redis_io import refuses_writes
 from celery_reliable.worker.arrival_claims import ArrivalClaims
 from celery_reliable.worker.early_claims import EarlyClaims, Watched
@@ -167,7 +167,11 @@ class Arrivals:
         if of not in self._steps:
             self._steps = {
                 of: self._ledger.next_steps(
-                    take_next_text(), where, worker=worker, pid=pid, **({} if claims else _NONE)
+                    take_next_text(),
+                    where,
+                    worker=worker,
+                    pid=pid,
+                    longest=LONGEST if claims else 0,
                 ),
                 # The other one is that of a worker that is busy, or was.
                 **dict(list(self._steps.items())[:1]),
@@ -204,10 +208,6 @@ class Arrivals:
             awaited.is_under_way = False
             return None
         return self._claims.arrival(awaited, task, is_consumed)
-
-
-#: A message of more bytes than that is not claimed.
-_NONE: dict[str, Any] = {"longest": 0}
 
 
 @dataclass
