@@ -14,7 +14,7 @@ from celery_reliable.ledger.answers import (
 from celery_reliable.ledger.caller import Caller
 from celery_reliable.ledger.keys import Keys
 from celery_reliable.ledger.replies import text_of
-from celery_reliable.ledger.transitions import Transition
+from celery_reliable.ledger.transitions import Step, Transition
 from celery_reliable.model import Due, Record, State
 
 __all__ = ["NamedTasks"]
@@ -48,14 +48,13 @@ class NamedTasks:
             patience_seconds,
         )
 
-    def divert_all(self, messages: Sequence[tuple[str, str]]) -> None:
-        """Do the same for many: the id and the epoch of each message."""
-        self._caller.call_all(
-            _DIVERT,
+    def divert_all(self, messages: Sequence[tuple[str, str]]) -> list[DivertAnswer]:
+        """Do the same for many: the id and the epoch of each message.  Returns the answers."""
+        return self._caller.run_all(
             [
-                ([self._keys.record(task_id), self._keys.due], [task_id, epoch])
+                Step(_DIVERT, [self._keys.record(task_id), self._keys.due], [task_id, epoch])
                 for task_id, epoch in messages
-            ],
+            ]
         )
 
     def park(self, due: Due, named: str, *, due_in_ms: int) -> ParkAnswer:

@@ -13,7 +13,7 @@ from kombu.serialization import dumps as serialize
 from kombu.serialization import registry
 
 from celery_reliable import events
-from celery_reliable.message.envelope import HEADER, Envelope, expiration_seconds
+from celery_reliable.message.envelope import Envelope, expiration_seconds
 
 __all__ = [
     "Wire",
@@ -114,14 +114,13 @@ _HEADERS = (
 def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer: str) -> Envelope:
     """Rebuild the message that a request was made of, from what its process knows.
 
-    The body is serialized again. Headers that the sender added are kept.
+    The body is serialized again.  Headers that the sender added are kept: Celery puts them beside
+    what it tells of the request itself.
     """
     embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
     content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
     headers = {key: request.get(key) for key in _HEADERS}
-    headers.update(request.get("headers") or {})
-    if request.get(HEADER):
-        headers[HEADER] = request[HEADER]
+    headers.update(Context(request).headers or {})
     delivery = request.get("delivery_info") or {}
     properties = {key: request.get(key) for key in ("correlation_id", "reply_to")}
     if delivery.get("priority") is not None:

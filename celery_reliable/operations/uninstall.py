@@ -12,11 +12,11 @@ from celery import Celery
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.ledger import Ledger, answers
-from celery_reliable.message import Envelope
+from celery_reliable.ledger import AS_IT_IS, Ledger, Resent, answers
+from celery_reliable.message import Envelope, Stamp, is_named, new_epoch
 from celery_reliable.model import Due, Record, State
-from celery_reliable.publishing import resend
-from celery_reliable.recovery import MOST_BYTES, BrokerView, is_over
+from celery_reliable.publishing import at_home, resend
+from celery_reliable.recovery import MOST_BYTES, BrokerView, empty_own_queue, is_over
 
 __all__ = ["Released", "release"]
 
@@ -36,7 +36,7 @@ class Released:
 
 def release(app: Celery) -> Released:
     """Return every message of an unacked hash to its queue, and send what is parked, its ETA
-    intact.
+    intact.  What waits for workers that it names goes to the queue that it would have without that.
 
     Raises ReliableError while a worker with the package is alive: stop it first.  May be repeated.
     Records and dead letters stay, so that workers with the package can take over again.
@@ -79,6 +79,7 @@ class _Release:
                 self.done.attempts += isinstance(answer, answers.Released)
         if self.broker.is_redis:
             self._empty_unacked()
+            self._empty_own_queues()
         for lease in leases:
             self.done.workers += self.ledger.workers.deregister(lease.worker, in_unacked=0)
         self._send_what_is_in_no_queue()
@@ -102,6 +103,20 @@ class _Release:
             unacked.strike_off(reliable_of(self.app).config.namespace)
         self.broker.forget()
 
+    def _empty_own_queues(self) -> None:
+        """Take from the queues of single workers what was sent there by its names: no worker
+        without the package consumes them.
+        """
+        for queue, _ in self.ledger.named.queues():
+            looked_at = _BATCH
+            while True:
+                done = empty_own_queue(self.app, self.ledger, self.broker, queue, looked_at)
+                if done.looked_at < looked_at:
+                    break
+                if not done.taken:
+                    # All of these are somebody else's; ours may be behind them.
+                    looked_at *= 2
+
     def _send_what_is_in_no_queue(self) -> None:
         # All of them first: sending moves them within the index.
         dues: list[Due] = []
@@ -119,9 +134,12 @@ class _Release:
 
     def _send(self, due: Due, record: Record) -> None:
         is_parked = record.state is State.PARKED
-        if not is_parked and (record.state is not State.QUEUED or self._may_be_waiting(record)):
+        if not is_parked and record.state is not State.QUEUED:
             return
-        answer = self.ledger.resend(due, due_in_ms=self.queued_ms)
+        message = _message_at_home(record)
+        if not is_parked and message is AS_IT_IS and self._may_be_waiting(record):
+            return
+        answer = self.ledger.resend(due, due_in_ms=self.queued_ms, message=message)
         if isinstance(answer, answers.Send):
             resend(self.app, Envelope.from_text(answer.message))
             self.done.parked += is_parked
@@ -134,3 +152,20 @@ class _Release:
         if not self.broker.is_redis:
             return self.broker.waiting(envelope) > 0
         return any(self.broker.heads(envelope))
+
+
+def _message_at_home(record: Record) -> Resent:
+    """Return the message of a task that was sent to a worker by its name, or waits for one, as it
+    goes to the queue that it would have without that; `AS_IT_IS` for any other.
+    """
+    if not is_named(record.message):
+        return AS_IT_IS
+    envelope = Envelope.from_text(record.message)
+    sent = at_home(envelope)
+    if sent is None:
+        return AS_IT_IS
+    # What the worker before may still be delivered is stale, should one with the package start.
+    stamp = Stamp.of(envelope.headers)
+    epoch = new_epoch(stamp.attempt, stamp.epoch)
+    sent = sent.stamped(Stamp(stamp.generation, epoch))
+    return Resent(sent.to_text(), record.epoch, epoch)

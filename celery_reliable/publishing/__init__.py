@@ -6,7 +6,7 @@ from celery_reliable.app import set_usher
 from celery_reliable.publishing.amqp import install, install_everywhere
 from celery_reliable.publishing.errors import NotPublished, PublishUnknown
 from celery_reliable.publishing.lines import let_through, step_up
-from celery_reliable.publishing.placement import placed, placed_member
+from celery_reliable.publishing.placement import at_home, placed, placed_member
 from celery_reliable.publishing.resending import resend, send_all_stored, send_stored
 from celery_reliable.publishing.runs import run_on
 from celery_reliable.publishing.unique import fresh_id, instead_of, is_member, unique_publication
@@ -16,6 +16,7 @@ set_usher(let_through)
 __all__ = [
     "NotPublished",
     "PublishUnknown",
+    "at_home",
     "fresh_id",
     "install",
     "install_everywhere",

@@ -10,7 +10,7 @@ from celery_reliable.ledger import LivingWorker, Runs
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.options import NAMING
 
-__all__ = ["Placement", "chosen", "named_anew", "placed", "placed_member"]
+__all__ = ["Placement", "at_home", "chosen", "named_anew", "placed", "placed_member"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,20 @@ def placed_member(
             worker.held += 1
             return Placement("", worker.queue, replace(named, pin=found))
     return None
+
+
+def at_home(envelope: Envelope) -> Envelope | None:
+    """Return a message as it goes to the queue that it would have if it named no worker; None of
+    one that names none, of one that is there, and where that queue is not known.
+
+    A member of a run has no worker then: the one that takes it has another chosen.
+    """
+    named = NamedWorkers.of(envelope.headers)
+    if named is None or named.is_elsewhere or not any(named.home):
+        return None
+    if (envelope.exchange, envelope.routing_key) == named.home and not named.pin:
+        return None
+    return Placement(*named.home, replace(named, pin="")).readdressed(envelope)
 
 
 def chosen(named: NamedWorkers, living: Sequence[LivingWorker]) -> LivingWorker | None:

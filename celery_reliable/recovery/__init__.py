@@ -8,6 +8,7 @@ from celery_reliable.recovery.broker_view import BrokerView, Step
 from celery_reliable.recovery.depths import Depths, depths_of
 from celery_reliable.recovery.losses import Losses
 from celery_reliable.recovery.lost_messages import MOST_BYTES
+from celery_reliable.recovery.own_queues import empty_own_queue
 from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
@@ -28,6 +29,7 @@ __all__ = [
     "call_off",
     "call_off_task",
     "depths_of",
+    "empty_own_queue",
     "is_in_chord",
     "is_over",
     "stored_end",

@@ -26,6 +26,7 @@ from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.publishing import placed, placed_member
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.message_presence import RAREST_LOOK
+from celery_reliable.recovery.own_queues import empty_own_queue
 
 __all__ = ["NamedTasks"]
 
@@ -224,12 +225,9 @@ class NamedTasks:
         now, orphans = time.monotonic(), self._orphans
         self._orphans = {one: orphans.get(one, now) for one in listed if one not in consumed}
         for queue, since in self._orphans.items():
-            ours = [one for one in self._broker.messages_in(queue, _MOVED_AT_ONCE) if one.is_named]
-            # First it is certain that each task is sent again.  Its message is a copy from then on.
-            self._ledger.named.divert_all([(one.task_id, one.epoch) for one in ours])
-            self._broker.remove(ours)
-            report.is_full = report.is_full or len(ours) >= _MOVED_AT_ONCE
+            done = empty_own_queue(self._app, self._ledger, self._broker, queue, _MOVED_AT_ONCE)
+            report.is_full = report.is_full or done.taken >= _MOVED_AT_ONCE
             # Who chose this worker just before it went may send there yet.
             is_gone = now - since > self._config.lease_seconds and queue not in registered
-            if is_gone and not ours:
+            if is_gone and not done.taken:
                 self._ledger.named.unlist(queue, listed[queue])

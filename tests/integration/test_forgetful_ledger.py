@@ -7,6 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from celery_reliable.app import reliable_of
+from celery_reliable.message import Envelope
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import META, RECORD, WORKERS, passes_finish, wait_until_settled
@@ -254,3 +256,28 @@ def cut_off(replica: RedisServer, ledger: RedisServer) -> None:
 def generation(server: RedisServer) -> bytes | None:
     with server.client() as client:
         return client.hget(META, "generation")
+
+
+def test_a_record_that_is_made_anew_has_the_headers_that_the_sender_added(
+    apart: Project, ledger: RedisServer
+) -> None:
+    added = {"traceparent": "00-1f-2e-01", "of_somebody": {"x": [1]}}
+    sent = apart.send("gate", "gate", headers=added, max_losses=7)
+    found = reliable_of(apart.app).ledger.find(sent.id)
+    assert found is not None
+    before = Envelope.from_text(found.message).headers
+    with ledger.client() as client:
+        client.flushall()
+
+    apart.start_worker("one")
+    apart.effects.run_of(sent.id)
+
+    found = reliable_of(apart.app).ledger.find(sent.id)
+    assert found is not None
+    headers = Envelope.from_text(found.message).headers
+    assert added.items() <= headers.items()
+    assert {k: v for k, v in headers.items() if v is not None} == {
+        k: v for k, v in before.items() if v is not None
+    }
+    apart.effects.open_gate("gate")
+    assert sent.get(timeout=20) == "gate"

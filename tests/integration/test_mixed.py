@@ -14,11 +14,13 @@ from celery_reliable.recovery.dead_workers import DeadWorkers
 from celery_reliable.recovery.losses import Losses
 from tests.integration.claiming import claimed, register
 from tests.integration.commands import Ran, run_celery
-from tests.integration.conftest import APP, SOON, Project
+from tests.integration.conftest import APP, ONE_EACH, SOON, Project
 from tests.integration.figures import RECORD, waiting_clients
+from tests.integration.project import named
 from tests.support.waiting import wait_for
 
 AWKWARD = "tests.integration.project.awkward"
+NAMED = "tests.integration.project.named"
 
 
 def release(project: Project, folder: Path) -> Ran:
@@ -113,6 +115,38 @@ def test_release_strands_nothing_when_the_package_goes(
     for result in running + fetched + [parked]:
         wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
     assert len(project.effects.finished(parked.id)) == 1
+
+
+def test_what_waits_for_workers_by_their_names_is_run_by_any_when_the_package_goes(
+    project: Project, stock_project: Project, tmp_path: Path
+) -> None:
+    ours = project.with_settings(
+        reliable={"LEASE_SECONDS": 4, "SWEEP_SECONDS": 1, "QUEUED_SECONDS": 8}
+    )
+    named.add_tasks(ours.app)
+    worker = ours.start_worker("one", app=NAMED, concurrency=1, options=ONE_EACH)
+    runs = ours.send("gate", "gate", only_workers="one")
+    project.effects.run_of(runs.id)
+    client = project.redis.client()
+    in_its_queue = [ours.send("work", 0.01, only_workers="one") for _ in range(3)]
+    preferred = ours.send("work", 0.01, prefer_workers="one")
+    own = [key.decode() for key in client.scan_iter(match="one@*.dq2")]
+    assert [client.llen(key) for key in own] == [4]
+    # Somebody else's messages in that queue are none of ours.
+    client.rpush(own[0], *["of somebody else"] * 250)
+    waits = ours.send("work", 0.01, only_workers="another")
+    members = ours.task("work").run_on(2, args=(0.01,)).results or []
+    assert len(members) == 2
+    worker.kill_group()
+    wait_for(lambda: release(ours, tmp_path).code == 0, 20, "the lease has run out")
+    assert client.lrange(own[0], 0, -1) == [b"of somebody else"] * 250
+
+    project.effects.open_gate("gate")
+    stock_project.start_worker("stock")
+
+    for result in (runs, *in_its_queue, preferred, waits, *members):
+        wait_for(lambda r=result: project.effects.finished(r.id), 30, "it ran at a stock worker")
+        assert len(project.effects.finished(result.id)) == 1
 
 
 def test_release_sends_what_was_lost_with_its_message_behind_what_waits(

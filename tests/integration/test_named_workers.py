@@ -83,6 +83,31 @@ def test_a_task_runs_on_a_worker_that_it_names_and_on_another_when_that_dies(
     assert [key for key in broker.scan_iter() if dead.encode() in key and b".dq2" in key] == []
 
 
+def test_what_waits_in_the_queue_of_a_dead_worker_is_not_lost_with_its_record(
+    fleet: Project,
+) -> None:
+    workers = start(fleet, "gpu-a", "cpu")
+    held = fleet.send("on_gpu", "held")
+    the_run(fleet, held.id)
+    waits = fleet.send("on_gpu", "open")
+    broker = fleet.redis.client()
+    wait_for(lambda: broker.llen(f"gpu-a@{host()}.dq2") == 1, SOON_SECONDS, "it waits there")
+    workers["gpu-a"].kill_group()
+    # A server that restarts has lost its latest writes; the one of the messages is another.
+    broker.delete(f"{{reliable:0}}:task:{waits.id}", *broker.keys("{reliable:0}:sent:*"))
+    broker.zrem("{reliable:0}:due", waits.id)
+    broker.hset("{reliable:0}:meta", "run_id", "before")
+
+    wait_for(lambda: broker.llen(f"gpu-a@{host()}.dq2") == 0, SOON_SECONDS, "it is taken there")
+    for name in ("held", "open"):
+        fleet.effects.open_gate(name)
+    start(fleet, "gpu-b")
+
+    for result in (held, waits):
+        assert result.get(timeout=SOON_SECONDS) in {"held", "open"}
+    assert [node(run) for run in fleet.effects.runs(waits.id)] == ["gpu-b"]
+
+
 def test_it_waits_for_a_worker_that_it_names_and_no_other_runs_it(fleet: Project) -> None:
     fleet.effects.open_gate("open")
     start(fleet, "cpu")

@@ -8,9 +8,10 @@ import pytest
 from celery.result import GroupResult
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ConfigurationError, NotPublished
+from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.runs import RunView
+from celery_reliable.operations.uninstall import Released, release
 from tests.integration.conftest import ONE_EACH, Project
 from tests.integration.project import named
 from tests.support.processes import Worker
@@ -99,3 +100,32 @@ def test_what_cannot_be_run_is_refused(fleet: Project) -> None:
     with pytest.raises(NotPublished):
         task.run_on("all")
     assert reliable_of(fleet.app).ledger.runs.due(9) == []
+
+
+def test_a_run_that_was_released_has_as_many_workers_when_some_with_the_package_start_again(
+    fleet: Project,
+) -> None:
+    only = start(fleet, "a")["a"]
+    busy = fleet.send("gate", "busy", only_workers="a")
+    fleet.effects.run_of(busy.id)
+    # One waits for this worker in its own queue, the other one for another worker.
+    fleet.task("everywhere").run_on(2, args=("open",))
+    only.kill_group()
+
+    def released() -> Released | None:
+        try:
+            return release(fleet.app)
+        except ReliableError:
+            return None
+
+    done = wait_for(released, SOON_SECONDS, "the lease has run out")
+    # What ran was given back to that queue.
+    assert (done.sent, done.parked) == (2, 1)
+    assert fleet.redis.client().llen("celery") == 3
+    for name in ("open", "busy"):
+        fleet.effects.open_gate(name)
+    start(fleet, "a", "b")
+
+    wait_for(lambda: ended(fleet).total() == 3, SOON_SECONDS, "all of them")
+    members = [one for one in fleet.effects.runs() if one.task_id != busy.id]
+    assert sorted(one.worker.partition("@")[0] for one in members) == ["a", "b"]

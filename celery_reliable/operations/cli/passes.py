@@ -51,6 +51,7 @@ def release_command(ctx: click.Context, as_json: bool) -> None:
     """Give back what only workers with the package can see: before it is uninstalled.
 
     Messages of stopped workers return to their queues, and parked tasks are sent, their ETA intact.
+    What names workers goes to the queue that it would have without that.
     """
     with errors_told(ctx):
         done = dataclasses.asdict(release(app_of(ctx)))
