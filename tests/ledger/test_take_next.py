@@ -107,6 +107,8 @@ def test_what_was_popped_may_be_anything(taking: Taking) -> None:
         {"reliable_workers": ["alpha"]},
         {"reliable_call": {"object_id": "x"}},
         {"stamped_headers": ["a"]},
+        {"stamped_headers": "no list"},
+        {"stamped_headers": 7},
         {"compression": "application/x-gzip"},
     ],
 )

@@ -1,0 +1,199 @@
+"""Two ways to read the headers of a message agree: as Celery writes them, and decoded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery import Celery, Task
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from celery_reliable.broker import Queues, take_next_text
+from celery_reliable.ledger import NextTask, answers
+from celery_reliable.model import Record
+from tests.ledger.scene import RestartableScene, Scene
+from tests.ledger.taking import Taking
+
+#: Where the script begins to read headers as Celery writes them.
+_QUICKLY = '\'^{"lang": "py"'
+#: Where it decodes them.
+_DECODED = "pcall(cjson.decode, "
+
+
+@pytest.fixture
+def taking(restartable: RestartableScene) -> Taking:
+    return Taking(restartable)
+
+
+def work(*args: Any, **kwargs: Any) -> None:
+    """Nothing: it is sent only."""
+
+
+def decoding() -> str:
+    """The script, that reads nothing but what it has decoded."""
+    text = take_next_text()
+    assert text.count(_QUICKLY) == 1
+    return text.replace(_QUICKLY, "'^nobody writes this")
+
+
+def reading() -> str:
+    """The script, that decodes nothing."""
+    text = take_next_text()
+    assert text.count(_DECODED) == 1
+    return text.replace(_DECODED, "pcall(error, ")
+
+
+def sent(taking: Taking, task_id: str, args: Any = (), kwargs: Any = None, **options: Any) -> bytes:
+    """What Celery itself sends of a task that is published under this id."""
+    published = taking.scene.publish(task_id)
+    broker = taking.scene.client.connection_pool.connection_kwargs
+    with Celery("app", broker=f"redis://127.0.0.1:{broker['port']}/{broker.get('db', 0)}") as app:
+        app.conf.task_default_queue = f"{taking.prefix}sent"
+        task = app.task(name="app.work", base=Task)(work)
+        stamp = f"{published.generation}:{published.epoch}"
+        headers = {**options.pop("headers", {}), "reliable": stamp}
+        task.apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
+    raw = taking.scene.client.rpop(f"{taking.prefix}sent")
+    assert raw is not None
+    return bytes(raw)
+
+
+def take(taking: Taking, text: str, raw: bytes, tag: str) -> NextTask:
+    """Take a message by this text of the script."""
+    lists = [f"{taking.prefix}{queue}0" for queue in "ab"]
+    queues = Queues(taking.unacked, "listed", taking.unacked, ["a", "b"], lists, ["app.cold"])
+    steps = taking.scene.ledger.next_steps(text, queues, worker="me", pid=7)
+    return taking.scene.ledger.take_next(steps.step_with(tag, "a", raw, filed_ms=1))
+
+
+def found(scene: Scene, task_id: str) -> Record:
+    record = scene.ledger.find(task_id)
+    assert record is not None
+    return record
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        ((), {}),
+        ((1, 'a "b", \\ "kwargsrepr": "c", "origin": "gen"'), {"kwargs": {"x": '", "origin": "'}}),
+        (('"reliable": "1:2"}, "properties": {',), {"kwargs": {"headers": {"id": "other"}}}),
+        (("ä €",), {"group_id": "of several", "group_index": 3, "retries": 2}),
+        (("x" * 5000,), {"root_id": "root", "parent_id": "parent"}),
+        ((), {"argsrepr": "", "kwargsrepr": ""}),
+        ((), {"argsrepr": '", "origin": "'}),
+    ],
+)
+def test_what_celery_sends_is_claimed_and_not_decoded(
+    taking: Taking, args: Any, options: dict[str, Any]
+) -> None:
+    kwargs = options.pop("kwargs", None)
+    raw = sent(taking, "one", args, kwargs, **options)
+
+    taken = take(taking, reading(), raw, "shift.1")
+
+    assert taken.answer == answers.Claimed(1, 0)
+    assert (found(taking.scene, "one").token, taken.message) == ("shift.1", raw)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"of_somebody": "x"}},
+        {"shadow": "another name"},
+        {"time_limit": 3},
+        {"countdown": 60},
+        {"expires": 60},
+    ],
+)
+def test_what_celery_sends_of_another_kind_is_decoded(
+    taking: Taking, options: dict[str, Any]
+) -> None:
+    raw = sent(taking, "one", **options)
+
+    blind, seeing = [take(taking, t, raw, "shift.1") for t in (reading(), take_next_text())]
+
+    assert blind.answer is None
+    # By what they say, the main process has to look at the last three.
+    is_plain = not options.keys() & {"time_limit", "countdown", "expires"}
+    assert seeing.answer == (answers.Claimed(1, 0) if is_plain else None)
+
+
+_VALUES = st.sampled_from(
+    [None, "", "x", 0, 1, [], [None, None], [1, None], {}, {"reliable": "1:2"}, {"id": "other"}]
+)
+_NAMES = [
+    "lang",
+    "task",
+    "id",
+    "shadow",
+    "eta",
+    "expires",
+    "group",
+    "group_index",
+    "retries",
+    "timelimit",
+    "root_id",
+    "parent_id",
+    "argsrepr",
+    "kwargsrepr",
+    "origin",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+    "reliable",
+    "compression",
+    "reliable_call",
+    "reliable_workers",
+    "of_somebody",
+    "properties",
+    "headers",
+]
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(
+    changes=st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=3),
+    dropped=st.sets(st.sampled_from(_NAMES), max_size=2),
+    is_first=st.booleans(),
+)
+def test_whatever_somebody_changes_both_ways_say_the_same(
+    taking: Taking, changes: dict[str, Any], dropped: set[str], is_first: bool
+) -> None:
+    raw = base(taking)
+    says: list[Any] = []
+    for text in (take_next_text(), decoding()):
+        task_id = uuid4().hex
+        published = taking.scene.publish(task_id)
+        payload = json.loads(raw.replace("the-base", task_id))
+        headers = {**payload["headers"], "reliable": f"{published.generation}:{published.epoch}"}
+        headers = {name: value for name, value in headers.items() if name not in dropped}
+        # In front of all the others, or in its place, or behind them.
+        payload["headers"] = (
+            {**changes, **headers, **changes} if is_first else {**headers, **changes}
+        )
+        taken = take(taking, text, json.dumps(payload).encode(), f"shift.{task_id}")
+        record = found(taking.scene, task_id)
+        says.append((taken.answer, record.state, record.attempt))
+
+    quickly, decoded = says
+    assert quickly == decoded
+
+
+def base(taking: Taking) -> str:
+    """What Celery sends; the same for all variants."""
+    if taking.prefix not in _BASES:
+        _BASES[taking.prefix] = sent(taking, "the-base", ("body",)).decode()
+    return _BASES[taking.prefix]
+
+
+_BASES: dict[str, str] = {}
