@@ -20,7 +20,6 @@ from celery.worker import state
 from kombu.exceptions import OperationalError as KombuError
 
 from celery_reliable.broker import worker_unacked
-from celery_reliable.broker.arriving import Arriving
 from celery_reliable.context import set_current_worker
 from celery_reliable.exceptions import ReliableError
 from tests.ledger.driver import arrivals, clock, quiet, shifts, tasks
@@ -239,9 +238,6 @@ class World:
                 enter(mock.patch.object(uuid, name, self._uuid))
             for patch in quiet.patches(self):
                 enter(patch)
-            if "arrivals" not in self.climate.kinds:
-                # Nothing can be left in an inbox: these worlds stay what they are.
-                enter(mock.patch.object(Arriving, "bring_back", return_value=None))
             self.state = HostState(self)
             for kind, of in (("shifts", shifts), ("arrivals", arrivals)):
                 for patch in of.patches(self) if kind in self.climate.kinds else ():
