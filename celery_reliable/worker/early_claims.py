@@ -27,6 +27,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.message import NAMED, NamedWorkers, Stamp, returns_of
 from celery_reliable.model import Claim, ClaimRequest
 from celery_reliable.options import in_force, is_limited, is_reliable, task_ref
+from celery_reliable.worker.left_out import LeftOut
 
 __all__ = ["Answered", "EarlyClaim", "EarlyClaims", "Watched"]
 
@@ -101,8 +102,7 @@ class EarlyClaims:
         self._own, self._numbers = secrets.token_hex(8), count(1)
         #: What is under way or was given up, by its token.
         self._watched: dict[str, Watched] = {}
-        #: By what the names were found: orders, how many tasks there are, and their rate limits.
-        self._left_out: tuple[Any, int, list[Any], list[str]] | None = None
+        self._left_out = LeftOut(process, self._is_left_out)
 
     def new_token(self) -> str:
         """Return the token of another claim."""
@@ -199,25 +199,14 @@ class EarlyClaims:
         One that may not be lost at all is among them: a worker that vanishes while it waits may
         have it claimed for a second yet, and it would be a dead letter that nobody has begun.
         """
-        c, orders, tasks = self._consumer, self._process.orders, self._consumer.app.tasks
-        seen = (orders, len(tasks), list(c.task_buckets.values()))
-        if (
-            self._left_out is None
-            or self._left_out[0] is not orders
-            or self._left_out[1:3] != seen[1:]
-        ):
-            names = [
-                one.name
-                for one in tasks.values()
-                if is_reliable(one)
-                and (
-                    getattr(type(one), "time_to_run_seconds", None)
-                    or self._losses_allowed(one) == 0
-                    or not self._lets_claim(one)
-                )
-            ]
-            self._left_out = (*seen, names)
-        return self._left_out[3]
+        return self._left_out.names(self._consumer)
+
+    def _is_left_out(self, task: Any) -> bool:
+        return bool(
+            getattr(type(task), "time_to_run_seconds", None)
+            or self._losses_allowed(task) == 0
+            or not self._lets_claim(task)
+        )
 
     def _may_run(self, headers: dict[str, Any]) -> bool:
         named = NamedWorkers.of(headers)

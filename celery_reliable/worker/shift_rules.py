@@ -15,7 +15,7 @@ from celery_reliable.context import WorkerProcess
 from celery_reliable.ledger import LONGEST
 from celery_reliable.message import NAMED, RETURNS
 from celery_reliable.options import CALL, is_limited, is_reliable
-from celery_reliable.orders import Orders
+from celery_reliable.worker.left_out import LeftOut
 
 __all__ = ["ShiftRules"]
 
@@ -36,8 +36,9 @@ class ShiftRules:
     def __init__(self, w: Any, process: WorkerProcess) -> None:
         self._worker = w
         self._process = process
-        #: By what the names were found: orders, how many tasks there are, and their rate limits.
-        self._seen: tuple[Orders, int, list[Any]] | None = None
+        self._left_out = LeftOut(process, self._is_cold)
+        #: As it was when the rest was made of it.
+        self._seen: list[str] | None = None
         self._cold: list[str] | None = None
         #: The names of the others, as messages have them.
         self._hot: frozenset[bytes] = frozenset()
@@ -45,6 +46,7 @@ class ShiftRules:
 
     def forget(self) -> None:
         """Look at all tasks anew: a remote command has changed a limit, or Celery began anew."""
+        self._left_out.forget()
         self._seen = self._limits = None
 
     def allow_any(self) -> bool:
@@ -58,15 +60,12 @@ class ShiftRules:
 
     def cold(self) -> list[str] | None:
         """Return the names of the reliable tasks that go by the main process; None if all do."""
-        c, orders, all_tasks = self._worker.consumer, self._process.orders, self._worker.app.tasks
-        buckets = list(c.task_buckets.values())
-        seen = self._seen
-        if seen is None or seen[0] is not orders or seen[1:] != (len(all_tasks), buckets):
-            tasks = [one for one in all_tasks.values() if is_reliable(one)]
-            cold = [one.name for one in tasks if not self._is_hot(c, one)]
+        cold = self._left_out.names(self._worker.consumer)
+        if cold is not self._seen:
+            tasks = [one.name for one in self._worker.app.tasks.values() if is_reliable(one)]
             self._cold = cold if len(cold) < len(tasks) else None
-            self._hot = frozenset({one.name.encode() for one in tasks} - {*map(str.encode, cold)})
-            self._seen, self._limits = (orders, len(all_tasks), buckets), None
+            self._hot = frozenset(name.encode() for name in {*tasks}.difference(cold))
+            self._seen, self._limits = cold, None
         return self._cold
 
     def limits(self) -> dict[str, tuple[float, float]]:
@@ -86,13 +85,13 @@ class ShiftRules:
             self._limits = {name: limits for name, limits in found.items() if any(limits)}
         return self._limits
 
-    def _is_hot(self, c: Any, task: Any) -> bool:
-        return not (
+    def _is_cold(self, task: Any) -> bool:
+        return bool(
             not has_default_strategy(task)
             or not has_default_request(task, "celery_reliable.request:ReliableRequest")
             or getattr(type(task), "time_to_run_seconds", None)
             or is_limited(task)
-            or has_rate_limit(c, task.name)
+            or has_rate_limit(self._worker.consumer, task.name)
             or self._process.orders.of_task(task.name)
         )
 
