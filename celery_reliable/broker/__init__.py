@@ -6,6 +6,7 @@ from celery_reliable.broker.connection import keeping_transport
 from celery_reliable.broker.deliveries import Arrival, Delivery, Queues
 from celery_reliable.broker.entries import Entry, quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
+from celery_reliable.broker.inbox import bring_all_back
 from celery_reliable.broker.producer_transport import (
     sending_first,
     sending_together,
@@ -37,6 +38,7 @@ __all__ = [
     "Unacked",
     "WorkerHooks",
     "WorkerUnacked",
+    "bring_all_back",
     "forget_server",
     "keeping_transport",
     "opened_unacked",

@@ -13,7 +13,7 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable import events
 from celery_reliable.broker.deliveries import Arrival, Awaited
-from celery_reliable.broker.inbox import INBOX_PREFIX, Inbox
+from celery_reliable.broker.inbox import INBOX_PREFIX, Inbox, bring_back
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
@@ -103,8 +103,7 @@ class Arriving:
             return
         try:
             for inbox in [self._inbox_of(unacked, queue) for queue in self.popped_queues]:
-                while unacked.client.lmove(inbox.key, inbox.list_key, "RIGHT", "RIGHT"):
-                    pass
+                bring_back(unacked.client, inbox.key, inbox.list_key)
         except redis.ResponseError:
             # It is not allowed, or not known: then nobody waits there either.
             self._can_bring_back = False

@@ -12,13 +12,14 @@ by whoever waits next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import redis
 
-__all__ = ["INBOX_PREFIX", "Came", "Inbox"]
+__all__ = ["INBOX_PREFIX", "Came", "Inbox", "bring_all_back", "bring_back"]
 
 #: What the key of an inbox begins with; then comes that of its list.
 INBOX_PREFIX = "celery-reliable.inbox:"
@@ -75,6 +76,32 @@ class Inbox:
             0 if _is_error(n_others) or not self.others else int(n_others),
             errors[0] if errors else None,
         )
+
+
+def bring_back(client: redis.Redis, key: str | bytes, list_key: str | bytes) -> int:
+    """Return to its list what is left in an inbox, and how many that was."""
+    n = 0
+    while client.lmove(key, list_key, "RIGHT", "RIGHT"):  # type: ignore[arg-type]
+        n += 1
+    return n
+
+
+def bring_all_back(client: redis.Redis, prefix: str, lists: Iterable[str]) -> int:
+    """Do the same for all inboxes of a server, and return how many messages that were.
+
+    *prefix*: of the broker's keys.  It walks through all keys, so it is for who leaves.  For a user
+    who may not do that it looks at the inboxes of *lists* only.
+    """
+    begins = f"{prefix}{INBOX_PREFIX}".encode()
+    try:
+        keys = list(client.scan_iter(match=_escaped(begins) + b"*", count=1000))
+    except redis.exceptions.NoPermissionError:
+        keys = [begins + one.encode() for one in lists]
+    return sum(bring_back(client, key, key.removeprefix(begins)) for key in keys)
+
+
+def _escaped(text: bytes) -> bytes:
+    return re.sub(rb"([\\*?\[\]])", rb"\\\1", text)
 
 
 def _is_error(reply: Any) -> bool:

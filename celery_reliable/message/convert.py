@@ -111,16 +111,28 @@ _HEADERS = (
 )
 
 
+#: RabbitMQ's notes of where a message was dead-lettered: a new message that has them may be taken
+#: for one that goes in a circle (https://www.rabbitmq.com/docs/dlx#automatic-dead-lettering-cycles).
+_OF_A_BROKER = ("x-death", "x-first-death-", "x-last-death-")
+
+
 def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer: str) -> Envelope:
     """Rebuild the message that a request was made of, from what its process knows.
 
     The body is serialized again.  Headers that the sender added are kept: Celery puts them beside
-    what it tells of the request itself.
+    what it tells of the request itself.  One of them may be called "headers": instrumentation has
+    others there that a retry is to carry on.
     """
     embed = {key: request.get(key) for key in ("callbacks", "errbacks", "chain", "chord")}
     content_type, encoding, body = serialize((args, kwargs, embed), serializer=serializer)
     headers = {key: request.get(key) for key in _HEADERS}
-    headers.update(Context(request).headers or {})
+    inner = request.get("headers")
+    beside = {key: value for key, value in request.items() if key != "headers"}
+    headers.update(inner or {})
+    headers.update(Context(beside).headers or {})
+    if inner:
+        headers["headers"] = inner
+    headers = {k: v for k, v in headers.items() if not k.startswith(_OF_A_BROKER)}
     delivery = request.get("delivery_info") or {}
     properties = {key: request.get(key) for key in ("correlation_id", "reply_to")}
     if delivery.get("priority") is not None:

@@ -79,6 +79,7 @@ class _Release:
                 self.done.attempts += isinstance(answer, answers.Released)
         if self.broker.is_redis:
             self._empty_unacked()
+            self.done.messages += self.broker.bring_back_from_inboxes()
             self._empty_own_queues()
         for lease in leases:
             self.done.workers += self.ledger.workers.deregister(lease.worker, in_unacked=0)
@@ -136,12 +137,18 @@ class _Release:
         is_parked = record.state is State.PARKED
         if not is_parked and record.state is not State.QUEUED:
             return
-        message = _message_at_home(record)
+        message = _message_at_home(self.ledger, record)
         if not is_parked and message is AS_IT_IS and self._may_be_waiting(record):
             return
         answer = self.ledger.resend(due, due_in_ms=self.queued_ms, message=message)
         if isinstance(answer, answers.Send):
-            resend(self.app, Envelope.from_text(answer.message))
+            try:
+                resend(self.app, Envelope.from_text(answer.message))
+            except Exception:
+                # It is sent when this is repeated, or by a pass.
+                later = Due(due.task_id, answer.due_ms)
+                self.ledger.postpone(later, due_in_ms=0, is_unsent=True)
+                raise
             self.done.parked += is_parked
             self.done.sent += not is_parked
 
@@ -154,7 +161,7 @@ class _Release:
         return any(self.broker.heads(envelope))
 
 
-def _message_at_home(record: Record) -> Resent:
+def _message_at_home(ledger: Ledger, record: Record) -> Resent:
     """Return the message of a task that was sent to a worker by its name, or waits for one, as it
     goes to the queue that it would have without that; `AS_IT_IS` for any other.
     """
@@ -167,5 +174,5 @@ def _message_at_home(record: Record) -> Resent:
     # What the worker before may still be delivered is stale, should one with the package start.
     stamp = Stamp.of(envelope.headers)
     epoch = new_epoch(stamp.attempt, stamp.epoch)
-    sent = sent.stamped(Stamp(stamp.generation, epoch))
+    sent = sent.stamped(Stamp(stamp.generation or ledger.generation, epoch))
     return Resent(sent.to_text(), record.epoch, epoch)

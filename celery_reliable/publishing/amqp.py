@@ -21,6 +21,7 @@ from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
 from celery_reliable.publishing.publication import Publication
 from celery_reliable.publishing.recorder import RecordingProducer, amqp_of
+from celery_reliable.publishing.retries import carry_on
 
 __all__ = ["RecordingAMQP", "install", "install_everywhere"]
 
@@ -59,6 +60,8 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             app.finalize(auto=True)
         task = tasks_so_far(app).get(name)
         if task is None or is_reliable(task):
+            if message.headers.get("retries"):
+                carry_on(name, message.headers, options)
             named_anew(options)
             take_call(name, options)
         if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))

@@ -12,7 +12,7 @@ from celery_reliable.message import NAMED, NamedWorkers
 from celery_reliable.model import TaskRef
 from celery_reliable.options import in_force, patterns_of
 from celery_reliable.publishing.errors import not_recorded
-from celery_reliable.publishing.placement import placed, placed_member
+from celery_reliable.publishing.placement import address_of, placed, placed_member
 
 __all__ = ["place", "rename"]
 
@@ -35,9 +35,7 @@ def place(
     if named is None:
         return True
     if not any(named.home):
-        exchange = options.get("exchange") or ""
-        home = (str(getattr(exchange, "name", exchange)), options.get("routing_key") or "")
-        named = replace(named, home=home)
+        named = replace(named, home=address_of(options))
     try:
         living = reliable.living.now(patience_seconds=patience_seconds)
         if named.run:
@@ -64,7 +62,8 @@ def rename(headers: dict[str, Any], moved: str) -> None:
         # A member of a run stays one; whoever is not its worker sends it on.
         pin = before.pin if named.means(before.pin) else ""
         named = replace(named, home=before.home, run=before.run, pin=pin)
-    if named.is_any_named:
+    if named.is_any_named or any(named.home):
+        # What names nobody says yet which queue is its own: it is on its way to that of a worker.
         headers[NAMED] = named.as_header()
 
 

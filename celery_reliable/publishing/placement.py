@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from celery_reliable.ledger import LivingWorker, Runs
 from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.options import NAMING
 
-__all__ = ["Placement", "at_home", "chosen", "named_anew", "placed", "placed_member"]
+__all__ = ["Placement", "address_of", "at_home", "chosen", "named_anew", "placed", "placed_member"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Placement:
     def put(self, options: dict[str, Any]) -> None:
         """Let a message that is to be published with *options* go there."""
         options["headers"][NAMED] = self.named.as_header()
-        if (self.exchange, self.routing_key) != self.named.home:
+        if (self.exchange, self.routing_key) != address_of(options):
             options.update(exchange=self.exchange, routing_key=self.routing_key, declare=[])
 
     def readdressed(self, envelope: Envelope) -> Envelope:
@@ -35,6 +35,12 @@ class Placement:
             exchange=self.exchange,
             routing_key=self.routing_key,
         )
+
+
+def address_of(options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return exchange and routing key of a message that is to be published with *options*."""
+    exchange = options.get("exchange") or ""
+    return str(getattr(exchange, "name", exchange)), options.get("routing_key") or ""
 
 
 def placed(named: NamedWorkers, living: Sequence[LivingWorker]) -> Placement | None:

@@ -14,7 +14,14 @@ from kombu.utils.json import loads
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of, scheme_of
-from celery_reliable.broker import Unacked, forget_server, server_seen, transport_for, unacked_names
+from celery_reliable.broker import (
+    Unacked,
+    bring_all_back,
+    forget_server,
+    server_seen,
+    transport_for,
+    unacked_names,
+)
 from celery_reliable.compat.kombu import list_key, priority_of, queues_reached
 from celery_reliable.message import NAMED, Envelope, Stamp, task_id_of
 
@@ -128,6 +135,19 @@ class BrokerView:
         when that cannot be told.
         """
         return server_seen(self.channel, reliable_of(self._app).config.namespace)
+
+    def bring_back_from_inboxes(self) -> int:
+        """Return to their queues what workers that were killed have left on the way from there, and
+        how many messages that were.
+        """
+        channel = self.channel
+        lists = [
+            channel.global_keyprefix + list_key(channel, queue, int(priority))
+            for queue in self._app.amqp.queues
+            for priority in channel.priority_steps
+        ]
+        with channel.conn_or_acquire() as client:
+            return bring_all_back(client, channel.global_keyprefix, lists)
 
     def forget(self) -> None:
         """Remove the mark by which an emptied server is recognized."""

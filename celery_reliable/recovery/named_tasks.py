@@ -140,7 +140,7 @@ class NamedTasks:
             # What was sent to the other worker must not begin there, should one of its name start.
             stamp = Stamp.of(envelope.headers)
             epoch = new_epoch(stamp.attempt, stamp.epoch)
-            sent = sent.stamped(Stamp(stamp.generation, epoch))
+            sent = sent.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
         return Resent(sent.to_text(), record.epoch, epoch)
 
     def sent(self, record: Record, message: str) -> None:

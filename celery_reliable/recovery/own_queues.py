@@ -39,29 +39,29 @@ def empty_own_queue(
     named = [one for one in found if one.is_named]
     # First it is certain that each task is sent again.  Its message is a copy from then on.
     told = ledger.named.divert_all([(one.task_id, one.epoch) for one in named])
-    taken = [
-        one
-        for one, answer in zip(named, told, strict=True)
-        if not isinstance(answer, answers.Absent) or _is_sent_home(app, ledger, one)
-    ]
+    lost = [o for o, answer in zip(named, told, strict=True) if isinstance(answer, answers.Absent)]
+    taken = [one for one in named if one not in lost]
     broker.remove(taken)
-    return Emptied(len(found), len(taken))
+    n_sent = sum(_is_sent_home(app, ledger, broker, one) for one in lost)
+    return Emptied(len(found), len(taken) + n_sent)
 
 
-def _is_sent_home(app: Celery, ledger: Ledger, message: Waiting) -> bool:
-    """Whether nothing is lost with a message that has no record: its task has ended, or it is sent.
+def _is_sent_home(app: Celery, ledger: Ledger, broker: BrokerView, message: Waiting) -> bool:
+    """Take out a message that has no record, and send it unless its task has ended; False where it
+    has to stay.
 
-    It is not left to the claim to refuse it: a worker without the package would run it.
+    It is not left to the claim to refuse it: a worker without the package would run it.  And each
+    is taken out when it is sent: what fails for another does not send it once more.
     """
     try:
         envelope = Envelope.from_payload(loads(bytes_to_str(message.raw)))
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
     stamp = Stamp.of(envelope.headers)
-    if stamp.generation and ledger.has_ended(message.task_id, stamp.generation, stamp.epoch):
-        return True
-    home = at_home(envelope)
-    if home is None:
-        return False
-    resend(app, home)
+    if not (stamp.generation and ledger.has_ended(message.task_id, stamp.generation, stamp.epoch)):
+        home = at_home(envelope)
+        if home is None:
+            return False
+        resend(app, home)
+    broker.remove([message])
     return True

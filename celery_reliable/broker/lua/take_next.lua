@@ -76,12 +76,23 @@ local from = string.find(item, '"headers": {', 1, true)
 local task, id, at = string.match(from and item or '', '^{"lang": "py", "task": "([^"\\]+)", "id": "([^"\\]+)", "shadow": null, '
   .. '"eta": null, "expires": null, "group": "?[^"\\,{%[]*"?, "group_index": %w+, "retries": %d+, '
   .. '"timelimit": %[null, null%], "root_id": "[^"\\]*", "parent_id": "?[^"\\,{%[]*"?, "argsrepr": "()', (from or 0) + 11)
-local _, generation, epoch
-_, at = string.find(item, '", "kwargsrepr": "', at or #item, true)
-_, at = string.find(item, '", "origin": "', at or #item, true)
+local function behind(key, from)
+  -- Where a string goes on to which *key* leads, if the one whose text begins at *from* ends just before that.
+  local at = from and from - 1
+  while at do
+    at = string.find(item, '"', at + 1, true)
+    local slash = at
+    while slash and slash > from and string.byte(item, slash - 1) == 92 do slash = slash - 1 end
+    if at and (at - slash) % 2 == 0 then
+      return string.sub(item, at, at + #key - 1) == key and at + #key or nil
+    end
+  end
+end
+local generation, epoch
+at = behind('", "origin": "', behind('", "kwargsrepr": "', at))
 if at then
   generation, epoch, at = string.match(item, '^[^"\\]*", "ignore_result": %l+, "replaced_task_nesting": %d+, '
-    .. '"stamped_headers": null, "stamps": {}, "reliable": "(%d+):([^"\\]*)"()', at + 1)
+    .. '"stamped_headers": null, "stamps": {}, "reliable": "(%d+):([^"\\]*)"()', at)
 end
 if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
   local to = from and string.find(item, '}, "properties": {', from, true)

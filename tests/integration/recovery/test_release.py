@@ -1,0 +1,126 @@
+"""Giving everything back before the package goes: what fails half-way is done by the next try."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from celery_reliable.app import reliable_of
+from celery_reliable.message import Envelope
+from celery_reliable.operations import uninstall
+from celery_reliable.operations.uninstall import release
+from celery_reliable.recovery import own_queues
+from tests.integration.conftest import SOON, Project
+from tests.integration.project import named
+
+OWN = "gpu-a@host.dq2"
+
+
+@pytest.fixture
+def fleet(project: Project) -> Project:
+    """A project that publishes, and of which nobody is alive."""
+    found = project.with_settings(reliable=SOON)
+    named.add_tasks(found.app)
+    return found
+
+
+@pytest.fixture
+def client(fleet: Project) -> redis.Redis:
+    return fleet.redis.client()
+
+
+def waiting(client: redis.Redis, queue: str) -> list[str]:
+    """The ids of the tasks in a queue, sorted."""
+    return sorted(json.loads(raw)["headers"]["id"] for raw in client.lrange(queue, 0, -1))
+
+
+def in_own_queue(project: Project, client: redis.Redis, task_ids: list[str]) -> None:
+    """Let tasks that wait for a worker have been sent to one, which is gone."""
+    client.zadd("{reliable:0}:direct", {OWN: 1})
+    for task_id in task_ids:
+        record = reliable_of(project.app).ledger.find(task_id)
+        assert record is not None
+        message = replace(Envelope.from_text(record.message), exchange="", routing_key=OWN)
+        client.lpush(OWN, message.to_text())
+        client.hset(
+            f"{{reliable:0}}:task:{task_id}",
+            mapping={"state": "queued", "message": message.to_text()},
+        )
+
+
+def break_sends(monkeypatch: pytest.MonkeyPatch, module: Any, number: int) -> None:
+    """Let the connection break as the message of this number is sent."""
+    send, sent = module.resend, []
+
+    def resend(*args: Any, **options: Any) -> None:
+        sent.append(args)
+        if len(sent) == number:
+            raise OSError("connection reset")
+        send(*args, **options)
+
+    monkeypatch.setattr(module, "resend", resend)
+
+
+@pytest.mark.parametrize("how", ["parked", "in the queue of a worker"])
+def test_what_could_not_be_sent_is_sent_by_the_next_try(
+    fleet: Project, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    options = {"countdown": 3600} if how == "parked" else {}
+    sent = [fleet.send("on_gpu", "gate", **options).id for _ in range(3)]
+    if how != "parked":
+        in_own_queue(fleet, client, sent)
+    break_sends(monkeypatch, uninstall, 2)
+
+    with pytest.raises(OSError, match="reset"):
+        release(fleet.app)
+    assert len(waiting(client, "celery")) == 1
+    release(fleet.app)
+
+    assert waiting(client, "celery") == sorted(sent)
+    assert client.llen(OWN) == 0
+    done = release(fleet.app)
+    assert (done.parked, done.sent, done.messages) == (0, 0, 0)
+    assert waiting(client, "celery") == sorted(sent)
+
+
+@pytest.mark.untraced("records are taken away by hand")
+def test_what_has_lost_its_record_is_given_back_once_though_that_breaks_off(
+    fleet: Project, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = [fleet.send("on_gpu", "gate").id for _ in range(5)]
+    in_own_queue(fleet, client, sent)
+    client.delete(*client.keys("{reliable:0}:task:*"), *client.keys("{reliable:0}:sent:*"))
+    client.delete("{reliable:0}:due", "{reliable:0}:meta")
+    break_sends(monkeypatch, own_queues, 4)
+
+    with pytest.raises(OSError, match="reset"):
+        release(fleet.app)
+    release(fleet.app)
+
+    assert waiting(client, "celery") == sorted(sent)
+    assert client.llen(OWN) == 0
+
+
+@pytest.mark.parametrize("may_scan", [True, False])
+def test_what_a_worker_has_left_on_the_way_from_its_queue_is_given_back(
+    fleet: Project, client: redis.Redis, may_scan: bool
+) -> None:
+    plain, ours = fleet.send("plain_work", 0.01), fleet.send("work", 0.01)
+    for _ in range(2):
+        assert client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
+    project = fleet
+    if not may_scan:
+        rights = ["on", ">secret", "~*", "&*", "+@all", "-scan"]
+        client.execute_command("ACL", "SETUSER", "operator", *rights)
+        url = fleet.redis.url().replace("redis://", "redis://operator:secret@")
+        project = fleet.with_settings(broker_url=url)
+        named.add_tasks(project.app)
+
+    assert release(project.app).messages == 2
+
+    assert waiting(client, "celery") == sorted([plain.id, ours.id])
+    assert not client.exists("celery-reliable.inbox:celery")
