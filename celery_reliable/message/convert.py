@@ -128,7 +128,8 @@ def from_request(request: Mapping[str, Any], args: Any, kwargs: Any, serializer:
     headers = {key: request.get(key) for key in _HEADERS}
     inner = request.get("headers")
     beside = {key: value for key, value in request.items() if key != "headers"}
-    headers.update(inner or {})
+    if isinstance(inner, Mapping):
+        headers.update(inner)
     headers.update(Context(beside).headers or {})
     if inner:
         headers["headers"] = inner

@@ -153,6 +153,15 @@ class Envelope:
         """Return this message under another stamp, with *headers* replaced."""
         return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})
 
+    def published_anew(self, before: str, generation: str) -> tuple[Envelope, str]:
+        """Return this message as another publication, and its epoch: what was sent before is stale.
+
+        *before*: the epoch that the task has now.  *generation*: for a message that has none.
+        """
+        epoch = new_epoch(Stamp("", before).attempt, before)
+        stamp = Stamp(Stamp.of(self.headers).generation or generation, epoch)
+        return self.stamped(stamp), epoch
+
     def decoded(self, accept: Iterable[str]) -> tuple[Any, Any, Any]:
         """Return the body: args, kwargs and what Celery embeds.
 

@@ -13,7 +13,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import nodename_of
 from celery_reliable.ledger import Ledger, answers
-from celery_reliable.message import NAMED, Envelope, NamedWorkers, Stamp, new_epoch
+from celery_reliable.message import NAMED, Envelope, NamedWorkers
 from celery_reliable.model import Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.audit import noted
@@ -173,12 +173,11 @@ class Moves:
         self, envelope: Envelope, record: Record, meant: NamedWorkers
     ) -> tuple[Envelope, str]:
         """Return a task's message as another publication, which names workers, and its epoch."""
-        before, stamp = NamedWorkers.of(envelope.headers), Stamp.of(envelope.headers)
+        before = NamedWorkers.of(envelope.headers)
         home = (envelope.exchange, envelope.routing_key)
         if before is not None and any(before.home):
             home = before.home
-        epoch = new_epoch(Stamp("", record.epoch).attempt, record.epoch)
-        again = envelope.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
+        again, epoch = envelope.published_anew(record.epoch, self._ledger.generation)
         headers = {name: value for name, value in again.headers.items() if name != NAMED}
         # A member of a run stays one: no other member's worker runs it.
         meant = replace(meant, home=home, run=before.run if before is not None else "")

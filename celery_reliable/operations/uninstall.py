@@ -13,7 +13,7 @@ from celery import Celery
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import AS_IT_IS, Ledger, Resent, answers
-from celery_reliable.message import Envelope, Stamp, is_named, new_epoch
+from celery_reliable.message import Envelope, is_named
 from celery_reliable.model import Due, Record, State
 from celery_reliable.publishing import at_home, resend
 from celery_reliable.recovery import MOST_BYTES, BrokerView, empty_own_queue, is_over
@@ -167,12 +167,9 @@ def _message_at_home(ledger: Ledger, record: Record) -> Resent:
     """
     if not is_named(record.message):
         return AS_IT_IS
-    envelope = Envelope.from_text(record.message)
-    sent = at_home(envelope)
-    if sent is None:
+    home = at_home(Envelope.from_text(record.message))
+    if home is None:
         return AS_IT_IS
     # What the worker before may still be delivered is stale, should one with the package start.
-    stamp = Stamp.of(envelope.headers)
-    epoch = new_epoch(stamp.attempt, stamp.epoch)
-    sent = sent.stamped(Stamp(stamp.generation or ledger.generation, epoch))
+    sent, epoch = home.published_anew(record.epoch, ledger.generation)
     return Resent(sent.to_text(), record.epoch, epoch)

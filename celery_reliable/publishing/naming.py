@@ -63,7 +63,8 @@ def rename(headers: dict[str, Any], moved: str) -> None:
         pin = before.pin if named.means(before.pin) else ""
         named = replace(named, home=before.home, run=before.run, pin=pin)
     if named.is_any_named or any(named.home):
-        # What names nobody says yet which queue is its own: it is on its way to that of a worker.
+        # It may be on its way to the queue of one worker. What names nobody any more still says
+        # which queue is its usual one, so that it is found there when that worker has died.
         headers[NAMED] = named.as_header()
 
 

@@ -21,7 +21,7 @@ from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.leases import WorkerLease
 from celery_reliable.ledger import AS_IT_IS, Ledger, LivingWorker, Resent, answers
-from celery_reliable.message import Envelope, NamedWorkers, Stamp, is_named, new_epoch
+from celery_reliable.message import Envelope, NamedWorkers, is_named
 from celery_reliable.model import Due, Record, State, SweepReport
 from celery_reliable.publishing import placed, placed_member
 from celery_reliable.recovery.broker_view import BrokerView
@@ -138,9 +138,7 @@ class NamedTasks:
         sent, epoch = place.readdressed(envelope), record.epoch
         if named.pin and place.named.pin != named.pin:
             # What was sent to the other worker must not begin there, should one of its name start.
-            stamp = Stamp.of(envelope.headers)
-            epoch = new_epoch(stamp.attempt, stamp.epoch)
-            sent = sent.stamped(Stamp(stamp.generation or self._ledger.generation, epoch))
+            sent, epoch = sent.published_anew(record.epoch, self._ledger.generation)
         return Resent(sent.to_text(), record.epoch, epoch)
 
     def sent(self, record: Record, message: str) -> None:

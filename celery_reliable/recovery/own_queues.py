@@ -39,8 +39,10 @@ def empty_own_queue(
     named = [one for one in found if one.is_named]
     # First it is certain that each task is sent again.  Its message is a copy from then on.
     told = ledger.named.divert_all([(one.task_id, one.epoch) for one in named])
-    lost = [o for o, answer in zip(named, told, strict=True) if isinstance(answer, answers.Absent)]
-    taken = [one for one in named if one not in lost]
+    taken: list[Waiting] = []
+    lost: list[Waiting] = []
+    for one, answer in zip(named, told, strict=True):
+        (lost if isinstance(answer, answers.Absent) else taken).append(one)
     broker.remove(taken)
     n_sent = sum(_is_sent_home(app, ledger, broker, one) for one in lost)
     return Emptied(len(found), len(taken) + n_sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from celery_reliable.message.convert import from_request
 from celery_reliable.message.envelope import HEADER, Envelope, Stamp
 from celery_reliable.message.payload import RETURNS, returns_of
 from celery_reliable.message.validity import check_delivered
@@ -87,3 +88,13 @@ def test_bodies_that_would_fail_before_anybody_begins_are_refused(body: object) 
 def test_what_is_no_stored_message_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError, match="not a stored message"):
         Envelope.from_text(text)
+
+
+def test_what_a_broker_has_noted_of_a_message_is_not_sent_again() -> None:
+    noted = {"x-death": [{"count": 1}], "x-first-death-queue": "q", "x-last-death-reason": "r"}
+    request = {"id": "one", "task": "task", "of_somebody": 1, **noted}
+
+    headers = from_request(request, (), {}, "json").headers
+
+    assert headers["of_somebody"] == 1
+    assert not headers.keys() & noted.keys()

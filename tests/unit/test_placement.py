@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.app.trace import build_tracer
 
 from celery_reliable import ReliableTask
 from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.ledger import LivingWorker
-from celery_reliable.message import NAMED, Envelope, NamedWorkers
+from celery_reliable.message import HEIR, NAMED, Envelope, NamedWorkers
 from celery_reliable.message.named import matches
 from celery_reliable.publishing.naming import rename
 from celery_reliable.publishing.placement import Placement, placed
+from celery_reliable.publishing.retries import carry_on
 
 
 def nothing() -> None:
@@ -149,3 +151,42 @@ def test_a_retry_of_a_member_that_was_moved_as_it_ran_is_still_one(moved: str, p
     named = NamedWorkers.of(headers)
     assert named is not None
     assert (named.run, named.pin, named.home) == ("a run", pin, ("", "q"))
+
+
+def test_a_retry_that_goes_home_does_not_go_where_the_message_before_came_from() -> None:
+    named = NamedWorkers(prefer=("gpu-a",), home=("", "celery"))
+    retry: dict[str, Any] = {"headers": {}, "exchange": "", "routing_key": "gpu-a@host.dq2"}
+    placement = placed(named, [])
+    assert placement is not None
+
+    placement.put(retry)
+
+    assert (retry["exchange"], retry["routing_key"]) == ("", "celery")
+
+
+@pytest.mark.parametrize(
+    ("message", "is_its_retry"),
+    [
+        ({"id": "one", "retries": 1}, True),
+        ({"id": "one", "retries": 0}, False),
+        ({"id": "another", "retries": 1}, False),
+    ],
+)
+def test_only_a_retry_has_our_headers_of_the_message_before(
+    message: dict[str, Any], is_its_retry: bool
+) -> None:
+    ours = {HEIR: "heir", NAMED: {"only": ["gpu-a"]}}
+    seen: list[dict[str, Any]] = []
+    with Celery("app", set_as_current=False) as app:
+
+        @app.task(name="task", shared=False)
+        def task() -> None:
+            options: dict[str, Any] = {"headers": {"of_somebody": 1}}
+            carry_on("task", message, options)
+            seen.append(options["headers"])
+
+        # What a header called "headers" hides.
+        request = {**ours, "headers": {"of_somebody": 1}, "id": "one", "retries": 0}
+        build_tracer("task", task, app=app, eager=True)("one", (), {}, request)
+
+    assert seen == [{**(ours if is_its_retry else {}), "of_somebody": 1}]

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from celery_reliable.app import reliable_of
-from celery_reliable.message import Envelope
+from celery_reliable.message import HEADER, Envelope, Stamp
 from celery_reliable.operations import uninstall
 from celery_reliable.operations.uninstall import release
 from celery_reliable.recovery import own_queues
@@ -103,6 +103,41 @@ def test_what_has_lost_its_record_is_given_back_once_though_that_breaks_off(
 
     assert waiting(client, "celery") == sorted(sent)
     assert client.llen(OWN) == 0
+
+
+@pytest.mark.untraced("records are taken away by hand")
+def test_what_has_ended_is_not_given_back_to_who_would_run_it_again(
+    fleet: Project, client: redis.Redis
+) -> None:
+    ended = fleet.send("on_gpu", "gate").id
+    in_own_queue(fleet, client, [ended])
+    client.delete(f"{{reliable:0}}:task:{ended}")
+    client.zrem("{reliable:0}:due", ended)
+
+    release(fleet.app)
+
+    assert waiting(client, "celery") == []
+    assert client.llen(OWN) == 0
+
+
+@pytest.mark.untraced("a message is changed by hand")
+def test_what_had_no_stamp_is_given_back_with_that_of_its_record(
+    fleet: Project, client: redis.Redis
+) -> None:
+    task_id = fleet.send("on_gpu", "gate").id
+    in_own_queue(fleet, client, [task_id])
+    key = f"{{reliable:0}}:task:{task_id}"
+    message = Envelope.from_text((client.hget(key, "message") or b"").decode())
+    bare = {name: value for name, value in message.headers.items() if name != HEADER}
+    client.hset(key, "message", replace(message, headers=bare).to_text())
+
+    release(fleet.app)
+
+    (raw,) = client.lrange("celery", 0, -1)
+    stamp = Stamp.of(json.loads(raw)["headers"])
+    record = reliable_of(fleet.app).ledger.find(task_id)
+    assert record is not None
+    assert (bool(stamp.generation), stamp.epoch) == (True, record.epoch)
 
 
 @pytest.mark.parametrize("may_scan", [True, False])
