@@ -27,10 +27,6 @@ class LeftOut:
         self._seen: tuple[Orders, int, list[Any]] | None = None
         self._names: list[str] = []
 
-    def forget(self) -> None:
-        """Look at all tasks anew."""
-        self._seen = None
-
     def names(self, c: Any) -> list[str]:
         """Return the names, with the worker's consumer *c*; the same list while nothing changes."""
         orders, tasks = self._process.orders, c.app.tasks

@@ -45,9 +45,8 @@ class ShiftRules:
         self._limits: dict[str, tuple[float, float]] | None = None
 
     def forget(self) -> None:
-        """Look at all tasks anew: a remote command has changed a limit, or Celery began anew."""
-        self._left_out.forget()
-        self._seen = self._limits = None
+        """Look at time limits anew: a remote command has changed one, or Celery began anew."""
+        self._limits = None
 
     def allow_any(self) -> bool:
         """Whether processes may take their own messages now."""

@@ -141,21 +141,24 @@ def test_what_had_no_stamp_is_given_back_with_that_of_its_record(
 
 
 @pytest.mark.parametrize("may_scan", [True, False])
+@pytest.mark.parametrize("prefix", ["", "[a*]:"])
 def test_what_a_worker_has_left_on_the_way_from_its_queue_is_given_back(
-    fleet: Project, client: redis.Redis, may_scan: bool
+    fleet: Project, client: redis.Redis, may_scan: bool, prefix: str
 ) -> None:
-    plain, ours = fleet.send("plain_work", 0.01), fleet.send("work", 0.01)
+    settings: dict[str, Any] = {"broker_transport_options": {"global_keyprefix": prefix}}
+    project = fleet.with_settings(celery=settings)
+    plain, ours = project.send("plain_work", 0.01), project.send("work", 0.01)
+    queue = f"{prefix}celery"
+    inbox = f"{prefix}celery-reliable.inbox:{queue}"
     for _ in range(2):
-        assert client.lmove("celery", "celery-reliable.inbox:celery", "RIGHT", "LEFT")
-    project = fleet
+        assert client.lmove(queue, inbox, "RIGHT", "LEFT")
     if not may_scan:
         rights = ["on", ">secret", "~*", "&*", "+@all", "-scan"]
         client.execute_command("ACL", "SETUSER", "operator", *rights)
         url = fleet.redis.url().replace("redis://", "redis://operator:secret@")
-        project = fleet.with_settings(broker_url=url)
-        named.add_tasks(project.app)
+        project = fleet.with_settings(broker_url=url, celery=settings)
 
     assert release(project.app).messages == 2
 
-    assert waiting(client, "celery") == sorted([plain.id, ours.id])
-    assert not client.exists("celery-reliable.inbox:celery")
+    assert waiting(client, queue) == sorted([plain.id, ours.id])
+    assert not client.exists(inbox)
