@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -77,13 +78,15 @@ class _Reading:
     name = "take_next"
 
     def read(self, raw: Any, is_repeated: bool = False) -> NextTask:
-        kind = raw[0]
-        if kind in (b"empty", b"no_lease"):
-            return NextTask(has_lease=kind == b"empty")
-        if kind != b"asked":
-            return NextTask(raw[1].decode(), raw[2])
-        answer = attempts.CLAIM.read(raw[3], is_repeated)
-        return NextTask(raw[1].decode(), raw[2], answer, place=raw[4].decode())
+        if raw in (b"empty", b"no_lease"):
+            return NextTask(has_lease=raw == b"empty")
+        told, _, message = raw.partition(b"\n")
+        kind, queue, *claimed = json.loads(told)
+        if kind != "asked":
+            return NextTask(queue, message)
+        (word, *values), place = claimed
+        answer = attempts.CLAIM.read((word.encode(), *values), is_repeated)
+        return NextTask(queue, message, answer, place=place)
 
 
 _READING = _Reading()

@@ -50,9 +50,11 @@ def sent(taking: Taking, task_id: str, args: Any = (), kwargs: Any = None, **opt
     """What Celery itself sends of a task that is published under this id."""
     published = taking.scene.publish(task_id)
     broker = taking.scene.client.connection_pool.connection_kwargs
-    with Celery("app", broker=f"redis://127.0.0.1:{broker['port']}/{broker.get('db', 0)}") as app:
+    url = f"redis://127.0.0.1:{broker['port']}/{broker.get('db', 0)}"
+    with Celery("app", broker=url, set_as_current=False) as app:
         app.conf.task_default_queue = f"{taking.prefix}sent"
-        task = app.task(name="app.work", base=Task)(work)
+        # By default every app has it from then on.
+        task = app.task(name="app.work", base=Task, shared=False)(work)
         stamp = f"{published.generation}:{published.epoch}"
         headers = {**options.pop("headers", {}), "reliable": stamp}
         task.apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
@@ -126,7 +128,7 @@ _VALUES = st.sampled_from(
     [None, "", "x", 0, 1, [], [None, None], [1, None], {}, {"reliable": "1:2"}, {"id": "other"}]
 )
 _NAMES = [
-    *Celery("app").amqp.as_task_v2("id", "task").headers,
+    *Celery("app", set_as_current=False).amqp.as_task_v2("id", "task").headers,
     "reliable",
     "compression",
     "reliable_call",

@@ -27,9 +27,10 @@ ARGV[10]   cold    names of tasks that are not claimed here, each between line b
 ARGV[11]   longest message that is looked into, in bytes
 ARGV[12]   given   "1": a message that was popped before is the last argument, behind its queue; else ""
 ARGV[13..] queues  their names
-Returns    {"empty"} | {"no_lease"}   nothing was taken; the second: the worker has been declared dead
-           {"cold", queue, message}   the worker has to look at this one, which may be anything
-           {"asked", queue, message, answer, place}   the answer of claim; which place of its object the task has since
+Returns    one text, as the server writes each part of a nested reply by itself, and wakes who waits for it with the first
+           empty | no_lease   nothing was taken; the second: the worker has been declared dead
+           ["cold", queue] LF message   the worker has to look at this one, which may be anything
+           ["asked", queue, answer, place] LF message   the answer of claim; which place of its object the task has since
            it was published or its turn came, "" for none
 Cost       O(lists + size of the headers)
 ]]
@@ -39,7 +40,7 @@ redis.call('HDEL', unacked, '', ARGV[2])
 local is_given, has_lease = ARGV[12] == '1', redis.call('HGET', KEYS[5], 'state') == 'alive'
 -- What is given is in no queue any more, so it is filed in any case.
 if not has_lease and not is_given then
-  return {'no_lease'}
+  return 'no_lease'
 end
 local item, queue
 local filed = redis.call('HGET', unacked, tag)
@@ -59,15 +60,17 @@ else
     end
   end
   if not item then
-    return {'empty'}
+    return 'empty'
   end
   -- A worker that was forgotten is off the list, and may not know it.
   redis.call('SADD', KEYS[2], ARGV[4])
   redis.call('HSET', unacked, tag, ARGV[3] .. ' ' .. queue .. '\n' .. item)
 end
-local cold = {'cold', queue, item}
+local function told(...)
+  return cjson.encode({...}) .. '\n' .. item
+end
 if not has_lease or #item > tonumber(ARGV[11]) or string.find(item, '"reliable_returns"', 1, true) then
-  return cold
+  return told('cold', queue)
 end
 -- Within a JSON text quotes are escaped, so these are the keys themselves. What else looks like them cannot be decoded.
 local from = string.find(item, '"headers": {', 1, true)
@@ -98,7 +101,7 @@ if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
   local to = from and string.find(item, '}, "properties": {', from, true)
   local is_read, headers = pcall(cjson.decode, to and string.sub(item, from + 11, to) or '')
   if not is_read or type(headers) ~= 'table' then
-    return cold
+    return told('cold', queue)
   end
   local function is_given(value)
     return value ~= nil and value ~= cjson.null
@@ -108,16 +111,16 @@ if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
       or is_given(headers.reliable_call) or is_given(headers.compression)
       or (is_given(headers.stamped_headers)
         and (type(headers.stamped_headers) ~= 'table' or next(headers.stamped_headers) ~= nil)) then
-    return cold
+    return told('cold', queue)
   end
   for _, limit in pairs(type(headers.timelimit) == 'table' and headers.timelimit or {}) do
-    if is_given(limit) then return cold end
+    if is_given(limit) then return told('cold', queue) end
   end
   id, task = headers.id, headers.task
   generation, epoch = string.match(headers.reliable, '^(%d+):(.*)$')
 end
 if not generation or #generation > 20 or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
-  return cold
+  return told('cold', queue)
 end
 local answer = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
   {id, epoch, generation, ARGV[7], tag, ARGV[8], '0', task, '', '', ARGV[9]})
@@ -129,4 +132,4 @@ if place ~= '' and redis.call('GET', ARGV[6] .. place) == '0:' .. id then
 else
   place = ''
 end
-return {'asked', queue, item, answer, place}
+return told('asked', queue, answer, place)
