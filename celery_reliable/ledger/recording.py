@@ -53,7 +53,7 @@ local redis = setmetatable(
 local function body(KEYS, ARGV)
 {text}
 end
-local is_done, reply = pcall(body, KEYS, ARGV)
+local is_done, reply, aside = pcall(body, KEYS, ARGV)
 local why = not is_done and (type(reply) == 'table' and reply['err'] or tostring(reply))
 local prefix = string.match(KEYS[1], '^.-}}:')
 if prefix then
@@ -68,7 +68,7 @@ if not is_done then
   if type(reply) == 'table' then return reply end
   error(reply, 0)
 end
-return reply
+return reply, aside
 """
 
 

@@ -122,9 +122,9 @@ end
 if not generation or #generation > 20 or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
-local answer = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
+local answer, object = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},
   {id, epoch, generation, ARGV[7], tag, ARGV[8], '0', task, '', '', ARGV[9]})
-local place = answer[1] == 'claimed' and redis.call('HGET', ARGV[5] .. id, 'object') or ''
+local place = object or ''
 -- What is noted may be another's by now: the lock decides.
 if place ~= '' and redis.call('GET', ARGV[6] .. place) == '0:' .. id then
   -- From now on it is this attempt's, and no late one of a former life of the id can free it.

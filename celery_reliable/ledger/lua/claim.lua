@@ -32,16 +32,18 @@ Returns   {"claimed", attempt, losses} | {"held", owner} | {"stale"} | {"parked"
           one has to do with another such task; it is sent again, the later the oftener this was so
           "stale" also of a task that was revoked as it ran: it is due, to be called off
           "struck" by an order that holds: the record is parked until that ends
+          A script that calls this one as a function is returned the record's object as well, if it notes one.
 Cost      O(log N) in records that are due some time, O(strikes on the task)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'owner', 'losses',
-  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared')
+  'stopping_on', 'suspect', 'called_off', 'revoked', 'spent', 'spared', 'resends', 'unsent', 'stored', 'waiting_for',
+  'object')
 local state, called_off = found[1], found[9]
 if state == 'running' then
   if found[4] == ARGV[5] then
-    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0)}
+    return {'claimed', tonumber(found[3]), tonumber(found[6] or 0)}, found[17]
   end
   return {'held', found[5]}
 end
@@ -131,9 +133,15 @@ for i = 12, #ARGV do
   end
 end
 local attempt = tonumber(found[3] or 0) + 1
--- The removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
+-- A removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
 -- could work a full Redis off.
-redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored', 'waiting_for')
+local is_unlimited = tonumber(ARGV[7]) <= 0
+if is_unlimited then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+end
+if not is_unlimited or found[13] or found[14] or found[15] or found[16] then
+  redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored', 'waiting_for')
+end
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
   'token', ARGV[5], 'pid', ARGV[6], 'claimed_ms', now_ms)
 local claim = attempt .. ' ' .. ARGV[6] .. ' ' .. ARGV[5]
@@ -165,9 +173,7 @@ if was_in_death or worker[3] then
     redis.call('HSET', KEYS[4], 'spared_claims', cjson.encode(running))
   end
 end
-if tonumber(ARGV[7]) > 0 then
+if not is_unlimited then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])
-else
-  redis.call('ZREM', KEYS[2], ARGV[1])
 end
-return {'claimed', attempt, tonumber(found[6] or 0)}
+return {'claimed', attempt, tonumber(found[6] or 0)}, found[17]

@@ -51,12 +51,12 @@ if ARGV[4] ~= '' then
   if ARGV[7] ~= '' and redis.pcall('SELECT', ARGV[7])['err'] then
     return {'elsewhere'}
   end
-  local before = redis.call('GET', KEYS[4])
-  if not before or string.sub(before, 1, #ARGV[5]) ~= ARGV[5] then
-    if ARGV[6] == '0' then
-      redis.call('SET', KEYS[4], ARGV[4])
-    else
-      redis.call('SET', KEYS[4], ARGV[4], 'EX', ARGV[6])
+  local how = ARGV[6] == '0' and {} or {'EX', ARGV[6]}
+  local is_new = redis.call('SET', KEYS[4], ARGV[4], 'NX', unpack(how))
+  local before = not is_new and redis.call('GET', KEYS[4])
+  if is_new or string.sub(before, 1, #ARGV[5]) ~= ARGV[5] then
+    if before then
+      redis.call('SET', KEYS[4], ARGV[4], unpack(how))
     end
     redis.call('PUBLISH', KEYS[4], ARGV[4])
   end
