@@ -13,7 +13,7 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable import events
 from celery_reliable.broker.deliveries import Arrival, Awaited
-from celery_reliable.broker.inbox import INBOX_PREFIX, Inbox, bring_back
+from celery_reliable.broker.inbox import INBOX_PREFIX, N_FIRST, N_REST, Inbox, bring_back
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
@@ -49,7 +49,8 @@ class Arriving:
     reliable_unacked: str | None
     connection_errors: Any
     wait_by: Callable[..., None]
-    read_replies: Callable[[int], list[Any]]
+    read_replies: Callable[..., list[Any]]
+    read_no_more: Callable[[], None]
     _n_waiting: int
     _looked_at: float
     _lets_begin: bool
@@ -86,7 +87,7 @@ class Arriving:
         arrivals = unacked.worker.arrivals if unacked is not None else None
         if arrivals is not None and arrivals.has_lost:
             for late in arrivals.look(unacked.queues([], [], arrivals.left_out()), self._may_begin):
-                self._deliver_arrival(late)
+                self._note_delivery(self._hand_on(late))
                 has_come = True
         return has_come
 
@@ -136,9 +137,18 @@ class Arriving:
         """Deliver the message that came.  Raises kombu's Empty if none did."""
         assert self._awaited is not None
         awaited, inbox = self._awaited
+        arrival, was_handed = None, None
         try:
-            came = inbox.read(self.read_replies(len(inbox.commands(awaited.call, 0))))
+            replies = self.read_replies(N_FIRST, more=True)
+            if not isinstance(replies[1], Exception):
+                self._awaited = None
+                arrival = awaited.hear(replies[1], self._may_begin)
+            if arrival is not None:
+                # Its process begins while the rest is read.
+                was_handed = self._hand_on(arrival)
+            came = inbox.read([*replies, *self.read_replies(N_REST)])
         except BaseException:
+            self.read_no_more()
             self.note_lost_wait()
             raise
         self._awaited = None
@@ -150,11 +160,9 @@ class Arriving:
             arrivals.refuse(came.refusal)
         if came.filed is None:
             awaited.fail(is_unknown=came.is_unknown)
-            raise kombu_redis.Empty()
-        arrival = awaited.hear(came.filed, self._may_begin)
         if arrival is None:
             raise kombu_redis.Empty()
-        self._deliver_arrival(arrival)
+        self._note_delivery(was_handed)
         return True
 
     def end_paused_arrival(self) -> None:
@@ -173,19 +181,24 @@ class Arriving:
         """Whether what is in a queue may be delivered, to begin at once."""
         return bool(self.is_consumed(queue) and self.qos.can_consume())
 
-    def _deliver_arrival(self, arrival: Arrival) -> None:
+    def _hand_on(self, arrival: Arrival) -> bool | None:
+        """Deliver a message; whether a process begins at once.  None: it is in its queue again."""
         delivery = arrival.delivery
         if not self.qos.can_consume():
             place = list_key(self, delivery.queue, self.priority_steps[0])
             self.qos.unacked.requeue([(delivery.tag, place)])
-            self._n_waiting += 1
-            return
+            return None
         self.has_had_its_turn(delivery.queue)
         self._consumed.deliver_all([arrival.delivery], arrival.payload, arrival.early)
-        worker = self.qos.unacked.worker
-        was_handed = worker.hand_over()
+        return bool(self.qos.unacked.worker.hand_over())
+
+    def _note_delivery(self, was_handed: bool | None) -> None:
+        """Note what `_hand_on` has returned, when it is known what waits."""
+        if was_handed is None:
+            self._n_waiting += 1
+            return
         self._lets_begin = was_handed and not self._n_waiting
-        worker.after_delivery()
+        self.qos.unacked.worker.after_delivery()
 
     def end_arrivals(self) -> None:
         """Take nothing more, and give back what comes last, where messages are filed as they come:

@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 
 import redis
 
-__all__ = ["INBOX_PREFIX", "Came", "Inbox", "bring_all_back", "bring_back"]
+__all__ = ["INBOX_PREFIX", "N_FIRST", "N_REST", "Came", "Inbox", "bring_all_back", "bring_back"]
 
 #: What the key of an inbox begins with; then comes that of its list.
 INBOX_PREFIX = "celery-reliable.inbox:"
+#: So many replies are those of the wait and of the call that files; so many come behind them.
+N_FIRST, N_REST = 2, 3
 
 
 class Came(NamedTuple):
@@ -64,7 +66,7 @@ class Inbox:
         ]
 
     def read(self, replies: Sequence[Any]) -> Came:
-        """Return what the server has answered; error replies are exceptions."""
+        """Return what the server has answered to all of them; error replies are exceptions."""
         waited, filed, returned, n_waiting, n_others = replies
         is_unknown = isinstance(filed, redis.exceptions.NoScriptError)
         replies = (waited, *([] if is_unknown else [filed]), returned, n_waiting, n_others)

@@ -267,19 +267,28 @@ class OpenChannel(kombu_redis.Channel):
         # By this kombu tells that the connection hangs.
         self._brpop_sent_at = time.monotonic()
 
-    def read_replies(self, count: int) -> list[Any]:
+    def read_replies(self, count: int, *, more: bool = False) -> list[Any]:
         """Return what they were answered; an error reply as its exception.  Raises redis-py's
         errors, with the connection closed.
+
+        *more*: the replies to the rest of the commands are read by another call, before anything
+        else is sent.
         """
         connection = self.client.connection
         try:
-            return [reply(connection) for _ in range(count)]
+            replies = [reply(connection) for _ in range(count)]
         except BaseException:
-            connection.disconnect()
+            self.read_no_more()
             raise
-        finally:
+        if not more:
             self.wait_no_more()
             self._flush_brpop_reauth()
+        return replies
+
+    def read_no_more(self) -> None:
+        """Close the connection by which was waited, whose replies nobody reads any more."""
+        self.client.connection.disconnect()
+        self.wait_no_more()
 
     def wait_no_more(self) -> None:
         """Note that nothing is waited for."""

@@ -125,8 +125,9 @@ class _Pair(Transition[A]):
 
     def read(self, raw: Any, is_repeated: bool = False) -> A:
         """Return what the first has answered, and let the second step hear its own answer."""
-        self._second.answer = self._second.transition.read(raw[1], is_repeated)
-        return self._first.read(raw[0], is_repeated)
+        first, second = raw
+        self._second.answer = self._second.transition.read(second, is_repeated)
+        return self._first.read((first,) if isinstance(first, bytes) else first, is_repeated)
 
 
 def encoded(text: str) -> bytes:

@@ -176,10 +176,10 @@ def interrupt_a_take(app: Any) -> None:
                 signal.raise_signal(signal.SIGQUIT)
         return reply
 
-    def reading(self: Any, count: int) -> Any:
-        replies = read(self, count)
+    def reading(self: Any, count: int, *, more: bool = False) -> Any:
+        replies = read(self, count, more=more)
         # What ended the wait, and how its message was filed.
-        if replies[0] is not None and taken(app, INTERRUPT) is not None:
+        if more and replies[0] is not None and taken(app, INTERRUPT) is not None:
             raise Interrupted()
         return replies
 
