@@ -22,8 +22,9 @@ local function second(KEYS, ARGV)
 end
 local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
 local reply = first({{unpack(KEYS, 1, keys)}}, {{unpack(ARGV, 1, args)}})
+local more = second({{unpack(KEYS, keys + 1)}}, {{unpack(ARGV, args + 1, #ARGV - 2)}})
 -- A word by itself, as the server writes each part of a nested reply on its own.
-return {{#reply == 1 and reply[1] or reply, (second({{unpack(KEYS, keys + 1)}}, {{unpack(ARGV, args + 1, #ARGV - 2)}}))}}
+return {{#reply == 1 and reply[1] or reply, more}}
 """
 
 
