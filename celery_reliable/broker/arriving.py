@@ -13,7 +13,14 @@ from kombu.transport import redis as kombu_redis
 
 from celery_reliable import events
 from celery_reliable.broker.deliveries import Arrival, Awaited
-from celery_reliable.broker.inbox import INBOX_PREFIX, N_FIRST, N_REST, Inbox, bring_back
+from celery_reliable.broker.inbox import (
+    INBOX_PREFIX,
+    N_FIRST,
+    N_REST,
+    NOTHING_ELSE,
+    Inbox,
+    bring_back,
+)
 from celery_reliable.broker.worker_unacked import opened_unacked
 from celery_reliable.compat.kombu import list_key
 from celery_reliable.compat.redis import has_something_to_read
@@ -60,13 +67,15 @@ class Arriving:
     #: What was sent and not answered: how the worker sees it, and where it waits.
     _awaited: tuple[Awaited, Inbox] | None = None
     _can_bring_back = True
+    #: A message is delivered, and what was answered behind it is not read yet.
+    _has_unread = False
 
     def await_arrival(self) -> bool:
         """Begin to wait for a message that is filed as it comes; False where that cannot be."""
         unacked = self.qos.unacked
         arrivals = unacked.worker.arrivals if unacked is not None else None
         queues = self.queues_in_turn()
-        if arrivals is None or len(queues) != 1 or not arrivals.may_wait or self._has_priorities:
+        if arrivals is None or len(queues) != 1 or not arrivals.may_wait or _has_priorities(self):
             return False
         inbox = self._inbox_of(unacked, queues[0])
         where = unacked.queues(queues, [], arrivals.left_out())
@@ -110,13 +119,6 @@ class Arriving:
             self._can_bring_back = False
 
     @property
-    def _has_priorities(self) -> bool:
-        """Whether tasks have priorities, as far as the transport's options tell."""
-        steps = list(self.priority_steps)
-        is_default = steps == list(kombu_redis.PRIORITY_STEPS) and self.takes_turns
-        return len(steps) > 1 and not is_default
-
-    @property
     def awaits_arrival(self) -> bool:
         """Whether such a wait was begun, and has not ended."""
         return self._awaited is not None
@@ -139,18 +141,21 @@ class Arriving:
         awaited, inbox = self._awaited
         arrival, was_handed = None, None
         try:
-            replies = self.read_replies(N_FIRST, more=True)
+            replies, self._has_unread = self.read_replies(N_FIRST, more=True), True
             if not isinstance(replies[1], Exception):
                 self._awaited = None
                 arrival = awaited.hear(replies[1], self._may_begin)
             if arrival is not None:
                 # Its process begins while the rest is read.
                 was_handed = self._hand_on(arrival)
-            came = inbox.read([*replies, *self.read_replies(N_REST)])
+            rest = self.read_replies(N_REST) if self._has_unread else NOTHING_ELSE
+            came = inbox.read([*replies, *rest])
         except BaseException:
             self.read_no_more()
             self.note_lost_wait()
             raise
+        finally:
+            self._has_unread = False
         self._awaited = None
         self._n_waiting, self._looked_at = came.n_waiting + came.n_others, time.monotonic()
         arrivals = self.qos.unacked.worker.arrivals
@@ -210,7 +215,11 @@ class Arriving:
 
     def end_waiting(self) -> None:
         """Read what has come, and wait for nothing more."""
-        if self.is_waiting:
+        if self._has_unread:
+            # Somebody closes the channel while a message is delivered.
+            self._has_unread = False
+            self.read_no_more()
+        elif self.is_waiting:
             try:
                 self.end_of_wait()
             except kombu_redis.Empty:
@@ -219,3 +228,10 @@ class Arriving:
                 events.broken_channel_closed(error=exc)
         self.wait_no_more()
         self.note_lost_wait()
+
+
+def _has_priorities(channel: Any) -> bool:
+    """Whether tasks have priorities, as far as the transport's options tell."""
+    steps = list(channel.priority_steps)
+    is_default = steps == list(kombu_redis.PRIORITY_STEPS) and channel.takes_turns
+    return len(steps) > 1 and not is_default

@@ -19,12 +19,23 @@ from typing import Any, NamedTuple
 
 import redis
 
-__all__ = ["INBOX_PREFIX", "N_FIRST", "N_REST", "Came", "Inbox", "bring_all_back", "bring_back"]
+__all__ = [
+    "INBOX_PREFIX",
+    "NOTHING_ELSE",
+    "N_FIRST",
+    "N_REST",
+    "Came",
+    "Inbox",
+    "bring_all_back",
+    "bring_back",
+]
 
 #: What the key of an inbox begins with; then comes that of its list.
 INBOX_PREFIX = "celery-reliable.inbox:"
 #: So many replies are those of the wait and of the call that files; so many come behind them.
 N_FIRST, N_REST = 2, 3
+#: What comes behind where nothing was left in the inbox and nothing waits.
+NOTHING_ELSE = (None, 0, 0)
 
 
 class Came(NamedTuple):

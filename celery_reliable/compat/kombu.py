@@ -287,7 +287,9 @@ class OpenChannel(kombu_redis.Channel):
 
     def read_no_more(self) -> None:
         """Close the connection by which was waited, whose replies nobody reads any more."""
-        self.client.connection.disconnect()
+        connection = self.client.connection
+        if connection is not None:
+            connection.disconnect()
         self.wait_no_more()
 
     def wait_no_more(self) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "flush_before_reassigning",
     "futures_of",
     "hear_of_ends",
+    "keep_handed_jobs",
     "n_processes_up",
     "process_ids_of",
     "stop_by",
@@ -159,6 +160,52 @@ def flush_before_reassigning(pool: Any) -> None:
         give_to_another(job, process)
 
     processes.on_partial_read = on_partial_read
+
+
+@relies_on(
+    Kept(f"{_BILLIARD}._cache"),
+    Name(f"{_ASYNC}.flush", used_by=f"{_TASK_POOL}.on_start"),
+    Used(by=f"{_ASYNC}.flush", name="_accepted"),
+    Used(by=f"{_ASYNC}.on_job_process_down", name="_write_to"),
+    Kept("billiard.pool:ApplyResult._accepted"),
+    Kept("billiard.pool:ApplyResult._worker_pid"),
+    part=Part.PREFORK,
+)
+def keep_handed_jobs(pool: Any) -> None:
+    """Let a started pool of processes keep the jobs that processes were handed when it is flushed,
+    as the worker has lost its connection.  Other pools are left alone.
+
+    Celery drops those of which no process has said yet that it begins, and takes such a process for
+    idle.  But it has the job, and runs it.
+
+    Replaces ``flush`` of this one pool, which lets jobs pass for accepted meanwhile.  Checked on
+    Celery 5.6.3 and 5.7.0 with billiard 4.3.2.  Without it a live attempt is taken for lost if the
+    connection was lost just as it began, and runs twice at once.
+    """
+    from celery.concurrency.asynpool import AsynPool
+
+    processes = billiards(pool)
+    if not isinstance(processes, AsynPool):
+        return
+    flush = processes.flush
+
+    def keeping() -> None:
+        jobs = list(processes._cache.values())
+        handed = [job for job in jobs if not job._accepted and _is_handed(job)]
+        for job in handed:
+            job._accepted = True
+        try:
+            flush()
+        finally:
+            for job in handed:
+                job._accepted = job._worker_pid is not None
+
+    processes.flush = pool.flush = keeping
+
+
+def _is_handed(job: Any) -> bool:
+    # Jobs of other kinds, such as maps, have no such attribute.
+    return getattr(job, "_write_to", None) is not None
 
 
 @relies_on(

@@ -78,7 +78,7 @@ def pool_of_lives(life: Life, line: Line) -> Any:
     Billiard counts jobs, and in a job a process may run many tasks.  What a process tells comes by
     the pipe of its results, and so in its order with these, and after its death too.  A pool that
     shrinks ends no process that was just handed a job.  And a pool that is flushed, as the worker
-    has lost its connection, forgets no job of `keep_job` that a process was handed.
+    has lost its connection, tells of each job of `keep_job` that it drops.
 
     Overrides ``Worker._make_protected_receive``, which makes the function that waits for a job,
     takes ``maxtasks`` away from billiard, and writes to ``outq``; overrides
@@ -130,14 +130,9 @@ def pool_of_lives(life: Life, line: Line) -> Any:
 def _flush(jobs: dict[int, Any], flush: Callable[[], None]) -> None:
     """Flush a pool whose *jobs* these are, by Celery's own *flush*, and keep those of ours."""
     kept = [job for job in jobs.values() if noted(job, _KEPT) and not job._accepted]
-    handed = [job for job in kept if job._write_to is not None]
-    for job in handed:
-        job._accepted = True
     try:
         flush()
     finally:
-        for job in handed:
-            job._accepted = job._worker_pid is not None
         for job in kept:
             if job._job not in jobs:
                 noted(job, _KEPT)()

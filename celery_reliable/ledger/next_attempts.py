@@ -84,7 +84,7 @@ class _Reading:
         kind, queue, *claimed = json.loads(told)
         if kind != "asked":
             return NextTask(queue, message)
-        (word, *values), place = claimed
+        place, word, *values = claimed
         answer = attempts.CLAIM.read((word.encode(), *values), is_repeated)
         return NextTask(queue, message, answer, place=place)
 

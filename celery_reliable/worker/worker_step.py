@@ -20,6 +20,7 @@ from celery_reliable.compat.notes import note, noted
 from celery_reliable.compat.pool import (
     end_what_does_not_start,
     flush_before_reassigning,
+    keep_handed_jobs,
     wait_aside,
 )
 from celery_reliable.context import WorkerProcess, set_current_worker
@@ -120,7 +121,7 @@ class WorkerStep(bootsteps.StartStopStep):
         self.pool_name = kind_of(w.pool)
         self.claims.run_in(w.pool, self.pool_name)
         self.orders.run_in(self.pool_name)
-        flush_before_reassigning(w.pool)
+        _keep_what_runs(w.pool)
         self.shifts = shifts_of(w, self.reliable, self.process, self.unacked_name)
         self.claims.shifts = self.seen.shifts = self.shifts
         if not self.reliable.is_redis_broker:
@@ -264,3 +265,9 @@ def _end_arrivals(w: Any, step: WorkerStep) -> None:
     consumer = getattr(getattr(w, "consumer", None), "task_consumer", None)
     if step.unacked_name and consumer is not None:
         consumer.channel.end_arrivals()
+
+
+def _keep_what_runs(pool: Any) -> None:
+    """Let a pool of processes forget nothing that a process has begun, or is about to begin."""
+    flush_before_reassigning(pool)
+    keep_handed_jobs(pool)

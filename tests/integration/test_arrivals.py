@@ -150,6 +150,55 @@ def test_what_came_to_a_lost_connection_begins_when_there_is_another(
         assert pooled.send("work", 0).get(timeout=10) == "worked"
 
 
+def begun_as_it_is_cut(project: Project, proxy: RedisProxy, other: Worker) -> Any:
+    """A task that a worker behind the proxy has begun, whose connection is lost before it has read
+    what is answered behind the message.  The *other* worker takes what it gives back.
+    """
+    for n in range(10):
+        wait_until_idle(project)
+        other.freeze()
+        wait_for(lambda: len(waits(project)) == 1, 10, "the server has ended the other's wait")
+        cut = proxy.drop_reply("LMOVE", containing="inbox")
+        wait_for(lambda cut=cut: cut.matched, 10, "the next wait")
+        # Who has waited longer is served first.
+        other.thaw()
+        with suppress(AssertionError):
+            wait_for(lambda: len(waits(project)) == 2, 0.8, "both wait")
+        result = project.send("gate", f"gate {n}")
+        run = project.effects.run_of(result.id)
+        if run.worker.startswith("one@"):
+            return result, run, f"gate {n}"
+        # That wait was over just then.
+        project.effects.open_gate(f"gate {n}")
+        result.get(timeout=10)
+    raise AssertionError("it was never cut as a task began")
+
+
+def test_what_begins_as_the_connection_is_lost_runs_once(
+    pooled: Project, proxy: RedisProxy
+) -> None:
+    """No process has said yet that it begins, when Celery forgets what none has accepted."""
+    soon = {"SWEEP_SECONDS": 1, "LEASE_SECONDS": 4, "QUEUED_SECONDS": 8}
+    near = pooled.with_settings(reliable=soon)
+    one = start(near.with_settings(broker_url=proxy.url()))
+    other = start(near, "two", concurrency=2)
+    near.send("work", 0).get(timeout=10)
+    result, run, gate = begun_as_it_is_cut(near, proxy, other)
+    assert [run.pid] == one.children()
+    client = near.redis.client()
+    # Each worker looks at its claims after half a second, and at what others have after a second.
+    since, _ = client.time()
+    wait_for(lambda: client.time()[0] > since + 5, 20, "some passes")
+    assert [(one.attempt, one.pid) for one in near.effects.runs(result.id)] == [(1, run.pid)]
+    near.effects.open_gate(gate)
+    assert result.get(timeout=10) == gate
+    assert len(near.effects.runs(result.id)) == 1
+    wait_for(lambda: not client.keys("unacked:*"), 10, "it is acknowledged")
+    # Both take what comes from now on.
+    for sent in [near.send("work", 0.2) for _ in range(6)]:
+        assert sent.get(timeout=20) == "worked"
+
+
 def test_what_comes_to_a_process_that_is_busy_by_then_is_run_by_another(pooled: Project) -> None:
     """What has an ETA begins without a message, while the worker waits for one to claim."""
     start(pooled)

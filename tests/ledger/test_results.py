@@ -12,7 +12,7 @@ from celery_reliable.ledger import ObjectLocks, connect, server_of
 from celery_reliable.ledger.answers.tasks import Elsewhere, Fenced, Gone, Settled, Stored
 from celery_reliable.ledger.scripts import inside, script
 from celery_reliable.model import State, StoredResult
-from tests.ledger.scene import LEASE_MS, Scene, open_ledger
+from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
 from tests.ledger.stages import STAGES
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -138,6 +138,49 @@ def test_a_success_is_never_replaced(scene: Scene, before: str, is_kept: bool) -
 
         assert client.get(KEY) == (before if is_kept else RESULT.value)
         client.delete(KEY)
+
+
+@pytest.mark.parametrize("db", [0, 3])
+@pytest.mark.parametrize("expires_seconds", [0, 60])
+def test_what_is_stored_over_another_result_is_told_and_expires(
+    scene: Scene, db: int, expires_seconds: int
+) -> None:
+    claim = scene.claim(scene.publish())
+    result = replace(RESULT, db=db, expires_seconds=expires_seconds)
+    with kept(scene, db) as client, client.pubsub(ignore_subscribe_messages=True) as told:
+        client.set(KEY, '{"status": "STARTED"}', ex=5)
+        told.subscribe(KEY)
+
+        assert isinstance(scene.ledger.settle(claim, result), Settled)
+
+        assert client.get(KEY) == RESULT.value
+        assert client.ttl(KEY) in ((-1,) if expires_seconds == 0 else (59, 60))
+        heard = next(one for _ in range(9) if (one := told.get_message(timeout=5)))
+        assert (heard["channel"], heard["data"]) == (KEY, RESULT.value)
+        client.delete(KEY)
+    assert scene.ledger.find("task") is None
+
+
+@pytest.mark.parametrize("length", [0, 5000])
+def test_a_success_that_is_there_is_settled_with_on_a_full_server(
+    restartable: RestartableScene, length: int
+) -> None:
+    scene = restartable
+    claim = scene.claim(scene.publish())
+    value = f'{{"status": "SUCCESS", "result": "{"x" * length}"}}'
+    with kept(scene, 0) as client, client.pubsub(ignore_subscribe_messages=True) as told:
+        client.set(KEY, '{"status": "SUCCESS", "result": 0}')
+        told.subscribe(KEY)
+        assert told.get_message(timeout=5) is None
+        client.config_set("maxmemory", 1)
+
+        assert isinstance(scene.ledger.settle(claim, replace(RESULT, value=value)), Settled)
+
+        assert client.get(KEY) == '{"status": "SUCCESS", "result": 0}'
+        # Nothing has changed there.
+        assert told.get_message(timeout=0.2) is None
+        client.config_set("maxmemory", 0)
+    assert scene.ledger.find("task") is None
 
 
 @pytest.mark.parametrize(

@@ -184,3 +184,18 @@ def base(taking: Taking) -> str:
 
 
 _BASES: dict[str, str] = {}
+
+
+@pytest.mark.untraced("a record is changed by hand")
+def test_the_number_of_an_attempt_is_told_however_others_have_numbers_encoded(
+    taking: Taking,
+) -> None:
+    """That is a setting, which all scripts of a server share."""
+    taking.put("one")
+    client, key = taking.scene.client, taking.scene.ledger.keys.record("one")
+    client.hset(key, mapping={"attempt": 11, "losses": 12})
+    client.eval("cjson.encode_number_precision(1)", 0)
+
+    taken = taking.take("shift.1")
+
+    assert taken.answer == answers.Claimed(12, 12)

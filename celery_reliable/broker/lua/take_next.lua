@@ -30,8 +30,8 @@ ARGV[13..] queues  their names
 Returns    one text, as the server writes each part of a nested reply by itself, and wakes who waits for it with the first
            empty | no_lease   nothing was taken; the second: the worker has been declared dead
            ["cold", queue] LF message   the worker has to look at this one, which may be anything
-           ["asked", queue, answer, place] LF message   the answer of claim; which place of its object the task has since
-           it was published or its turn came, "" for none
+           ["asked", queue, place, answer...] LF message   the answer of claim; which place of its object the task has
+           since it was published or its turn came, "" for none
 Cost       O(lists + size of the headers)
 ]]
 local unacked, tag = KEYS[1], ARGV[1]
@@ -132,4 +132,8 @@ if place ~= '' and redis.call('GET', ARGV[6] .. place) == '0:' .. id then
 else
   place = ''
 end
-return told('asked', queue, answer, place)
+for i = 1, #answer do
+  -- How numbers are encoded, and how deep, is a setting that all scripts of a server share.
+  answer[i] = tostring(answer[i])
+end
+return told('asked', queue, place, unpack(answer))

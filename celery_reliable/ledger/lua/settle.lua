@@ -52,10 +52,11 @@ if ARGV[4] ~= '' then
     return {'elsewhere'}
   end
   local how = ARGV[6] == '0' and {} or {'EX', ARGV[6]}
-  local is_new = redis.call('SET', KEYS[4], ARGV[4], 'NX', unpack(how))
+  -- Mostly there is none. One that is longer a full Redis refuses, also where one is there that is kept.
+  local is_new = #ARGV[4] <= 700 and redis.call('SET', KEYS[4], ARGV[4], 'NX', unpack(how))
   local before = not is_new and redis.call('GET', KEYS[4])
-  if is_new or string.sub(before, 1, #ARGV[5]) ~= ARGV[5] then
-    if before then
+  if not before or string.sub(before, 1, #ARGV[5]) ~= ARGV[5] then
+    if not is_new then
       redis.call('SET', KEYS[4], ARGV[4], unpack(how))
     end
     redis.call('PUBLISH', KEYS[4], ARGV[4])
