@@ -67,7 +67,6 @@ class Line(Protocol):
     Name(f"{_ASYNC}.flush", used_by="celery.concurrency.prefork:TaskPool.on_start"),
     Used(by=f"{_ASYNC}.flush", name="_accepted"),
     Kept("billiard.pool:ApplyResult._accepted"),
-    Kept("billiard.pool:ApplyResult._worker_pid"),
     Kept("billiard.pool:ApplyResult._job"),
     part=Part.PREFORK,
 )
