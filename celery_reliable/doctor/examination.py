@@ -107,7 +107,8 @@ def examine(
         looked = _look(reliable, patience_seconds)
     workers = [one for one in looked.workers if one.has_told] or [own]
     known = tasks_of(by_name)
-    found += check_app(_with_timeouts(facts, workers))
+    is_eager = bool(app.conf.task_always_eager)
+    found += check_app(replace(_with_timeouts(facts, workers), is_eager=is_eager))
     found += check_start_method(own.pool, app.conf)
     found += check_hooks(reliable, own.pool)
     found += check_times(

@@ -107,6 +107,7 @@ class AppFacts:
         broker_transport: the scheme of the broker's URL.
         redis_url_given: whether `REDIS_URL` is set.
         cache: the alias that `CACHE` names.
+        is_eager: tasks run where they are called, so nothing is published.
         visibility_timeout_seconds: from the broker's transport options; `None` for the default.
         plain_time_limits: hard time limit in seconds of each task without protection that
             acknowledges late, by task name.
@@ -118,6 +119,7 @@ class AppFacts:
     broker_transport: str
     redis_url_given: bool = False
     cache: str | None = None
+    is_eager: bool = False
     visibility_timeout_seconds: float | None = None
     plain_time_limits: Mapping[str, float] | None = None
     plain_requeued_when_lost: tuple[str, ...] = ()
@@ -224,7 +226,8 @@ def _server_eviction(facts: ServerFacts) -> Iterator[Finding]:
 
 
 def _ledger_place(facts: AppFacts) -> Iterator[Finding]:
-    given = facts.redis_url_given or facts.cache is not None
+    # A ledger is needed by what publishes a task.
+    given = facts.redis_url_given or facts.cache is not None or facts.is_eager
     if not given and facts.broker_transport in SINGLE_PROCESS_SCHEMES:
         yield Finding(
             UNPROTECTED,

@@ -229,6 +229,20 @@ def test_a_late_attempt_of_a_former_task_takes_no_row_that_is_free(book: Any, ma
     assert status(book) == ("succeeded", 1, 1)
 
 
+@promise("attempts-of-one-id")
+def test_a_late_attempt_of_a_former_task_with_the_same_id_takes_no_row(
+    book: Any, make: Any
+) -> None:
+    task = make(lambda task: task.write_row(pages=task.attempt))
+    task.apply_async((book.pk,), task_id="one")
+    epoch = record_of(task, "one").epoch
+    reliable_of(task.app).ledger.cancel("one", epoch=epoch, outcome="")
+    task.apply_async((book.pk,), task_id="one")
+    # Its worker froze before the attempt had the row.
+    assert ran(task, book.pk, "one", 3) == {"skipped": "one"}
+    assert status(book) == ("waiting", 0, None)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

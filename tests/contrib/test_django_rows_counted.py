@@ -182,7 +182,7 @@ def test_the_doctor_tells_of_rows_that_nobody_looks_after(book: Any, task: Any) 
 def test_the_doctor_names_tasks_that_there_are_not(book: Any, task: Any) -> None:
     from celery_reliable.contrib.django.rows.places import RowPlace
 
-    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", keeps=False)
+    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", is_new=True, keeps=False)
     forget(book, 601)
     (said,) = told(task.app)
     assert "no such task with rows: shelf.gone." in said

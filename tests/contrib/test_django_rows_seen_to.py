@@ -47,7 +47,7 @@ def committed_only(task: Any, book: Any) -> str:
     """As if the publisher had been killed after its commit."""
     from celery_reliable.contrib.django.rows.places import RowPlace
 
-    return RowPlace(type(book), book.pk).ask(task.name, "chosen", keeps=False)
+    return RowPlace(type(book), book.pk).ask(task.name, "chosen", is_new=True, keeps=False)
 
 
 def claimed(task: Any, task_id: str) -> Claim:
@@ -206,7 +206,7 @@ def test_what_the_server_has_lost_runs_again_and_late_attempts_write_nothing(
 def test_a_row_of_a_task_that_is_not_there_any_more_stays(book: Any, task: Any) -> None:
     from celery_reliable.contrib.django.rows.places import RowPlace
 
-    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", keeps=False)
+    RowPlace(type(book), book.pk).ask("shelf.gone", "an-id", is_new=True, keeps=False)
     forget(book)
     assert looked_after(task) == {"failed": 1}
     assert status(book)[0] == "waiting"

@@ -3,6 +3,10 @@
 `check_settings`, `check_cache` and `check_api` are part of every ``manage.py check`` and connect to
 nothing.  `check_servers` asks the servers: ``manage.py check --deploy``, or with ``--tag
 celery_reliable_server`` besides.  ``docs/doctor.rst`` has all that they can say.
+
+Django stops every command for an error of a check that is not about the deployment, also those that
+publish nothing: ``migrate``, ``collectstatic``.  So only `check_servers` tells errors as errors.
+Workers, publishers and the API refuse by themselves what cannot work.
 """
 
 from __future__ import annotations
@@ -27,14 +31,44 @@ __all__ = ["SERVER_TAG", "check_api", "check_cache", "check_servers", "check_set
 
 SERVER_TAG = "celery_reliable_server"
 
+_SETTINGS_WRONG = "celery_reliable.settings_wrong"
+
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Check ``CELERY_RELIABLE`` as a whole, and the project's Celery app; asks no server."""
+    return [_message(one, is_blocking=False) for one in _about_settings()]
+
+
+def check_cache(**_: Any) -> list[CheckMessage]:
+    """Check that ``CACHE``, when it is given, leads to a Redis."""
+    return [_message(one, is_blocking=False) for one in _about_cache()]
+
+
+def check_api(**_: Any) -> list[CheckMessage]:
+    """Check what ``CELERY_RELIABLE_API`` names, and that the API's package is there."""
+    return [_message(one, is_blocking=False) for one in _about_api()]
+
+
+def check_servers(**_: Any) -> list[CheckMessage]:
+    """Check what only tasks, servers and living workers can tell; and tell the errors of the other
+    checks as errors.
+    """
+    known = [*_about_settings(), *_about_cache(), *_about_api()]
+    found = [one for one in known if one.level == "error"]
+    app = project_app()
+    if app is not None and not any(one.id == _SETTINGS_WRONG for one in found):
+        # `check_settings` tells that by the models, which are there without tasks.
+        told = {"celery_reliable.rows_unscheduled", *(one.id for one in found)}
+        found += [one for one in examine(app).findings if one not in known and one.id not in told]
+    return [_message(one, is_blocking=True) for one in found]
+
+
+def _about_settings() -> list[Finding]:
     app = project_app()
     try:
         config = _config()
     except ConfigurationError as exc:
-        return [_message(_finding("settings_wrong", "error", problem)) for problem in exc.problems]
+        return [_finding("settings_wrong", "error", problem) for problem in exc.problems]
     if app is None:
         # A project without an app of its own may publish by other means; its broker is not ours
         # to judge.
@@ -46,23 +80,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         found = check_app(facts)
     else:
         found = [*_of_settings(app), *_of_rows(app)]
-    return [*map(_message, [*found, *_look_alikes()])]
-
-
-def check_servers(**_: Any) -> list[CheckMessage]:
-    """Check what only tasks, servers and living workers can tell."""
-    app = project_app()
-    if app is None:
-        return []
-    try:
-        _config()
-    except ConfigurationError:
-        # `check_settings` reports that.
-        return []
-    known = _of_settings(app)
-    # `check_settings` tells that by the models, which are there without tasks.
-    told = "celery_reliable.rows_unscheduled"
-    return [_message(one) for one in examine(app).findings if one not in known and one.id != told]
+    return [*found, *_look_alikes()]
 
 
 def _of_settings(app: Any) -> list[Finding]:
@@ -93,8 +111,7 @@ def _look_alikes() -> list[Finding]:
     ]
 
 
-def check_cache(**_: Any) -> list[CheckMessage]:
-    """Check that ``CACHE``, when it is given, leads to a Redis."""
+def _about_cache() -> list[Finding]:
     try:
         cache = _config().cache
     except ConfigurationError:
@@ -105,21 +122,20 @@ def check_cache(**_: Any) -> list[CheckMessage]:
     try:
         connector_of(cache)
     except ConfigurationError as exc:
-        return [_message(_finding("cache_unusable", "error", str(exc)))]
+        return [_finding("cache_unusable", "error", str(exc))]
     return []
 
 
-def check_api(**_: Any) -> list[CheckMessage]:
-    """Check what ``CELERY_RELIABLE_API`` names, and that the API's package is there."""
+def _about_api() -> list[Finding]:
     try:
         api_config()
     except ConfigurationError as exc:
-        return [_message(_finding("api_settings_wrong", "error", str(exc)))]
+        return [_finding("api_settings_wrong", "error", str(exc))]
     is_used = hasattr(settings, "CELERY_RELIABLE_API")
     if is_used and importlib.util.find_spec("msgspec") is None:
         missing = "CELERY_RELIABLE_API is set, and msgspec, which the API needs, is not installed."
         hint = 'pip install "celery-reliable[api]"'
-        return [_message(_finding("extra_missing", "warning", missing, hint))]
+        return [_finding("extra_missing", "warning", missing, hint)]
     return []
 
 
@@ -142,7 +158,9 @@ def _finding(name: str, level: Any, message: str, hint: str = "Change that setti
     return Finding(f"celery_reliable.{name}", level, message, hint)
 
 
-def _message(finding: Finding) -> CheckMessage:
+def _message(finding: Finding, *, is_blocking: bool) -> CheckMessage:
     kind = {"error": Error, "warning": WarningMessage, "info": Info}[finding.level]
+    if kind is Error and not is_blocking:
+        kind = WarningMessage
     entry = entry_of(finding)
     return kind(finding.message, hint=f"{finding.hint} If ignored: {entry.ignored}", id=entry.id)

@@ -53,7 +53,7 @@ class RowAttempt:
     place: RowPlace
     row: Any
     writer: int
-    #: Its effect is committed, and with it the success of its task.
+    #: Its effect is committed, with all transactions around it, and with it the task's success.
     is_done: bool = False
 
     def write(self, **values: Any) -> None:
@@ -76,6 +76,10 @@ class RowAttempt:
             self.place.hold(self.writer)
             yield effect
             self.place.end(self.writer, TaskStatus.SUCCEEDED, result=effect.result)
+            # A transaction around the block may still be rolled back.
+            transaction.on_commit(self._is_committed, using=self.place.using)
+
+    def _is_committed(self) -> None:
         self.is_done = True
 
     @contextmanager
@@ -83,8 +87,7 @@ class RowAttempt:
         """The transaction of one step.  Raises RowTaken."""
         with transaction.atomic(using=self.place.using):
             self.place.hold(self.writer)
-            effects = self.place.effects()
-            effect = Effect(name, effects.get(name))
+            effect = Effect(name, self.place.effects().get(name))
             yield effect
             if not effect.was_asked:
                 raise ConfigurationError(
@@ -93,6 +96,8 @@ class RowAttempt:
                     f"`with self.effect({name!r}) as effect:` and, in it, `if effect.is_first:`."
                 )
             if effect.is_first:
+                # Read again: the block may have noted effects of its own.
+                effects = self.place.effects()
                 effects[name] = {"attempt": self.attempt, "result": effect.result}
                 self.place.note_effects(self.writer, effects)
 
@@ -163,7 +168,7 @@ def _begin(task: Any, place: RowPlace) -> RowAttempt | Done | Belongs:
     task_id = request.id
     if live is None and (request.is_eager or request.called_directly):
         # Nobody has published it, or whoever did waits for it here.
-        task_id = place.ask(task.name, task_id or uuid(), keeps=False)
+        task_id = place.ask(task.name, task_id or uuid(), is_new=task_id is None, keeps=False)
     attempt, losses = (live.claim.attempt, live.claim.losses) if live is not None else (1, 0)
     begun = place.begin(
         task.name,

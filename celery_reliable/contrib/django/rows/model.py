@@ -100,6 +100,9 @@ class TaskRow(models.Model):
     #: The number of the attempt that began last, and how many were lost.
     task_attempt = models.PositiveIntegerField("attempt", default=0, editable=False)
     task_losses = models.PositiveIntegerField("losses", default=0, editable=False)
+    #: When the ledger recorded the row's publication, in ms of the ledger's clock. Null: not known.
+    #: 0: the id is new, so whatever the ledger knows of it belongs to this publication.
+    task_published_ms = models.BigIntegerField("published (ms)", null=True, editable=False)
     #: Grows with whoever may write the row: each publication, each attempt.  It is the fence.
     task_writer = models.PositiveBigIntegerField("writer", default=0, editable=False)
     #: When the row's task was last known to be on its way; null when nothing is to come.

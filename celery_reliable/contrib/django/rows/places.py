@@ -77,9 +77,11 @@ class RowPlace:
 
     # -- the publisher
 
-    def ask(self, task_name: str, task_id: str, *, keeps: bool) -> str:
+    def ask(self, task_name: str, task_id: str, *, is_new: bool, keeps: bool) -> str:
         """Let the row wait for a task, and return the task's id; with *keeps* the id of the task
         that it waits for already, if it does.  Raises the model's DoesNotExist.
+
+        *is_new*: no earlier task had this id.
         """
         rows = self.rows()
         if keeps:
@@ -92,6 +94,7 @@ class RowPlace:
             task_id=task_id,
             task_attempt=0,
             task_losses=0,
+            task_published_ms=0 if is_new else None,
             task_writer=F("task_writer") + 1,
             task_seen_at=Now(),
             task_started_at=None,
@@ -101,7 +104,16 @@ class RowPlace:
             task_effects={},
         ):
             return task_id
-        return str(self.read().task_id)
+        found = str(self.read().task_id)
+        if found == task_id:
+            # The task may have ended already, and is then published once more.
+            self.rows().filter(task_id=task_id).update(task_published_ms=None)
+        return found
+
+    def note_published(self, task_id: str, published_ms: int) -> None:
+        """Note when the ledger recorded the publication of a chosen id."""
+        rows = self.rows().filter(task_id=task_id).exclude(task_published_ms=0)
+        rows.update(task_published_ms=published_ms)
 
     # -- an attempt
 
@@ -127,7 +139,9 @@ class RowPlace:
                 return Done(row.task_result)
             if not is_same and row.has_open_task:
                 return Belongs(row.task_id)
-            if not (is_same and row.task_attempt < attempt) and not is_current():
+            # Attempts of an earlier task with the same id may have any number.
+            is_next = is_same and row.task_attempt < attempt and row.task_published_ms == 0
+            if not is_next and not is_current():
                 return Belongs(row.task_id)
             values = {
                 "task_status": TaskStatus.RUNNING,
@@ -135,6 +149,7 @@ class RowPlace:
                 "task_id": task_id,
                 "task_attempt": attempt,
                 "task_losses": losses,
+                "task_published_ms": row.task_published_ms if is_same else 0,
                 "task_writer": row.task_writer + 1,
                 "task_ended_at": None,
                 "task_result": None,
@@ -190,13 +205,15 @@ class RowPlace:
         if status != TaskStatus.SUCCEEDED:
             # What was committed as done stays so, whatever the body did after it.
             rows = rows.filter(task_status=TaskStatus.RUNNING)
+        # A body that returns nothing leaves the result of its effect.
+        results = {} if result is None else {"task_result": as_json(result)}
         return bool(
             rows.update(
                 task_status=status,
                 task_seen_at=None,
                 task_ended_at=Now(),
-                task_result=as_json(result),
                 task_error=error,
+                **results,
             )
         )
 

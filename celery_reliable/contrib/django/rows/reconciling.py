@@ -110,6 +110,7 @@ _COLUMNS = (
     "task_attempt",
     "task_losses",
     "task_writer",
+    "task_published_ms",
 )
 
 
@@ -124,6 +125,11 @@ class _Row:
         self.attempt = values["task_attempt"]
         self.losses = values["task_losses"]
         self.writer = values["task_writer"]
+        self.published_ms = values["task_published_ms"]
+
+    def is_of(self, published_ms: int) -> bool:
+        """Whether what was published then is this row's task, and no earlier one with its id."""
+        return self.published_ms is not None and published_ms >= self.published_ms
 
     def unchanged(self) -> Any:
         return self.place.rows().filter(
@@ -166,11 +172,14 @@ def _look_at(app: Celery, rows: Sequence[_Row], report: RowsReport) -> None:
     looks = reliable_of(app).ledger.look_all([row.id for row in rows])
     alive = []
     for row, look in zip(rows, looks, strict=True):
+        is_dead = look is not None and look.record.state is State.DEAD
+        if look is not None and not is_dead and row.published_ms is None:
+            row.place.note_published(row.id, look.record.published_ms)
         if row.status not in OPEN:
             _reopen(row, look, report)
-        elif look is None:
+        elif look is None or (is_dead and not row.is_of(look.record.published_ms)):
             _without_record(app, row, report)
-        elif look.record.state is State.DEAD:
+        elif is_dead:
             status = TaskStatus.FAILED if look.reason == Reason.FAILED.value else TaskStatus.DEAD
             error = look.exception or look.record.cause
             report.ended += row.end(status, error=error, losses=look.record.losses)
@@ -205,16 +214,16 @@ def _is_set_back(row: _Row, look: Look, report: RowsReport) -> bool:
 
 
 def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
-    """Write what became of a task that has ended; publish one of which nobody knows."""
+    """Write what became of a task that has ended; publish one of which nobody knows.
+
+    The record of the row's id may be the dead letter of an earlier task.
+    """
     task = app.tasks.get(row.name)
     if not isinstance(task, RowTask):
         events.row_task_unknown(name=row.name, task_id=row.id)
         report.failed += 1
         return
-    kept = reliable_of(app).ledger.ended_task(row.id)
-    outcome, result = _stored(task, row.id)
-    if kept is not None and kept.outcome in _STATUS_OF:
-        outcome = kept.outcome
+    outcome, result = _outcome(app, task, row)
     if outcome in _STATUS_OF:
         is_success = outcome == states.SUCCESS
         error = "" if is_success else one_line(result) if result else outcome
@@ -238,6 +247,30 @@ def _without_record(app: Celery, row: _Row, report: RowsReport) -> None:
     else:
         events.row_published(name=row.name, task_id=row.id)
         report.published += 1
+
+
+def _outcome(app: Celery, task: RowTask, row: _Row) -> tuple[str, Any]:
+    """Return how the row's publication ended, and its result; PENDING where that is in doubt.
+
+    An earlier task with the same id may have left a result and a history, too.
+    """
+    if row.published_ms is None:
+        return states.PENDING, None
+    ledger = reliable_of(app).ledger
+    kept = ledger.ended_task(row.id)
+    state, result = _stored(task, row.id)
+    if kept is not None and kept.outcome in _STATUS_OF and row.is_of(kept.published_ms):
+        return kept.outcome, result if state == kept.outcome else None
+    if row.published_ms == 0:
+        return state, result
+    generation = ledger.passes.meta().get("generation")
+    if generation is None or int(generation) > row.published_ms:
+        # The server may have lost the record of a task that has not ended.
+        return states.PENDING, None
+    if not row.attempt and state not in (states.FAILURE, states.REVOKED):
+        # It has ended, and no attempt of it has succeeded: this result is an earlier task's.
+        return states.REVOKED, None
+    return state, result
 
 
 def _stored(task: RowTask, task_id: str) -> tuple[str, Any]:

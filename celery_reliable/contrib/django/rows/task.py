@@ -12,15 +12,18 @@ from typing import Any
 from celery import Celery, current_task
 from celery.utils import uuid
 from django.apps import apps
+from django.db import Error as DatabaseError
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from celery_reliable import events
+from celery_reliable.app import reliable_of
 from celery_reliable.context import running
 from celery_reliable.contrib.django.rows.attempts import Effect, RowAttempt, current, run
 from celery_reliable.contrib.django.rows.model import TaskRow
 from celery_reliable.contrib.django.rows.places import RowPlace
 from celery_reliable.exceptions import ConfigurationError, ReliableError, TaskExists
+from celery_reliable.message import looks_used_once
 from celery_reliable.options import refuse, resolve_object_id
 from celery_reliable.publishing import is_member
 from celery_reliable.task import ReliableTask
@@ -93,14 +96,18 @@ class RowTask(ReliableTask):
             return publish(*given, task_id, producer, link, link_error, shadow, **options)
         place = self.row_place(args or (), kwargs or {})
         asked = task_id or uuid()
+        # Canvases choose ids too, but always new ones.
+        is_new = (task_id is None or is_member(options)) and looks_used_once(asked)
         # One UPDATE, in the user's transaction where there is one.
-        waits_for = place.ask(self.name, asked, keeps=self.if_open == "keep")
+        waits_for = place.ask(self.name, asked, is_new=is_new, keeps=self.if_open == "keep")
         if waits_for != asked:
             return self.AsyncResult(waits_for)
 
         def send(producer: Any = None) -> None:
             try:
                 publish(*given, asked, producer, link, link_error, shadow, **options)
+                if not is_new:
+                    self._note_published(place, asked)
             except TaskExists:
                 # Its caller has asked to be told (``if_exists="refuse"``).
                 raise
@@ -120,6 +127,23 @@ class RowTask(ReliableTask):
     def publish_missed(self, pk: Any, task_id: str) -> None:
         """Publish the task that a row waits for.  Raises what `ReliableTask.apply_async` does."""
         super().apply_async(kwargs={str(self.row_id): pk}, task_id=task_id)
+        self._note_published(self.row_place_of(pk), task_id)
+
+    def _note_published(self, place: RowPlace, task_id: str) -> None:
+        """Note in the row when its chosen id was published, as the id may have had another task.
+
+        What goes wrong is only logged: `look_after_rows` notes the same.
+        """
+        reliable = reliable_of(self.app)
+        if reliable.is_unprotected:
+            return
+        try:
+            (look,) = reliable.ledger.look_all([task_id])
+            # One that has ended already has taken the row.
+            if look is not None:
+                place.note_published(task_id, look.record.published_ms)
+        except (ReliableError, DatabaseError) as exc:
+            events.row_not_written(task=self, task_id=task_id, error=exc)
 
     @property
     def row(self) -> Any:

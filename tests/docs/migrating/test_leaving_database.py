@@ -1,0 +1,83 @@
+"""What the page about backing out says of a Django project's database."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import Page
+from tests.support.django_project import DjangoProject
+
+FORGET = Page("migrating/leaving.rst").block("ContentType").text
+FILES = {
+    "manage.py": """
+        import sys
+        from django.core.management import execute_from_command_line
+        execute_from_command_line(sys.argv)
+    """,
+    "proj/settings.py": """
+        import os
+        SECRET_KEY = "only for tests"
+        USE_TZ = True
+        INSTALLED_APPS = ["django.contrib.admin", "django.contrib.auth",
+            "django.contrib.contenttypes", "django.contrib.sessions", "django.contrib.messages"]
+        if "LEFT" not in os.environ:
+            INSTALLED_APPS += ["celery_reliable.contrib.django"]
+        SILENCED_SYSTEM_CHECKS = ["admin.E403", "admin.E408", "admin.E409", "admin.E410"]
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3",
+                                 "NAME": os.environ["FOLDER"] + "/db.sqlite3"}}
+        DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+        CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    """,
+    # A user and a group that may do all, and what the admin notes of them.
+    "use.py": """
+        import django
+        django.setup()
+        from django.contrib.admin.models import LogEntry
+        from django.contrib.auth.models import Group, Permission, User
+        from celery_reliable.contrib.django.models import DeadLetter
+        from django.contrib.contenttypes.models import ContentType
+
+        ours = Permission.objects.filter(content_type__app_label="celery_reliable")
+        user, group = User.objects.create(username="ann"), Group.objects.create(name="on call")
+        user.user_permissions.set(ours)
+        group.permissions.set(ours)
+        type_ = ContentType.objects.get_for_model(DeadLetter)
+        LogEntry.objects.create(user=user, content_type=type_, object_id="one", action_flag=2)
+    """,
+}
+COUNTS = (
+    "select count(*) from django_content_type where app_label = 'celery_reliable'",
+    """select count(*) from auth_permission
+       where codename like '%deadletter' or codename in ('operate', 'see_arguments')""",
+    "select count(*) from auth_user_user_permissions",
+    "select count(*) from auth_group_permissions",
+)
+
+
+@pytest.mark.parametrize("how", ["the page's lines", "the command"])
+def test_nothing_of_the_package_stays_in_the_database(tmp_path: Path, how: str) -> None:
+    project = DjangoProject(tmp_path, FILES)
+    project.ran("manage.py", "migrate")
+    project.ran("use.py")
+
+    def counts() -> list[int]:
+        with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
+            return [database.execute(one).fetchone()[0] for one in COUNTS]
+
+    assert counts() == [2, 5, 5, 5]
+    project.environ["LEFT"] = "1"
+    # A migration without the app removes nothing.
+    project.ran("manage.py", "migrate")
+    assert counts() == [2, 5, 5, 5]
+    if how == "the command":
+        options = ("--include-stale-apps", "--noinput")
+        project.ran("manage.py", "remove_stale_contenttypes", *options)
+    else:
+        project.ran("manage.py", "shell", "-c", FORGET)
+    assert counts() == [0, 0, 0, 0]
+    project.ran("manage.py", "migrate")
+    assert counts() == [0, 0, 0, 0]

@@ -1,0 +1,126 @@
+"""What `manage.py` does in a project whose tasks cannot be published, or are not to be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.django_project import DjangoProject
+
+FILES = {
+    "manage.py": """
+        import sys
+        from django.core.management import execute_from_command_line
+        execute_from_command_line(sys.argv)
+    """,
+    "proj/settings.py": """
+        import os
+        SECRET_KEY = "only for tests"
+        USE_TZ = True
+        INSTALLED_APPS = ["django.contrib.staticfiles", "django.contrib.contenttypes",
+                          "django.contrib.auth", "celery_reliable.contrib.django", "shop"]
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3",
+                                 "NAME": os.environ["FOLDER"] + "/db.sqlite3"}}
+        DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+        STATIC_URL, STATIC_ROOT = "static/", os.environ["FOLDER"] + "/static"
+        exec(os.environ["MORE"])
+    """,
+    "shop/__init__.py": "",
+    "shop/tasks.py": """
+        from celery import shared_task
+        from celery_reliable import ReliableTask
+
+        @shared_task(base=ReliableTask)
+        def add(x, y):
+            return x + y
+    """,
+}
+COMMANDS = (
+    ("migrate",),
+    ("collectstatic", "--noinput"),
+    ("shell", "-c", "pass"),
+    ("check",),
+)
+PUBLISH = ("shell", "-c", "from shop.tasks import add; print('sum', add.delay(1, 2).get())")
+AMQP = "CELERY_BROKER_URL = 'amqp://127.0.0.1:1//'"
+
+
+class Project(DjangoProject):
+    """The project, with some more settings."""
+
+    def __init__(self, folder: Path, more: str) -> None:
+        super().__init__(folder, FILES, environ={"MORE": more})
+
+    def manage(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of `manage.py`."""
+        return self._ran("manage.py", *command)
+
+    def start_worker(self) -> subprocess.CompletedProcess[str]:
+        """Start a worker that is to end by itself."""
+        return self._ran("-m", "celery", "-A", "proj", "worker", "-P", "solo")
+
+    def _ran(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        pytest.param("CELERY_TASK_ALWAYS_EAGER = True", "no issues", id="eager"),
+        pytest.param(AMQP, "celery_reliable.E002", id="no ledger"),
+        pytest.param("CELERY_BROKER_URL = 'redis://127.0.0.1:1/0'", "no issues", id="away"),
+        pytest.param("CELERY_RELIABLE = {'MAX_LOSES': 3}", "celery_reliable.E001", id="misspelt"),
+        pytest.param(
+            f"{AMQP}; CELERY_RELIABLE = {{'CACHE': 'default'}}", "celery_reliable.E003", id="cache"
+        ),
+        pytest.param(
+            "CELERY_BROKER_URL = 'redis://127.0.0.1:1/0'\n"
+            "CELERY_RELIABLE_API = {'AUTHENTICATION': 'shop.nothing'}",
+            "celery_reliable.E004",
+            id="api",
+        ),
+    ],
+)
+def test_no_command_is_stopped_that_publishes_nothing(tmp_path: Path, more: str, said: str) -> None:
+    project = Project(tmp_path, more)
+    for command in COMMANDS:
+        ran = project.manage(*command)
+        assert not ran.returncode, ran.stderr
+    assert said in ran.stdout + ran.stderr
+    if said != "no issues":
+        # Who wants to be stopped is: before a deployment.
+        assert project.manage("check", "--deploy").returncode
+
+
+def test_eager_tasks_run_without_a_broker(tmp_path: Path) -> None:
+    project = Project(tmp_path, "CELERY_TASK_ALWAYS_EAGER = True")
+    ran = project.manage(*PUBLISH)
+    assert "sum 3" in ran.stdout, ran.stderr
+    ran = project.manage("check", "--deploy", "--tag", "celery_reliable_server")
+    assert not ran.returncode, ran.stderr
+    assert "celery_reliable.E002" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(AMQP, id="no ledger"),
+        pytest.param("CELERY_RELIABLE = {'MAX_LOSES': 3}", id="misspelt"),
+        pytest.param(f"{AMQP}; CELERY_TASK_ALWAYS_EAGER = True", id="eager"),
+    ],
+)
+def test_workers_and_publishers_refuse_what_cannot_work(tmp_path: Path, more: str) -> None:
+    project = Project(tmp_path, more)
+    assert project.start_worker().returncode
+    if "EAGER" not in more:
+        assert "ConfigurationError" in project.manage(*PUBLISH).stderr

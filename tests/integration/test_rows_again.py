@@ -1,0 +1,208 @@
+"""Rows that are published again under a key that an earlier task had, and effects within others."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.full_scale.test_rows import FILES
+from tests.support.django_project import DjangoProject
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer, free_port
+from tests.support.waiting import wait_for
+
+TASKS = """
+    import os, signal
+    from celery import shared_task
+    from celery_reliable.contrib.django.rows import RowTask
+    from django.db import transaction
+    from shop.models import Booking
+
+    def die(where):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @shared_task(bind=True, base=RowTask, row_model="shop.Order")
+    def bill(self, order_id):
+        if self.row.kills:
+            raise ValueError("no such account")
+        with self.effect() as effect:
+            Booking.objects.create(order_number=order_id)
+            effect.result = Booking.objects.filter(order_number=order_id).count()
+
+    @shared_task(bind=True, base=RowTask, row_model="shop.Order")
+    def order_and_mail(self, order_id):
+        with self.effect("order") as order:
+            if order.is_first:
+                Booking.objects.create(order_number=order_id)
+            with self.effect("mail") as mail:
+                if mail.is_first:
+                    Booking.objects.create(order_number=-order_id)
+        if self.attempt == 1:
+            die("after")
+
+    @shared_task(bind=True, base=RowTask, row_model="shop.Order")
+    def bill_within(self, order_id):
+        # The first transaction is given up, and with it the effect that ended the task.
+        for is_given_up in (True, False):
+            with transaction.atomic():
+                with self.effect() as effect:
+                    Booking.objects.create(order_number=order_id)
+                    effect.result = "given up" if is_given_up else "booked"
+                transaction.set_rollback(is_given_up)
+"""
+PUBLISH = """
+    import os, signal, sys
+    import django
+    django.setup()
+    from django.db import transaction
+    from shop.models import Order
+    from shop.tasks import bill
+
+    is_killed, orders = sys.argv[1] == "killed", [int(one) for one in sys.argv[2:]]
+    for order in orders:
+        pid = os.fork()
+        if not pid:
+            with transaction.atomic():
+                Order.objects.filter(pk=order).update(kills={})
+                if is_killed:
+                    # Before the publication, which is a callback too.
+                    transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
+                bill.apply_async((order,), task_id=f"inv-{order}")
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status) is is_killed, status
+"""
+
+
+class Shop(DjangoProject):
+    """Orders, and how often each was booked."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        files = {**FILES, "shop/tasks.py": TASKS, "publish.py": PUBLISH}
+        super().__init__(folder, files, environ={"REDIS": server.url()})
+        self.migrate()
+
+    def ask(self, query: str) -> dict[int, Any]:
+        """What the database says, asked without the project."""
+        with closing(sqlite3.connect(self.folder / "db.sqlite3", timeout=60)) as database:
+            return dict(database.execute(query).fetchall())
+
+    def statuses(self) -> dict[int, str]:
+        """The status of each order."""
+        return self.ask("select id, task_status from shop_order")
+
+    def bookings(self) -> dict[int, int]:
+        """How many times each order was booked."""
+        return self.ask("select order_number, count(*) from shop_booking group by order_number")
+
+    def wait_for(self, statuses: dict[int, str]) -> None:
+        """Wait until the orders are like that."""
+        wait_for(lambda: statuses.items() <= self.statuses().items(), 90, f"{statuses}")
+
+    def create(self, first: int, last: int, **columns: Any) -> None:
+        """Make orders."""
+        self.run(
+            "from shop.models import Order\n"
+            f"for one in range({first}, {last + 1}):\n"
+            f"    Order.objects.create(pk=one, **{columns!r})"
+        )
+
+    def publish(self, *orders: int, **options: Any) -> None:
+        """Publish orders under their keys."""
+        self.run(
+            "from shop.tasks import bill\n"
+            f"for one in {orders}:\n"
+            f"    bill.apply_async((one,), task_id=f'inv-{{one}}', **{options!r})"
+        )
+
+    def look_after(self) -> None:
+        """Do once what the beat schedule does each minute."""
+        self.run(
+            "from celery_reliable.contrib.django.tasks import rows\n"
+            "rows.delay(older_than_seconds=0)"
+        )
+
+    def revoke(self, order: int) -> None:
+        """Call off the task of an order."""
+        self.ran("-m", "celery", "-A", "proj", "reliable", "revoke", "--yes", f"inv-{order}")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shop]:
+    made = Shop(tmp_path, redis_server)
+    yield made
+    made.close()
+
+
+@promise("commit-and-publish")
+@pytest.mark.parametrize("how", ["killed", "away"])
+def test_a_row_published_again_under_its_key_runs_again(shop: Shop, how: str) -> None:
+    succeeded, failed, revoked, not_told = 1, 2, 3, 4
+    shop.worker("one")
+    shop.create(1, 4)
+    shop.run(f"from shop.models import Order\nOrder.objects.filter(pk={failed}).update(kills=[1])")
+    shop.publish(succeeded, failed)
+    shop.publish(revoked, not_told, countdown=3600)
+    shop.revoke(revoked)
+    shop.look_after()
+    shop.wait_for({succeeded: "succeeded", failed: "failed", revoked: "revoked"})
+    # Nobody has told this row yet.
+    shop.revoke(not_told)
+    assert shop.bookings() == {succeeded: 1}
+
+    redis = shop.environ["REDIS"]
+    if how == "away":
+        shop.environ["REDIS"] = f"redis://127.0.0.1:{free_port()}/0"
+    shop.ran("publish.py", how, *map(str, (succeeded, failed, revoked, not_told)))
+    shop.environ["REDIS"] = redis
+    assert set(shop.statuses().values()) == {"waiting"}
+
+    shop.look_after()
+    shop.wait_for(dict.fromkeys((1, 2, 3, 4), "succeeded"))
+    assert shop.bookings() == {succeeded: 2, failed: 1, revoked: 1, not_told: 1}
+
+
+def test_a_row_whose_key_was_used_before_is_told_how_its_own_task_ended(shop: Shop) -> None:
+    fails, is_revoked = 1, 2
+    shop.worker("one")
+    shop.create(1, 2)
+    shop.publish(fails, is_revoked)
+    shop.wait_for({fails: "succeeded", is_revoked: "succeeded"})
+
+    shop.run("from shop.models import Order\nOrder.objects.update(kills=[1])")
+    shop.publish(fails)
+    # Celery keeps the former success as its result.
+    shop.publish(is_revoked, countdown=3600)
+    shop.run("from proj.celery import app\napp.control.revoke('inv-2')")
+    ledger = (
+        "from proj.celery import app\n"
+        "from celery_reliable.app import reliable_of\n"
+        "print(reliable_of(app).ledger.find('inv-2'))"
+    )
+    wait_for(lambda: shop.run(ledger) == "None\n", 90, "the revocation")
+    shop.look_after()
+    shop.wait_for({fails: "failed", is_revoked: "revoked"})
+    assert shop.bookings() == {fails: 1, is_revoked: 1}
+
+
+def test_an_effect_within_another_is_done_once(shop: Shop) -> None:
+    shop.worker("one")
+    shop.create(1, 1)
+    shop.run("from shop.tasks import order_and_mail\norder_and_mail.delay(1)")
+    shop.wait_for({1: "succeeded"})
+    assert shop.ask("select id, task_attempt from shop_order") == {1: 2}
+    assert shop.bookings() == {1: 1, -1: 1}
+
+
+def test_an_effect_that_is_rolled_back_with_what_is_around_it_may_be_done_again(shop: Shop) -> None:
+    shop.worker("one")
+    shop.create(1, 1)
+    shop.run("from shop.tasks import bill_within\nbill_within.delay(1)")
+    shop.wait_for({1: "succeeded"})
+    assert shop.bookings() == {1: 1}
+    assert shop.ask("select id, task_result from shop_order") == {1: '"booked"'}
