@@ -231,6 +231,8 @@ def _place(v: View) -> Reply:  # noqa: C901
             _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number(6)))
         if is_attempt:
             return ("placed", named)
+        if task.reserved.startswith(f"{task.epoch} "):
+            task = task._replace(reserved=f"{task.epoch} {v.now}")
         v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:
