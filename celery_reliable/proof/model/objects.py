@@ -126,15 +126,18 @@ def _first_of(v: View, line: str, *, before: tuple[float, bytes] | None = None) 
 
 
 def _call_up(v: View) -> Reply:
+    before = len(v.get(v.key(2), ()))
     first = _first_of(v, v.key(2))[:1]
     if not first:
         return ("nobody",)
+    is_new_first = len(v.get(v.key(2), ())) < before
     lock: Lock | None = v.get(v.key(1))
     due = float(v.now)
     if v.expiring(v.key(1)) is not None:
-        if lock is None or lock.until_ms is None:
+        if lock is not None and lock.until_ms is not None:
+            due = lock.until_ms
+        elif not is_new_first:
             return ("nobody",)
-        due = lock.until_ms
     _look_by(v, first[0], due)
     return ("next", first[0]) if due == v.now else ("nobody",)
 
