@@ -268,7 +268,7 @@ class ReliableTask(TaskOptions, CeleryTask):
         Returns the result of all, whose id `celery reliable run` takes; it is saved where the
         result backend keeps groups.  Raises what `apply_async` raises (then those that were
         published before run), NotPublished when no worker is meant, and ConfigurationError for
-        what cannot work: a task with an `object_id`, or without a ledger.
+        what cannot work: an `object_id`, no ledger, or workers without queues of their own.
         """
         return run_on(self, where, args, kwargs, options)
 

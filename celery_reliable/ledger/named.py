@@ -159,10 +159,11 @@ class NamedTasks:
             if not cursor:
                 return
 
-    def queues(self) -> list[tuple[str, str]]:
+    def queues(self, *, patience_seconds: float | None = None) -> list[tuple[str, str]]:
         """Return the own queues of workers, and when a worker last registered for each."""
         found = self._caller.read(
             "workers' own queues",
             lambda client: client.zrange(self._keys.direct, 0, -1, withscores=True),
+            patience_seconds,
         )
         return [(text_of(queue), f"{score:.0f}") for queue, score in found]

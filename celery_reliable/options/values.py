@@ -21,6 +21,7 @@ __all__ = [
     "is_unique",
     "keep_ms",
     "key_of",
+    "names_workers",
     "rate_of",
     "room_of",
     "stands_in_line",
@@ -133,6 +134,15 @@ def is_reliable(task: object) -> bool:
     Only its class is asked: attributes of the task itself belong to the user.
     """
     return bool(getattr(type(task), "is_reliable", False))
+
+
+def names_workers(app: Any) -> bool:
+    """Whether a task of *app* names the workers that may run it, or should."""
+    return any(
+        is_reliable(task)
+        and (type(task).only_workers is not None or type(task).prefer_workers is not None)
+        for task in app.tasks.values()
+    )
 
 
 def task_ref(task: Any, task_id: str, headers: Mapping[str, Any] | None) -> TaskRef:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from celery_reliable.app import Reliable
-from celery_reliable.exceptions import LedgerUnavailable
+from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable
 from celery_reliable.message import NAMED, NamedWorkers
 from celery_reliable.model import TaskRef
-from celery_reliable.options import in_force, patterns_of
+from celery_reliable.options import in_force, names_workers, patterns_of
 from celery_reliable.publishing.errors import not_recorded
 from celery_reliable.publishing.placement import address_of, placed, placed_member
 
-__all__ = ["place", "rename"]
+__all__ = ["place", "refuse_unreachable", "rename"]
 
 
 def place(
@@ -44,6 +44,8 @@ def place(
             )
         else:
             found = placed(named, living)
+        if found is None and NAMED not in headers and not living:
+            refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:
         raise not_recorded(ref, exc) from exc
     if found is None:
@@ -51,6 +53,22 @@ def place(
         return False
     found.put(options)
     return True
+
+
+def refuse_unreachable(
+    reliable: Reliable, task: Any, what: str, *, patience_seconds: float | None = None
+) -> None:
+    """Raise ConfigurationError where no worker has, has had, or will have a queue of its own: a
+    call that names workers would wait for ever.
+    """
+    if task.app.conf.worker_direct or names_workers(task.app):
+        return
+    if not reliable.ledger.named.queues(patience_seconds=patience_seconds):
+        raise ConfigurationError(
+            f"{what} of task {task.name} names workers, and no worker has a queue of its own, by "
+            "which it could be reached. Set worker_direct = True in Celery's settings, and start "
+            "the workers again. Nothing was published."
+        )
 
 
 def rename(headers: dict[str, Any], moved: str) -> None:

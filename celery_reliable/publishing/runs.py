@@ -15,6 +15,7 @@ from celery_reliable.exceptions import ConfigurationError
 from celery_reliable.message import NAMED, NamedWorkers
 from celery_reliable.options import NAMING, patterns_of
 from celery_reliable.publishing.errors import NotPublished
+from celery_reliable.publishing.naming import refuse_unreachable
 
 __all__ = ["run_on"]
 
@@ -70,6 +71,7 @@ def _save(task: Any, run: str, members: Sequence[str]) -> None:
 
 def _count(task: Any, where: int | str, meant: NamedWorkers) -> int:
     if isinstance(where, int) and not isinstance(where, bool) and where > 0:
+        refuse_unreachable(reliable_of(task.app), task, f"run_on({where})")
         return where
     if not isinstance(where, str) or not where:
         raise ConfigurationError(

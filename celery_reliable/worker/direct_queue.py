@@ -9,18 +9,9 @@ from typing import Any
 from celery.utils.nodenames import worker_direct
 
 from celery_reliable.app import Reliable
-from celery_reliable.options import is_reliable
+from celery_reliable.options import names_workers
 
-__all__ = ["consume_own_queue", "names_workers"]
-
-
-def names_workers(app: Any) -> bool:
-    """Whether a task of *app* names the workers that may run it, or should."""
-    return any(
-        is_reliable(task)
-        and (type(task).only_workers is not None or type(task).prefer_workers is not None)
-        for task in app.tasks.values()
-    )
+__all__ = ["consume_own_queue"]
 
 
 def consume_own_queue(w: Any, reliable: Reliable) -> tuple[str, list[Callable[[], Any]]]:

@@ -127,6 +127,7 @@ def test_one_is_moved_from_its_page(bill: Any, log_in: Any, celery_project: Cele
 
 
 def test_what_a_call_says_of_its_own_is_on_its_page(bill: Any, log_in: Any) -> None:
+    bill.app.conf.worker_direct = True
     task_id = bill.apply_async(max_losses=7, only_workers="gpu-*", priority=3).id
 
     shown = page(log_in("view").get(f"{LIST}tasks/task/{task_id}/"))

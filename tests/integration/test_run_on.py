@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from celery.result import GroupResult
+from celery.result import AsyncResult, GroupResult
 
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import ConfigurationError, NotPublished, ReliableError
@@ -14,6 +14,7 @@ from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.runs import RunView
 from celery_reliable.operations.uninstall import Released, release
 from tests.integration.conftest import ONE_EACH, Project
+from tests.integration.figures import RECORD
 from tests.integration.project import named
 from tests.support.processes import Worker
 from tests.support.waiting import wait_for
@@ -159,3 +160,29 @@ def test_a_run_that_was_released_has_as_many_workers_when_some_with_the_package_
     wait_for(lambda: ended(fleet).total() == 3, SOON_SECONDS, "all of them")
     members = [one for one in fleet.effects.runs() if one.task_id != busy.id]
     assert sorted(one.worker.partition("@")[0] for one in members) == ["a", "b"]
+
+
+def test_who_cannot_be_reached_is_not_waited_for(project: Project) -> None:
+    project.start_worker("one")
+    work = project.task("work")
+    for call in (
+        lambda: work.run_on(2, args=(0,)),
+        lambda: work.apply_async((0,), only_workers="one@*"),
+        lambda: work.s(0).set(only_workers=("gpu-*",)).delay(),
+    ):
+        with pytest.raises(ConfigurationError, match="worker_direct"):
+            call()
+    assert not project.redis.client().keys(RECORD + "*")
+
+    # With a queue of its own, a worker is waited for that starts later.
+    later = project.with_settings(celery={**project.settings.celery, "worker_direct": True})
+    results = [later.send("work", 0, only_workers="two"), *work_on(later, 1)]
+    later.start_worker("two")
+    for one in results:
+        assert one.get(timeout=SOON_SECONDS) == "worked"
+
+
+def work_on(project: Project, count: int) -> list[AsyncResult[str]]:
+    """Publish a task for so many workers."""
+    found: GroupResult = project.task("work").run_on(count, args=(0,))
+    return list(found.results)

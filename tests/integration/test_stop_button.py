@@ -111,6 +111,31 @@ def test_only_the_struck_object_waits_and_goes_on_before_the_next_pass(project: 
     assert order_of_runs(seldom, struck) == struck
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="issue 39: who is called up from a line and struck then keeps the place that it got",
+)
+def test_a_line_keeps_its_order_over_a_strike(soon: Project) -> None:
+    soon.start_worker("one")
+    holder = soon.send("in_line_gate", "object", "door")
+    soon.effects.run_of(holder.id)
+    first = soon.send("in_line", "object", 0.01, countdown=4).id
+    second = soon.send("in_line", "object", 0.01).id
+    wait_for(
+        lambda: record_of(soon.redis, second).get("waiting_for") == "object object", 20, "a line"
+    )
+    order = give(soon, OrderKind.STRIKE, "project.in_line")
+    wait_until_obeyed(soon)
+    wait_until_parked(soon, [first], order)
+    soon.effects.open_gate("door")
+    wait_until_parked(soon, [first, second], order)
+
+    resume(soon, order)
+
+    wait_until_settled(soon.redis, 40)
+    assert order_of_runs(soon, [first, second]) == [first, second]
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_a_paused_queue_waits_as_it_is_and_others_go_on(soon: Project, pool: str) -> None:
     worker = soon.start_worker("one", concurrency=1, pool=pool, options=("-Q", "celery,other"))

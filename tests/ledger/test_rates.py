@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from celery_reliable.ledger.answers.objects import Standing
 from celery_reliable.ledger.answers.paces import Another, Free, ParkedUntil, Ripe
 from celery_reliable.ledger.answers.tasks import Claimed, Parked, Send
 from celery_reliable.model import Due, Rate, State
 from tests.ledger.scene import LOOK_MS, Published, Scene
+from tests.ledger.stages import take_place
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -212,9 +214,9 @@ def test_a_step_of_the_clock_takes_nobodys_time(scene: Scene, step_seconds: int)
     for n in range(3):
         reserve(scene, scene.publish(f"task {n}"))
     key = scene.ledger.keys.rate("app.work")
-    given, following = (int(part) for part in scene.client.get(key).split())
+    given, following, each = (int(part) for part in scene.client.get(key).split())
     step_us = step_seconds * SECOND_US
-    scene.client.set(key, f"{given - step_us} {following - step_us}")
+    scene.client.set(key, f"{given - step_us} {following - step_us} {each}")
     now_ms = scene.workers.time_ms()
 
     answer = reserve(scene, scene.publish("next"))
@@ -290,3 +292,56 @@ def test_a_line_that_is_longer_than_the_step_is_set_right(scene: Scene, limit: i
     if limit == 100:
         for name, at in scene.client.zrange(line, 0, -1, withscores=True):
             assert scene.client.zscore(due, name) == at
+
+
+def test_a_moment_that_lies_back_has_lapsed(scene: Scene) -> None:
+    quick = Rate("app.work", SECOND_US)
+    held = [scene.publish(f"task {n}") for n in range(4)]
+    moments = [getattr(reserve(scene, one, quick), "due_ms", None) for one in held]
+    for one in held[1:]:
+        scene.ledger.resend(scene.seen_due(one.task.id), due_in_ms=LOOK_MS)
+    # Its processes are busy for a moment: they are not late by more than three intervals.
+    wait_for(lambda: scene.workers.time_ms() > moments[1] + 1_000, 10, "its moment passes")
+    assert isinstance(reserve(scene, held[1], quick), Free)
+    lapsed_ms = moments[3] + 3_000
+    wait_for(lambda: scene.workers.time_ms() > lapsed_ms, 20, "all moments lapse")
+
+    now_ms = scene.workers.time_ms()
+    again = [reserve(scene, one, quick) for one in held]
+
+    assert isinstance(again[0], Free)
+    assert [round((one.due_ms - now_ms) / 1000) for one in again[1:]] == [1, 2, 3]
+    assert isinstance(reserve(scene, held[0], quick), Free)
+
+
+def test_what_waited_in_line_for_its_object_asks_for_no_other_moment(scene: Scene) -> None:
+    """It has the place meanwhile, which would be nobody's use."""
+    quick = Rate("app.work", 100_000)
+    holder = scene.claim(scene.publish("holder"))
+    take_place(scene, holder)
+    message = scene.publish()
+    reserve(scene, message, quick)
+    assert isinstance(take_place(scene, scene.claim(message), stands=True), Standing)
+    until_ms = scene.workers.time_ms() + 3_000
+    wait_for(lambda: scene.workers.time_ms() > until_ms, 10, "its moment lapses")
+    scene.ledger.settle(holder)
+    scene.ledger.step_up("object", 1, "task", message.epoch, due_in_ms=LOOK_MS)
+    # The others have taken what there was.
+    for n in range(3):
+        reserve(scene, scene.publish(f"another {n}"), quick)
+
+    assert isinstance(reserve(scene, message, quick), Free)
+
+
+@pytest.mark.parametrize("raised", [1, 10, 1000])
+def test_a_rate_that_is_raised_helps_at_once(scene: Scene, raised: int) -> None:
+    for n in range(5):
+        reserve(scene, scene.publish(f"task {n}"))
+    faster = Rate("app.work", RATE.interval_us // raised)
+    now_ms = scene.workers.time_ms()
+
+    answer = reserve(scene, scene.publish("next"), faster)
+
+    # As late as if the others had been given their moments by the new rate.
+    assert math.isclose(answer.due_ms, now_ms + 50_000 / raised, abs_tol=2_000)
+    assert reserve(scene, scene.publish("last"), faster).due_ms >= answer.due_ms

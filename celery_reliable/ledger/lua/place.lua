@@ -53,7 +53,7 @@ if id == '' then
   KEYS = {KEYS[1] .. id, unpack(KEYS, 2)}
 end
 local record = redis.call('HMGET', KEYS[1], 'state', 'attempt', 'token', 'epoch', 'kept', 'published_ms', 'message',
-  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object')
+  'suspect', 'waiting_for', 'revoked', 'spent', 'next_epoch', 'list', 'places', 'object', 'reserved')
 local waits_for, places, own = 'object ' .. ARGV[4], (#ARGV - 7) / 2, record[15] or ''
 local attempt = ARGV[2] == '' and record[2] or ARGV[2]
 local is_his = record[1] == 'running' and record[2] == attempt and record[3] == ARGV[3]
@@ -155,6 +155,10 @@ if at and (is_attempt or not record[10]) then
     return {'placed', names[at]}
   end
   redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms)
+  if record[16] and string.match(record[16], '^%S*') == record[4] then
+    -- It has had its moment of a limited rate, and is not to wait for another one while it has the place.
+    redis.call('HSET', KEYS[1], 'reserved', string.format('%s %.0f', record[4], now_ms))
+  end
   redis.call('ZADD', KEYS[2], now_ms + ARGV[6], id)
   if ARGV[7] == '1' then
     redis.call('LPUSH', KEYS[5], record[7])

@@ -142,33 +142,38 @@ def _reserve(v: View) -> Reply:
     waits_for = f"rate {v.arg(4)}"
     if task is None:
         return ("free",)
-    is_reserved = task.reserved == v.arg(2)
+    epoch, _, reserved_ms = task.reserved.rpartition(" ")
+    is_reserved = bool(reserved_ms) and epoch == v.arg(2)
     is_parked = is_reserved and task.state == "parked" and task.epoch == v.arg(2)
     if is_parked and task.due is not None and task.waiting_for == waits_for:
         return ("parked_until", task.due)
-    is_asking = task.state == "queued" and task.epoch == v.arg(2) and not is_reserved
+    is_asking = task.state == "queued" and task.epoch == v.arg(2)
     if not is_asking or task.stopping_on or task.revoked:
         return ("free",)
-    given, moment = (int(n) for n in (v.expiring(v.key(3)) or "0 0").split(" "))
+    each = int(v.number(3))
+    if is_reserved and v.call.now_us - int(reserved_ms) * 1000 <= max(3 * each, 2_000_000):
+        return ("free",)
+    noted = (v.expiring(v.key(3)) or f"0 0 {each}").split(" ")
+    given, moment, interval = (int(n) for n in noted)
+    if interval > each:
+        moment = math.floor(given + (moment - given) * each / interval)
     if given > v.call.now_us:
         moment += v.call.now_us - given
     moment = max(moment, v.call.now_us)
     if moment == v.call.now_us and v.arg(5) == "1":
         return ("free",)
-    following = moment + int(v.number(3))
+    following = moment + each
     until = v.now + math.ceil((following - v.call.now_us) / 1000) + 1000
-    v.put(v.key(3), Lock(f"{v.call.now_us} {following}", until))
-    if moment == v.call.now_us:
-        v.put(v.key(1), task._replace(reserved=v.arg(2)))
-        return ("free",)
+    v.put(v.key(3), Lock(f"{v.call.now_us} {following} {each}", until))
     due = math.ceil(moment / 1000)
+    task = task._replace(reserved=f"{v.arg(2)} {due}")
+    if moment == v.call.now_us:
+        v.put(v.key(1), task)
+        return ("free",)
     v.put(
         v.key(1),
-        task._replace(
-            state="parked", reserved=v.arg(2), waiting_for=waits_for, resends=0, unsent=False,
-            due=due,
-        ),
-    )  # fmt: skip
+        task._replace(state="parked", waiting_for=waits_for, resends=0, unsent=False, due=due),
+    )
     v.put_pairs(v.key(4), v.pairs(v.key(4)) | {v.arg(1): str(due)})
     return ("parked_until", due)
 

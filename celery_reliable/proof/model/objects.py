@@ -126,15 +126,18 @@ def _first_of(v: View, line: str, *, before: tuple[float, bytes] | None = None) 
 
 
 def _call_up(v: View) -> Reply:
+    before = len(v.get(v.key(2), ()))
     first = _first_of(v, v.key(2))[:1]
     if not first:
         return ("nobody",)
+    is_new_first = len(v.get(v.key(2), ())) < before
     lock: Lock | None = v.get(v.key(1))
     due = float(v.now)
     if v.expiring(v.key(1)) is not None:
-        if lock is None or lock.until_ms is None:
+        if lock is not None and lock.until_ms is not None:
+            due = lock.until_ms
+        elif not is_new_first:
             return ("nobody",)
-        due = lock.until_ms
     _look_by(v, first[0], due)
     return ("next", first[0]) if due == v.now else ("nobody",)
 
@@ -231,6 +234,8 @@ def _place(v: View) -> Reply:  # noqa: C901
             _look_by(v, next_one, v.now + (0 if len(free) > 1 else v.number(6)))
         if is_attempt:
             return ("placed", named)
+        if task.reserved.startswith(f"{task.epoch} "):
+            task = task._replace(reserved=f"{task.epoch} {v.now}")
         v.put(name, task._replace(state="queued", due=v.now + v.number(6)))
         return ("sent",) if is_sent else ("send", ANY, ANY, ANY)
     if not is_new:

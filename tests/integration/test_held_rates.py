@@ -1,0 +1,82 @@
+"""Limited tasks that something has held: they go on by their rate."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_reliable.app import reliable_of
+from celery_reliable.orders import OrderKind
+from tests.integration.conftest import Project
+from tests.integration.figures import wait_until_settled
+from tests.integration.project.limited import add_tasks
+from tests.support.waiting import wait_for
+
+ORDERED = "{reliable:0}:ordered"
+LINE = "{reliable:0}:line:project.limited"
+LIMITED = "tests.integration.project.limited"
+PER_SECOND = 5
+N_TASKS = 20
+#: A moment has lapsed after so long.
+LAPSED_SECONDS = 2.5
+
+
+@pytest.mark.parametrize("hold", ["strike", "pause", "death"])
+def test_what_was_held_begins_by_its_rate(project: Project, hold: str) -> None:
+    add_tasks(project.app)
+    orders = reliable_of(project.app).ledger.orders
+    client = project.effects.client
+    target = {"strike": "project.limited", "pause": "celery", "death": ""}[hold]
+    if target:
+        kind = OrderKind.STRIKE if hold == "strike" else OrderKind.PAUSE
+    options = {"app": LIMITED, "environ": {"RATE": f"{PER_SECOND}/s"}}
+    worker = project.start_worker("one", **options)
+    for _ in range(N_TASKS):
+        project.send("limited")
+    wait_for(lambda: client.llen("begun") >= 2, 20, "the first begin")
+    if target:
+        order = orders.give(kind, target, by="ann", why="the partner is down")
+    else:
+        worker.kill_group()
+    ledger = project.redis.client()
+    held_until = project.effects.now() + N_TASKS / PER_SECOND + LAPSED_SECONDS
+    wait_for(lambda: project.effects.now() > held_until, 60, "their moments lapse")
+    if hold == "strike":
+        wait_for(
+            lambda: ledger.zcard(ORDERED) + client.llen("begun") == N_TASKS,
+            30,
+            "all wait for the order",
+        )
+    n_before = client.llen("begun")
+    assert n_before < N_TASKS / 2
+
+    if target:
+        orders.resume(order.id, by="ann", limit=1000)
+    else:
+        project.start_worker("two", **options)
+
+    wait_until_settled(project.redis, 60)
+    assert client.llen("begun") == N_TASKS
+    begun = sorted(int(one) for one in client.lrange("begun", n_before, -1))
+    # One may be late by as much as another is not.
+    too_early = [n for n, one in enumerate(begun) if (one - begun[0]) * PER_SECOND / 1e6 <= n - 2]
+    assert too_early == []
+    ledger.close()
+
+
+def test_a_rate_that_a_new_release_raises_helps_at_once(project: Project) -> None:
+    add_tasks(project.app)
+    client = project.effects.client
+    slow = project.start_worker("slow", app=LIMITED, environ={"RATE": "2/m"})
+    for _ in range(10):
+        project.send("limited")
+    ledger = project.redis.client()
+    wait_for(lambda: ledger.zcard(LINE) == 9, 20, "all but the first wait")
+    slow.stop()
+    project.start_worker("fast", app=LIMITED, environ={"RATE": "20/s"})
+
+    for _ in range(3):
+        project.send("limited")
+
+    wait_for(lambda: client.llen("begun") == 4, 20, "the new ones begin")
+    assert ledger.zcard(LINE) == 9
+    ledger.close()
