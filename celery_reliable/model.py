@@ -189,7 +189,8 @@ class EndedTask:
     """What is kept of a task that has ended.  Times are milliseconds on the Redis server's clock.
 
     Attributes:
-        outcome: a state of Celery's, "DISCARDED" for a dead letter that was removed, or empty.
+        outcome: a state of Celery's; of a dead letter "DISCARDED" (by an operator) or "TRIMMED"
+            (too many, or too old); or empty.
         by: who ended it, and why; empty for its last attempt.
         attempts: the number of its last attempt.
         owner: the worker of its last attempt; it, *pid* and *claimed_ms* are set if that attempt

@@ -211,18 +211,32 @@ class Burials(TransitionGroup):
             refuse_newer(answer.format, self._caller.shown, self.keys.meta, "replay")
         return answer
 
-    def discard(self, task_id: str, *, buried_ms: int | None = None, by: str = "") -> DiscardAnswer:
+    def discard(
+        self,
+        task_id: str,
+        *,
+        buried_ms: int | None = None,
+        by: str = "",
+        outcome: str = "DISCARDED",
+        is_surplus: bool = False,
+    ) -> DiscardAnswer:
         """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
 
-        *by*: the operator, for those who ask later.
+        *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
+        many letters; `passes.meta` counts those that went for that.
         """
         return call_ending_task(
             self._caller,
             self.keys,
             _DISCARD,
-            [self.keys.record(task_id), self.keys.due, self.keys.dead],
-            [task_id, "" if buried_ms is None else buried_ms, STOPPING_LOOK_MS],
-            how=self._ending(task_id, "DISCARDED", by, is_kept=True),
+            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
+            [
+                task_id,
+                "" if buried_ms is None else buried_ms,
+                STOPPING_LOOK_MS,
+                "1" if is_surplus else "",
+            ],
+            how=self._ending(task_id, outcome, by, is_kept=True),
             on_next=self.on_next,
         )
 

@@ -21,7 +21,7 @@ class Ending(NamedTuple):
     """How a task ends, for those who ask later.
 
     Attributes:
-        outcome: a state of Celery's, or "DISCARDED".
+        outcome: a state of Celery's, "DISCARDED", or "TRIMMED".
         by: who ended it, and why; empty for the attempt itself.
         most: how many tasks that have ended are kept.
         is_kept: it is kept though nothing happened to it.

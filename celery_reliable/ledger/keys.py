@@ -70,7 +70,9 @@ class Keys:
 
     @property
     def meta(self) -> str:
-        """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report."""
+        """HASH: generation, run_id, broker, passed_ms, grace_ms, ahead_ms, ahead_count, report,
+        trimmed, trimmed_ms.
+        """
         return f"{self._prefix}meta"
 
     @property

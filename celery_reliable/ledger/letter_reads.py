@@ -126,11 +126,6 @@ class LetterReads(TransitionGroup):
         )
         return [(text_of(name), int(score)) for name, score in found]
 
-    def count_dead_until(self, task_id: str) -> int:
-        """Return how many dead letters were buried up to and with *task_id*; 0 if it is none."""
-        rank = self._caller.read("rank", lambda client: client.zrank(self.keys.dead, task_id))
-        return 0 if rank is None else int(rank) + 1
-
     def reasons_of(self, task_ids: Sequence[str]) -> list[str]:
         """Return why each of the dead letters *task_ids* was buried; empty for what is none."""
         if not task_ids:

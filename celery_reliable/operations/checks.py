@@ -24,6 +24,8 @@ _PREFIX = "celery_reliable."
 #: A full pass that finds its oldest so late falls behind.
 _LATE_SECONDS = 60.0
 _MOST_NAMED = 5
+#: So much of the room for dead letters may be taken.
+_FILLED = 0.8
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def check(status: Status, limits: Limits | None = None) -> list[Finding]:
         *_deaths(status, limits),
         *_queues(status, limits),
         *_burials(status, limits),
+        *_room(status, limits),
         *_server(status, limits),
     ]
     return sorted(found, key=lambda one: one.level != "error")
@@ -318,6 +321,30 @@ def _burials(status: Status, limits: Limits) -> Iterator[Finding]:
             f"it: {_counted(len(unreadable), 'message')} ({_named(unreadable)}).",
             "Workers without the code of these tasks, or a publisher in another format: replay "
             "them when the code is there.",
+        )
+
+
+def _room(status: Status, limits: Limits) -> Iterator[Finding]:
+    """Whether dead letters are deleted before anybody has read them."""
+    since_ms = status.now_ms - status.trimmed_ms
+    if status.trimmed and 0 <= since_ms <= 1000 * limits.recent_seconds:
+        yield Finding(
+            f"{_PREFIX}dead_letters_trimmed",
+            "error",
+            f"Dead letters are being deleted, since there are more than DEAD_LETTER_MAX "
+            f"({status.dead_letter_max}): the last one {span(since_ms / 1000)} ago, "
+            f"{status.trimmed} in all.",
+            "The largest group loses its oldest letters first (`reliable dead-letters groups`). "
+            "Replay or discard what is there, or raise DEAD_LETTER_MAX.",
+        )
+    elif status.tasks["dead"] >= _FILLED * status.dead_letter_max:
+        yield Finding(
+            f"{_PREFIX}dead_letters_fill",
+            "warning",
+            f"There are {status.tasks['dead']} dead letters. From {status.dead_letter_max} on "
+            "(DEAD_LETTER_MAX) the oldest of the largest group are deleted.",
+            "`reliable dead-letters groups` shows what they died of. Replay or discard them, or "
+            "raise DEAD_LETTER_MAX.",
         )
 
 

@@ -10,7 +10,7 @@ from celery_reliable.doctor import OpenRows
 from celery_reliable.operations.status import Status
 from celery_reliable.orders import OrderKind
 
-__all__ = ["encodable", "gauge", "gauges_of", "gauges_of_rows", "labelled"]
+__all__ = ["counter", "encodable", "gauge", "gauges_of", "gauges_of_rows", "labelled"]
 
 
 def gauges_of(status: Status) -> Iterator[Any]:
@@ -36,6 +36,11 @@ def _of_tasks(status: Status) -> Iterator[Any]:
         "Dead letters by reason, as far as it is known where there are very many.",
         ("reason",),
         {(name,): float(count) for name, count in status.dead_by_reason.items()},
+    )
+    yield counter(
+        "reliable_dead_letters_trimmed",
+        "Dead letters that were deleted, since there were more than DEAD_LETTER_MAX.",
+        status.trimmed,
     )
     silent = status.last_pass.seconds_ago
     if silent is not None:
@@ -170,6 +175,13 @@ def gauge(name: str, text: str, value: float) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, text, value=float(value))
+
+
+def counter(name: str, text: str, value: float) -> Any:
+    """Return a metric that is a number which only grows."""
+    from prometheus_client.core import CounterMetricFamily
+
+    return CounterMetricFamily(name, text, value=float(value))
 
 
 def labelled(

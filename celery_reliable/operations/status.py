@@ -119,6 +119,9 @@ class Status:
         broker_problem: why the queues could not be looked at; empty if they were.
         sweep_seconds: how often passes run.
         lease_seconds: how long leases are.
+        dead_letter_max: how many dead letters are kept.
+        trimmed: how many were deleted since there were more.
+        trimmed_ms: when the last of them was; 0: none ever was.
     """
 
     now_ms: int
@@ -139,6 +142,9 @@ class Status:
     past_depths: Mapping[str, Depths] = field(default_factory=dict)
     waits: Waiting = field(default_factory=Waiting)
     orders: tuple[OrderView, ...] = ()
+    dead_letter_max: int = 0
+    trimmed: int = 0
+    trimmed_ms: int = 0
 
     def is_drained(self, nodename: str) -> bool:
         """Whether an order lets a worker take nothing new."""
@@ -257,6 +263,9 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         past_depths=depths_of(report, reliable.project[1]),
         waits=look_at_waiting(app, ledger, looked_at.in_line(), workers),
         orders=obeyed_by(ledger, ledger.orders.read()),
+        dead_letter_max=config.dead_letter_max,
+        trimmed=int(meta.get("trimmed") or 0),
+        trimmed_ms=int(meta.get("trimmed_ms") or 0),
     )
 
 

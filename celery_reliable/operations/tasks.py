@@ -60,7 +60,8 @@ class TaskView:
         priority: that its message has.
         run: the run (``task.run_on``) of which it is a member; empty for none.
         published_ms: when it was published first.
-        outcome: of one that has ended: a state of Celery's, or "DISCARDED"; empty where unknown.
+        outcome: of one that has ended: a state of Celery's, "DISCARDED" (by an operator) or
+            "TRIMMED" (a dead letter too many, or too old); empty where unknown.
         publisher: who published it: Celery's ``origin``, process and host; empty where unknown.
         history: what happened to it, the oldest first; empty in lists, and while nothing has.
             Refusals ("fenced", "skipped") are of what was noted lately, and may be missing.

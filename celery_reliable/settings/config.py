@@ -87,9 +87,9 @@ class ReliableConfig:
     stall_seconds: float = _seconds(30.0, above=True)
     #: How long a dead letter is kept.
     dead_letter_seconds: float = _seconds(30 * _DAY_SECONDS, above=True)
-    #: How many dead letters are kept. Beyond it the oldest of those that failed or rejected
-    #: themselves go first, and lost ones, unreadable ones and those over a time limit only when
-    #: there are no others; a line in the log (`dead_letters_trimmed`) counts them by reason.
+    #: How many dead letters are kept. Beyond it the largest group (`dead-letters groups`) loses its
+    #: oldest letters first. `status --check` and a line in the log (`dead_letters_trimmed`) report
+    #: it.
     dead_letter_max: int = _count(10_000, minimum=1)
     #: How many tasks that have ended can still be asked about (`celery reliable show`), the newest
     #: ones. Only those are kept to which something happened: a loss, a retry, a burial, a replay.

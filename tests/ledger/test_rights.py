@@ -140,15 +140,6 @@ def test_a_right_that_comes_back_meanwhile_is_used(narrow: Scene) -> None:
     assert isinstance(asked.result(), Settled)
 
 
-def test_the_readmes_user_may_ask_how_many_letters_are_older(narrow: Scene) -> None:
-    narrow.start_worker("me")
-    for task_id in ("first", "second"):
-        narrow.bury(narrow.claim(narrow.publish(task_id)))
-
-    assert narrow.ledger.count_dead_until("second") == 2
-    assert narrow.ledger.count_dead_until("third") == 0
-
-
 def test_the_rule_names_no_more_keys_than_it_must() -> None:
     patterns = [word for word in least_rule() if word.startswith(("~", "%"))]
 

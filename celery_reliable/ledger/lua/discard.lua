@@ -7,16 +7,18 @@ Moves     dead -> absent
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   dead     ZSET
-KEYS[4]   lock     STRING   of the object; "none" for none
-KEYS[5]   ended    HASH   where the task is kept
-KEYS[6]   ended_at ZSET   when each of these ended
+KEYS[4]   meta     HASH     where trimmed letters are counted
+KEYS[5]   lock     STRING   of the object; "none" for none
+KEYS[6]   ended    HASH   where the task is kept
+KEYS[7]   ended_at ZSET   when each of these ended
 ARGV[1]   id
 ARGV[2]   buried_ms   that was seen; "" for whichever is there
 ARGV[3]   due_in_ms   when to look whether that attempt has been stopped
-ARGV[4]   object      whose lock is given; "" for none
-ARGV[5]   outcome     a word for it
-ARGV[6]   by          who discards it
-ARGV[7]   most        how many are kept
+ARGV[4]   is_surplus  "1": it goes because there are too many letters, which is counted; else ""
+ARGV[5]   object      whose lock is given; "" for none
+ARGV[6]   outcome     a word for it
+ARGV[7]   by          who discards it
+ARGV[8]   most        how many are kept
 Returns   {"discarded"} | {"absent"} | {"not_dead", state} | {"object", object}
           "object": the record notes another one than was given, and nothing was changed
 Cost      O(log N) in dead letters
@@ -30,17 +32,21 @@ end
 if found[1] ~= 'dead' or (ARGV[2] ~= '' and found[2] ~= ARGV[2]) then
   return {'not_dead', found[1]}
 end
-if not found[3] and found[5] and found[5] ~= ARGV[4] then
+if not found[3] and found[5] and found[5] ~= ARGV[5] then
   return {'object', found[5]}
 end
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREM', KEYS[3], ARGV[1])
+if ARGV[4] == '1' then
+  redis.call('HINCRBY', KEYS[4], 'trimmed', 1)
+  redis.call('HSET', KEYS[4], 'trimmed_ms', string.format('%.0f', now_ms))
+end
 if not found[3] then
   redis.call('DEL', KEYS[1])
   redis.call('ZREM', KEYS[2], ARGV[1])
-  if ARGV[4] ~= '' and string.match(redis.call('GET', KEYS[4]) or '', '^%d+:(.*)$') == ARGV[1] then
-    redis.call('DEL', KEYS[4])
+  if ARGV[5] ~= '' and string.match(redis.call('GET', KEYS[5]) or '', '^%d+:(.*)$') == ARGV[1] then
+    redis.call('DEL', KEYS[5])
   end
 else
   -- An attempt still runs, as in cancel.
@@ -49,14 +55,14 @@ else
     'owed', 'stored', 'relied', 'kept', 'suspect', 'spared', 'openings', 'waits', 'alone')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 end
-redis.call('HSET', KEYS[5], ARGV[1], cjson.encode({outcome = ARGV[5], by = ARGV[6], ended_ms = now_ms,
+redis.call('HSET', KEYS[6], ARGV[1], cjson.encode({outcome = ARGV[6], by = ARGV[7], ended_ms = now_ms,
   attempt = found[10], name = found[7], published_ms = found[8], losses = found[9], history = found[6]}))
-redis.call('ZADD', KEYS[6], now_ms, ARGV[1])
-local spare = redis.call('HLEN', KEYS[5]) - ARGV[7]
+redis.call('ZADD', KEYS[7], now_ms, ARGV[1])
+local spare = redis.call('HLEN', KEYS[6]) - ARGV[8]
 if spare > 0 then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', '+inf', 'LIMIT', 0, math.min(spare, 10))) do
-    redis.call('HDEL', KEYS[5], id)
-    redis.call('ZREM', KEYS[6], id)
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', '+inf', 'LIMIT', 0, math.min(spare, 10))) do
+    redis.call('HDEL', KEYS[6], id)
+    redis.call('ZREM', KEYS[7], id)
   end
 end
 return {'discarded'}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from celery.bin.base import CeleryCommand
+from click.core import ParameterSource
 
 from celery_reliable.operations.audit import somebody
 from celery_reliable.operations.bulk import DEFAULT_RATE, Chosen, Done, Unclear
@@ -111,13 +112,18 @@ def replay(
     repeated: what was replayed is no dead letter any more.
     """
     chosen = _chosen(task_ids, all_, group, before, given)
+    is_edited = args is not None or kwargs is not None
+    if is_edited:
+        _check_alone(ctx, task_ids)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        if args is not None or kwargs is not None:
-            _replay_edited(desk, task_ids, args, kwargs, to_queue, as_json)
-        elif len(task_ids) == 1 and not dry_run:
-            _replay_one(desk, task_ids[0], to_queue, as_json)
-        elif dry_run:
+        if dry_run:
+            if to_queue:
+                desk.letters.check_queue(to_queue)
             _told(_meant(desk, chosen, limit), "would be replayed", as_json)
+        elif is_edited:
+            _replay_edited(desk, task_ids[0], args, kwargs, to_queue, as_json)
+        elif len(task_ids) == 1 and before is None and max_waiting is None:
+            _replay_one(desk, task_ids[0], to_queue, as_json)
         else:
             done = desk.bulk.replay(
                 chosen,
@@ -146,17 +152,23 @@ def _replay_one(desk: Desk, task_id: str, to_queue: str, as_json: bool) -> None:
         )
 
 
+def _check_alone(ctx: click.Context, task_ids: tuple[str, ...]) -> None:
+    """Refuse what --args and --kwargs would not obey: they publish one task, at once."""
+    if len(task_ids) != 1:
+        raise click.UsageError("--args and --kwargs go with one ID.")
+    for name in ("dry_run", "rate", "limit", "before", "max_waiting"):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with no --args or --kwargs.")
+
+
 def _replay_edited(
     desk: Desk,
-    task_ids: tuple[str, ...],
+    task_id: str,
     args: list[Any] | None,
     kwargs: dict[str, Any] | None,
     to_queue: str,
     as_json: bool,
 ) -> None:
-    if len(task_ids) != 1:
-        raise click.UsageError("--args and --kwargs go with one ID.")
-    (task_id,) = task_ids
     with desk.noted("replay edited", somebody(), {"ids": [task_id], "to_queue": to_queue}):
         new_id = publish_edited(
             desk.app, desk.letters, task_id, args=args, kwargs=kwargs, to_queue=to_queue
@@ -196,7 +208,7 @@ def discard(
     """Remove dead letters for good: by ID, a group, those that fit, or all."""
     chosen = _chosen(task_ids, all_, group, before, given)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
-        if len(task_ids) == 1 and not dry_run:
+        if len(task_ids) == 1 and not dry_run and before is None:
             _discard_one(desk, task_ids[0], yes, as_json)
             return
         if dry_run or not yes:

@@ -51,13 +51,15 @@ def _discard(v: View) -> Reply:
         return ("absent",)
     if task.state != "dead" or v.arg(2) not in ("", task.buried_ms):
         return ("not_dead", task.state)
-    if not task.stopping and task.object and task.object != v.arg(4):
+    if not task.stopping and task.object and task.object != v.arg(5):
         return ("object", task.object)
+    if v.arg(4) == "1":
+        v.note_meta(trimmed=v.meta().get("trimmed", 0) + 1, trimmed_ms=v.now)
     if task.stopping:
         v.put(v.key(1), _called_off(v, task, v.number(3)))
     else:
         v.put(v.key(1), None)
-        free_object(v, v.key(4), v.arg(1), v.arg(4))
+        free_object(v, v.key(5), v.arg(1), v.arg(5))
     return ("discarded",)
 
 

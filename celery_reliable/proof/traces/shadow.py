@@ -14,11 +14,11 @@ KINDS = (
     "task", "claims", "taken", "stops", "lock", "waiting", "worker", "meta", "pass", "sent", "rate",
 )  # fmt: skip
 
-#: What the model knows of a namespace as a whole: as text, and as a time.
+#: What the model knows of a namespace as a whole: as text, and as a number.
 _META_TEXTS = ("generation", "run_id", "passed_by", "format", "broker")
-_META_TIMES = (
+_META_NUMBERS = (
     "passed_ms", "grace_ms", "interrupted_ms", "behind_ms", "behind_from_ms", "unseen_step",
-    "latest_ms",
+    "latest_ms", "trimmed", "trimmed_ms",
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ class Shadow:
         if kind == "meta":
             found = self.hashes.get(name, {})
             told: dict[str, Any] = {one: found[one] for one in _META_TEXTS if one in found}
-            told |= {one: float(found[one]) for one in _META_TIMES if one in found}
+            told |= {one: float(found[one]) for one in _META_NUMBERS if one in found}
             return tuple(sorted(told.items()))
         if kind in ("claims", "taken", "stops"):
             return tuple(sorted(self.hashes.get(name, {}).items())) or None

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger import Ledger
 from celery_reliable.message.envelope import Envelope
 from celery_reliable.model import Reason, SweepReport
+from celery_reliable.operations import Desk, check, registry_of
+from celery_reliable.operations.checks import Limits
 from celery_reliable.recovery.sweeper import Sweeper
 from tests.integration.conftest import Project
+from tests.integration.desk.faults import found
 
 
 def bury(
-    project: Project, count: int, reason: Reason = Reason.REJECTED, prefix: str = "letter"
+    project: Project,
+    count: int,
+    reason: Reason = Reason.REJECTED,
+    prefix: str = "letter",
+    *,
+    task: str = "project.work",
 ) -> Ledger:
     ledger = reliable_of(project.app).ledger
     for number in range(count):
@@ -25,7 +31,7 @@ def bury(
             exception="",
             traceback="",
             message=Envelope(b"{}", "application/json", "utf-8", {}, {}, "", "celery").to_text(),
-            name="project.work",
+            name=task,
         )
     return ledger
 
@@ -82,74 +88,97 @@ def test_what_is_too_old_is_trimmed_whatever_the_count(project: Project, sweeper
     assert ledger.dead_ids() == ["letter-0000"]
 
 
-def test_many_ordinary_failures_do_not_push_the_rare_ones_out(
+def test_a_flood_pushes_out_its_own_letters_and_no_others(
     project: Project, sweeper: Sweeper
 ) -> None:
-    rare = [Reason.LOST, Reason.UNPROCESSABLE, Reason.TIME_LIMIT]
-    for reason in rare:
-        # More than a batch of them, between the others.
-        bury(project, 45, reason, reason.value)
-        bury(project, 20, Reason.FAILED, f"before-{reason.value}")
-    ledger = bury(project, 300)
-
-    sweeper.run_if_due()
-
-    assert ledger.count_dead() == 100
-    left = ledger.dead_ids(limit=1000)
-    # There are more rare ones than may be kept: the oldest of these are gone too.
-    assert sorted(left) == sorted(
-        [f"lost-{n:04}" for n in range(35, 45)]
-        + [f"unprocessable-{n:04}" for n in range(45)]
-        + [f"time_limit-{n:04}" for n in range(45)]
-    )
-
-
-def test_the_poison_is_kept_for_as_long_as_there_is_anything_else(
-    project: Project, sweeper: Sweeper
-) -> None:
-    bury(project, 90, Reason.LOST, "poison")
+    bury(project, 20, Reason.FAILED, "charge", task="project.charge")
+    bury(project, 20, Reason.LOST, "poison")
     for turn in range(3):
-        ledger = bury(project, 250, Reason.FAILED, f"failed-{turn}")
-        for _ in range(4):
+        ledger = bury(project, 250, Reason.UNPROCESSABLE, f"flood-{turn}", task="project.unknown")
+        sweeper.run_if_due(most_passes=4)
+        for _ in range(3):
             trim(sweeper)
         left = ledger.dead_ids(limit=1000)
-        assert [name for name in left if name.startswith("poison")] == [
-            f"poison-{n:04}" for n in reversed(range(90))
-        ]
-        # Of the others the latest.
-        assert sorted(set(left) - {f"poison-{n:04}" for n in range(90)}) == [
-            f"failed-{turn}-{n:04}" for n in range(240, 250)
-        ]
-    # What somebody takes away from under a pass's nose costs a look more, and nothing else.
-    for number in range(90):
-        ledger.discard(f"poison-{number:04}")
-    bury(project, 250, Reason.FAILED, "last")
-    for _ in range(4):
+        assert sorted(left) == sorted(
+            [f"charge-{n:04}" for n in range(20)]
+            + [f"poison-{n:04}" for n in range(20)]
+            + [f"flood-{turn}-{n:04}" for n in range(190, 250)]
+        )
+
+
+def test_the_largest_groups_lose_as_much_as_is_needed(project: Project, sweeper: Sweeper) -> None:
+    for count, task in ((10, "few"), (80, "more"), (150, "most")):
+        ledger = bury(project, count, Reason.FAILED, task, task=task)
+
+    for _ in range(3):
         trim(sweeper)
-    assert sorted(ledger.dead_ids(limit=1000)) == [f"last-{n:04}" for n in range(150, 250)]
+
+    counts = {one.group.task: one.count for one in ledger.groups.counts()}
+    assert counts == {"few": 10, "more": 45, "most": 45}
+    assert ledger.dead_letter("most-0105") is not None
+    assert ledger.dead_letter("most-0104") is None
 
 
-def test_a_pass_over_many_rare_ones_asks_for_a_batch(
+def test_what_was_trimmed_says_so_and_is_counted(
+    project: Project, sweeper: Sweeper, desk: Desk
+) -> None:
+    ledger = bury(project, 110)
+    client = project.redis.client()
+    client.hset(ledger.keys.record("letter-0000"), "buried_ms", 1000)
+    client.zadd(ledger.keys.dead, {"letter-0000": 1000})
+
+    trim(sweeper)
+
+    old, surplus = desk.tasks.get("letter-0000"), desk.tasks.get("letter-0005")
+    assert (old.outcome, surplus.outcome) == ("TRIMMED", "TRIMMED")
+    assert "DEAD_LETTER_SECONDS" in old.why.sentence
+    assert "DEAD_LETTER_MAX" in surplus.why.sentence
+    # What is too old went as the settings say; what was too many is counted.
+    assert desk.status().trimmed == 9
+    (metric,) = (
+        one
+        for one in registry_of(desk.app).collect()
+        if one.name == "reliable_dead_letters_trimmed"
+    )
+    assert [(one.name, one.value) for one in metric.samples] == [
+        ("reliable_dead_letters_trimmed_total", 9)
+    ]
+
+
+def test_a_store_that_fills_up_is_found_and_one_that_loses_letters_is_an_error(
+    project: Project, sweeper: Sweeper, desk: Desk
+) -> None:
+    ledger = bury(project, 79)
+    sweeper.run_if_due()
+    assert found(desk) == set()
+    bury(project, 1, prefix="another")
+    assert found(desk) == {"dead_letters_fill"}
+    bury(project, 150, Reason.FAILED, "flood")
+    trim(sweeper)
+    trim(sweeper)
+
+    assert ledger.count_dead() == 100
+    (finding,) = (one for one in check(desk.status()) if one.id.endswith("dead_letters_trimmed"))
+    assert finding.level == "error"
+    # The share of those that are left is told still when that is over.
+    assert found(desk, Limits(recent_seconds=0)) == {"dead_letters_fill"}
+
+
+def test_an_index_that_lags_behind_is_waited_for(
     project: Project, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = bury(project, 400, Reason.LOST)
-    bury(project, 200, Reason.FAILED, "failed")
-    asked: list[int] = []
-    reasons_of = sweeper.ledger.reasons_of
+    monkeypatch.setattr("celery_reliable.recovery.retention._GROUPED_AT_ONCE", 10)
+    bury(project, 20, Reason.FAILED, "charge", task="project.charge")
+    ledger = bury(project, 150, Reason.FAILED, "flood")
 
-    def counting(task_ids: Sequence[str]) -> list[str]:
-        asked.append(len(task_ids))
-        return reasons_of(task_ids)
-
-    monkeypatch.setattr(sweeper.ledger, "reasons_of", counting)
-    passes = 0
-    while ledger.count_dead() > 100:
-        asked.clear()
-        trim(sweeper)
-        assert sum(asked) <= 120
-        passes += 1
-        assert passes < 20
-    assert ledger.dead_ids(limit=100) == [f"letter-{n:04}" for n in reversed(range(300, 400))]
+    assert trim(sweeper).is_full
+    assert ledger.count_dead() == 170
+    while trim(sweeper).is_full:
+        pass
+    while not ledger.groups.catch_up(100).is_complete:
+        pass
+    counts = {one.group.task: one.count for one in ledger.groups.counts()}
+    assert counts == {"project.charge": 20, "project.work": 80}
 
 
 def test_a_pass_knows_the_groups_of_those_that_stay(project: Project, sweeper: Sweeper) -> None:

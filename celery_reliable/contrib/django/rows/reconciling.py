@@ -288,4 +288,5 @@ _STATUS_OF = {
     states.FAILURE: TaskStatus.FAILED,
     states.REVOKED: TaskStatus.REVOKED,
     "DISCARDED": TaskStatus.DEAD,
+    "TRIMMED": TaskStatus.DEAD,
 }
