@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 from celery import Celery
 
-from celery_reliable.exceptions import LedgerUnavailable, ReliableError
+from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.operations.brokers import broker_errors
 from celery_reliable.operations.tables import printable
 
@@ -44,7 +44,9 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
     except LedgerUnavailable as exc:
         raise _LedgerAway(printable(str(exc))) from exc
     except ReliableError as exc:
-        raise click.ClickException(printable(str(exc))) from exc
+        # Each problem of a configuration is a line.
+        keeps = "\n" if isinstance(exc, ConfigurationError) else ""
+        raise click.ClickException(printable(str(exc), keeps=keeps)) from exc
     except Exception as exc:
         if not isinstance(exc, broker_errors(ctx.obj.app)):
             raise

@@ -51,7 +51,7 @@ def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: fl
     try:
         found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
     except ReliableError as exc:
-        raise click.ClickException(printable(str(exc))) from exc
+        raise click.ClickException(printable(str(exc), keeps="\n")) from exc
     if as_json:
         print_json({"findings": [_view(one) for one in found.findings]})
     else:

@@ -154,10 +154,10 @@ def orders(ctx: click.Context, as_json: bool) -> None:
     click.echo(counted(len(views), "order"))
 
 
-def _about(view: OrderView) -> str:
+def _about(view: OrderView) -> list[str]:
     lines = [f"{in_words(view.order)}."]
     if not view.in_force:
         lines.append("It is over, and what it has parked is being sent.")
     if view.deaf:
         lines.append(f"Of a release that knows no orders, and going on: {', '.join(view.deaf)}")
-    return "\n".join(lines)
+    return lines

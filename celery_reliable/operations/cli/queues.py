@@ -44,7 +44,7 @@ def queues_command(ctx: click.Context, as_json: bool) -> None:
             )
             for one in found
         ],
-        [f"consumed by {', '.join(one.workers)}" if one.workers else "" for one in found],
+        [[f"consumed by {', '.join(one.workers)}"] if one.workers else [] for one in found],
     )
     click.echo(counted(len(found), "queue"))
 

@@ -157,7 +157,7 @@ def _hours(hours: Sequence[Hour], most: int) -> list[Line]:
 def _events(happened: Sequence[Happening]) -> Iterator[Line]:
     for one in happened:
         about = "  ".join(filter(None, (one.name, one.task_id[:8], one.sentence)))
-        yield Line(printable(f"{at(one.at_ms)[11:19]}  {one.kind}  {about}").replace("\n", " "))
+        yield Line(printable(f"{at(one.at_ms)[11:19]}  {one.kind}  {about}"))
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[Line]:
@@ -179,5 +179,5 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> l
 
 
 def _short(cell: str) -> str:
-    text = printable(cell).replace("\n", " ")
+    text = printable(cell)
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

@@ -97,7 +97,9 @@ def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
         print_json({"findings": [finding_view(one) for one in findings]})
         return
     for one in findings:
-        click.echo(printable(f"{one.level}: {one.id}\n  {one.message}\n  {one.hint}"))
+        click.echo(printable(f"{one.level}: {one.id}"))
+        click.echo(printable(f"  {one.message}"))
+        click.echo(printable(f"  {one.hint}"))
     if not findings:
         click.echo("Nothing is wrong.")
 
