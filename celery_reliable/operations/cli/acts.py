@@ -157,10 +157,12 @@ def _replay_edited(
     if len(task_ids) != 1:
         raise click.UsageError("--args and --kwargs go with one ID.")
     (task_id,) = task_ids
-    with desk.noted("replay edited", somebody(), {"ids": [task_id], "to_queue": to_queue}):
+    by, about = somebody(), {"ids": [task_id], "to_queue": to_queue}
+    with desk.noted("replay edited", by, about) as outcome:
         new_id = publish_edited(
-            desk.app, desk.letters, task_id, args=args, kwargs=kwargs, to_queue=to_queue
+            desk.app, desk.letters, task_id, by=by, args=args, kwargs=kwargs, to_queue=to_queue
         )
+        outcome.about["new_id"] = new_id
     if as_json:
         print_json({"task_id": task_id, "replayed": True, "new_task_id": new_id})
     else:

@@ -10,6 +10,7 @@ from celery import Celery
 
 from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.operations.brokers import broker_errors
+from celery_reliable.operations.filters import BadFilter
 from celery_reliable.operations.tables import printable
 
 __all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
@@ -43,6 +44,10 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
         yield
     except LedgerUnavailable as exc:
         raise _LedgerAway(printable(str(exc))) from exc
+    except BadFilter as exc:
+        names = [name.removesuffix("_seconds").replace("_", "-") for name in exc.parts]
+        options = ", ".join(f"--{name}" for name in names)
+        raise click.UsageError(f"{options}: {exc.why}") from exc
     except ReliableError as exc:
         # Each problem of a configuration is a line.
         keeps = "\n" if isinstance(exc, ConfigurationError) else ""

@@ -84,4 +84,6 @@ def _print(found: Examination) -> None:
         ):
             click.echo(printable(f"  {label + ':':<12}{text}"))
     wrong = [one for one in found.findings if one.level != "info"]
-    click.echo(f"{counted(len(wrong), 'finding')}." if wrong else "Nothing is wrong.")
+    told = f"{counted(len(wrong), 'finding')}" if wrong else "Nothing is wrong"
+    infos = len(found.findings) - len(wrong)
+    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")

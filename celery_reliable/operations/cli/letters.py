@@ -119,8 +119,8 @@ def _found(desk: Desk, wanted: Filter, group: str, cursor: str, limit: int) -> P
 def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
     """Group dead letters by task, reason, cause and exception, the largest group first.
 
-    Of the filters only those count that are about what a group has in common: --task, --reason,
-    --exception, --cause and --text.
+    Of the filters only those are allowed that are about what a group has in common: --task,
+    --reason, --exception, --cause and --text.
     """
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:

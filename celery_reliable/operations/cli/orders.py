@@ -38,9 +38,13 @@ _stop = click.option(
     help="Stop what runs there, too, in prefork pools (others cannot); it runs again.",
 )
 
+_later = click.option(
+    "--later", is_flag=True, help="Also for a queue, task or worker that nobody knows yet."
+)
+
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for one in (click.pass_context, as_json_option, _stop, _reason, _for):
+    for one in (click.pass_context, as_json_option, _later, _stop, _reason, _for):
         command = one(command)
     return command
 
@@ -78,6 +82,7 @@ def _give(
     for_seconds: float | None,
     why: str,
     stop: bool,
+    later: bool,
     as_json: bool,
     object_id: str | None = None,
 ) -> None:
@@ -90,6 +95,7 @@ def _give(
             object_id=object_id,
             for_seconds=for_seconds,
             stop=stop,
+            later=later,
         )
     if as_json:
         print_json(view.as_dict())

@@ -59,7 +59,7 @@ def tasks(
 ) -> None:
     """List tasks with what each waits for: those that run, then those that wait.
 
-    Dead letters are listed with --state dead, the oldest first.
+    Dead letters are listed with --state dead, the oldest first; --reason and --exception need it.
     """
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:

@@ -41,7 +41,7 @@ def workers(ctx: click.Context, is_long: bool, as_json: bool) -> None:
             [
                 (
                     one.worker,
-                    one.state,
+                    one.condition,
                     f"{one.seconds_left:.1f} s" if one.state == "alive" else "",
                     str(one.claims),
                     "on" if one.has_witness else "off",
