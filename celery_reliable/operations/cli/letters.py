@@ -35,7 +35,7 @@ __all__ = ["dead_letters"]
 
 _LONGEST_EXCEPTION = 200
 #: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 0.7
+_LOOK_SECONDS = 2.0
 
 
 @click.group("dead-letters")

@@ -33,7 +33,7 @@ from celery_reliable.operations.walks import Kind
 __all__ = ["objects", "show", "tasks"]
 
 #: How long a list is looked for before it says where to go on.
-_LOOKING_SECONDS = 0.7
+_LOOKING_SECONDS = 2.0
 
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
