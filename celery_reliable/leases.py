@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
-__all__ = ["Verdict", "WorkerLease", "nodename_of", "too_long_seconds"]
+__all__ = ["Verdict", "WorkerLease", "matches", "nodename_of", "too_long_seconds"]
 
 
 def nodename_of(worker: str) -> str:
     """Return a worker's name as Celery has it: without what tells one start of it from another."""
     return worker.rpartition("/")[0] or worker
+
+
+def matches(pattern: str, nodename: str) -> bool:
+    """Whether a pattern means a worker.  Without an "@" it is about what stands before that in the
+    worker's name, else about all of the name.
+    """
+    meant = nodename if "@" in pattern else nodename.partition("@")[0]
+    return meant == pattern or fnmatchcase(meant, pattern)
 
 
 def too_long_seconds(lease_seconds: float, sweep_seconds: float) -> float:

@@ -12,6 +12,8 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
 
+from celery_reliable.leases import matches
+
 __all__ = ["NO_ORDERS", "Order", "OrderKind", "Orders"]
 
 
@@ -31,8 +33,8 @@ class Order:
     """One order.  Times are milliseconds on the Redis server's clock; 0 for none.
 
     Attributes:
-        target: the queue, the task's name, or the worker's nodename; ``*``, ``?`` and ``[...]``
-            stand for others, as in names of files.
+        target: the queue, the task's name, or the worker's nodename, with or without its host;
+            ``*``, ``?`` and ``[...]`` stand for others, as in names of files.
         object_id: of a strike: of which object alone, as text; None: of all.
         is_stop: what runs there is stopped, too, where the pool can.
         by: who gave it.
@@ -61,6 +63,8 @@ class Order:
 
     def names(self, name: str) -> bool:
         """Whether it names a queue, a task or a worker."""
+        if self.kind is OrderKind.DRAIN:
+            return matches(self.target, name)
         return name == self.target or fnmatchcase(name, self.target)
 
     @classmethod
@@ -117,6 +121,13 @@ class Orders:
         """Whether a worker takes nothing new."""
         return any(
             order.kind is OrderKind.DRAIN and order.names(nodename) and order.is_in_force(now_ms)
+            for order in self.all
+        )
+
+    def is_paused(self, queue: str, now_ms: int) -> bool:
+        """Whether nobody may take from a queue."""
+        return any(
+            order.kind is OrderKind.PAUSE and order.names(queue) and order.is_in_force(now_ms)
             for order in self.all
         )
 

@@ -11,7 +11,7 @@ from celery_reliable.message.convert import (
     text_as_sent,
 )
 from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_epoch, seconds_until
-from celery_reliable.message.named import NAMED, NamedWorkers, is_named, matches
+from celery_reliable.message.named import NAMED, NamedWorkers, is_named
 from celery_reliable.message.payload import RETURNS, payload_of, returns_of, task_id_of
 from celery_reliable.message.task_ids import looks_used_once
 from celery_reliable.message.validity import check_delivered
@@ -31,7 +31,6 @@ __all__ = [
     "from_request",
     "is_named",
     "looks_used_once",
-    "matches",
     "new_epoch",
     "payload_of",
     "prepared",

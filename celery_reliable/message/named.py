@@ -8,21 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
-__all__ = ["NAMED", "NamedWorkers", "is_named", "matches"]
+from celery_reliable.leases import matches
+
+__all__ = ["NAMED", "NamedWorkers", "is_named"]
 
 #: The header of a message that only some workers may run, or that some should run.
 NAMED = "reliable_workers"
-
-
-def matches(pattern: str, nodename: str) -> bool:
-    """Whether a pattern means a worker.  Without an "@" it is about what stands before that in the
-    worker's name, else about all of the name.
-    """
-    meant = nodename if "@" in pattern else nodename.partition("@")[0]
-    return fnmatchcase(meant, pattern)
 
 
 def is_named(message: str) -> bool:

@@ -10,7 +10,7 @@ from celery_reliable.operations.control import install_control, install_control_
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import editable_arguments, publish_edited
-from celery_reliable.operations.filters import Filter, Subject
+from celery_reliable.operations.filters import BadFilter, Filter, Subject
 from celery_reliable.operations.groups import GroupsOfLetters, LetterPages, UnknownGroup
 from celery_reliable.operations.happenings import KINDS, Happened, Happening, Happenings
 from celery_reliable.operations.hours import Hour
@@ -39,6 +39,7 @@ __all__ = [
     "KINDS",
     "AuditEntry",
     "BadCursor",
+    "BadFilter",
     "BadOrder",
     "Bulk",
     "CannotMove",

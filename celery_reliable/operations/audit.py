@@ -70,6 +70,8 @@ class Outcome:
     done: int = 0
     failed: int = 0
     problem: str = ""
+    #: What it was done to, and how; what came of it may be added.
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def noted(
     given = {name: value for name, value in about.items() if value not in (None, "")}
     entry = AuditEntry(run or secrets.token_hex(4), "begin", act, by, given)
     ledger.audits.note(entry.as_dict())
-    outcome = Outcome()
+    outcome = Outcome(about=given)
     try:
         yield outcome
     except BaseException as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from celery import Celery
 
@@ -38,6 +38,7 @@ class QueueView:
         oldest_seconds: the same as an age.
         workers: names of living workers that say that they consume it.
         consumers: how many consumers the broker knows; None: it does not tell, as a Redis.
+        is_paused: an operator's order lets nobody take from it.
     """
 
     name: str
@@ -47,6 +48,13 @@ class QueueView:
     oldest_seconds: float | None = None
     workers: tuple[str, ...] = ()
     consumers: int | None = None
+    is_paused: bool = False
+
+    @property
+    def waiting(self) -> str:
+        """How many messages wait, for people, who see here, too, that nobody may take them."""
+        depth = "?" if self.depth is None else str(self.depth)
+        return f"{depth}, paused" if self.is_paused else depth
 
     def as_dict(self) -> shapes.Queue:
         """The same as plain JSON values."""
@@ -58,6 +66,7 @@ class QueueView:
             "oldest_seconds": self.oldest_seconds,
             "workers": list(self.workers),
             "consumers": self.consumers,
+            "paused": self.is_paused,
         }
 
 
@@ -85,14 +94,15 @@ class Queues:
         names.update(queue for one in alive for queue in one.queues)
         now_ms = self._ledger.numbers().now_ms
         if self._broker.is_redis:
-            return [self._view(name, alive, now_ms) for name in sorted(names)]
-        views = []
-        for name, declared in self._broker.declared_all(sorted(names)).items():
-            depth, consumers = declared if declared is not None else (None, None)
-            views.append(
+            views = [self._view(name, alive, now_ms) for name in sorted(names)]
+        else:
+            views = [
                 QueueView(name, depth, workers=_consumed_by(name, alive), consumers=consumers)
-            )
-        return views
+                for name, declared in self._broker.declared_all(sorted(names)).items()
+                for depth, consumers in [declared or (None, None)]
+            ]
+        orders = self._ledger.orders.read()
+        return [replace(one, is_paused=orders.is_paused(one.name, now_ms)) for one in views]
 
     def states(self) -> tuple[dict[str, int], bool]:
         """Return how many records are "queued", "parked", "waiting" and "owed", and whether all

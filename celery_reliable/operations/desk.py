@@ -12,7 +12,7 @@ from celery import Celery
 from celery_reliable.app import reliable_of
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.model import SweepReport
-from celery_reliable.operations.audit import AuditEntry, noted, read_audit
+from celery_reliable.operations.audit import AuditEntry, Outcome, noted, read_audit
 from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.dead_letters import DeadLetters
 from celery_reliable.operations.depths import Queues
@@ -88,13 +88,13 @@ class Desk:
         return estimated(self.bulk, self.letters, self.letter_pages, chosen, limit, seconds)
 
     @contextmanager
-    def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[None]:
+    def noted(self, act: str, by: str, about: Mapping[str, Any]) -> Iterator[Outcome]:
         """Note in the audit what is done within, when it begins and how it ends.
 
         Only what begins is sure to be noted: where the ledger is away then, the end is not.
         """
         with noted(self.ledger, act, by, about) as outcome:
-            yield
+            yield outcome
             outcome.done = 1
 
     def audit(self, limit: int = 100) -> list[AuditEntry]:

@@ -12,13 +12,10 @@ from celery import Celery
 from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter
 from celery_reliable.operations.dead_letters import CannotReplay, DeadLetters
-from celery_reliable.operations.messages import arguments_of, envelope_of
+from celery_reliable.operations.messages import ORIGIN, arguments_of, envelope_of
 from celery_reliable.options import CALL, call_of
 
-__all__ = ["ORIGIN", "editable_arguments", "publish_edited"]
-
-#: The header that names the dead letter which a task was made of.
-ORIGIN = "reliable_origin"
+__all__ = ["editable_arguments", "publish_edited"]
 
 
 def publish_edited(
@@ -26,12 +23,14 @@ def publish_edited(
     letters: DeadLetters,
     task_id: str,
     *,
+    by: str,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     to_queue: str = "",
 ) -> str:
     """Publish a dead letter's task anew, with *args* or *kwargs* in place of its own, and discard
-    the letter when that is recorded; return the new task's id.
+    the letter when that is recorded; return the new task's id.  What is kept of the letter names
+    it, and who did it (*by*).
 
     Links and chain go with it; a chord, which has been told that its member failed, does not.  The
     new id is made of the letter and the arguments: repeated after an interruption, this publishes
@@ -63,7 +62,7 @@ def publish_edited(
         priority=envelope.properties.get("priority"),
         **_place(app, envelope, to_queue, letters),
     )
-    letters.discard_seen(letter)
+    letters.discard_seen(letter, by=f"{by}, who published {result.id} in its place")
     return str(result.id)
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 
+from celery_reliable.exceptions import ReliableError
+from celery_reliable.leases import matches, nodename_of
 from celery_reliable.model import Group
 
-__all__ = ["Filter", "Subject"]
+__all__ = ["BadFilter", "Filter", "Subject"]
+
+
+class BadFilter(ReliableError, ValueError):
+    """Parts of a filter are not about what is asked for; `why` says why."""
+
+    def __init__(self, parts: Iterable[str], why: str) -> None:
+        self.parts, self.why = tuple(parts), why
+        super().__init__(f"{', '.join(self.parts)}: {why}")
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,10 @@ class Filter:
     """All that is given has to fit; a filter of nothing fits everything.
 
     ``task``, ``queue``, ``exception`` (its type) and ``worker`` may be patterns as the shell has
-    them (``billing.*``).  ``cause`` fits what contains it, in any case of letters; so does
-    ``text``, in the name, the exception and the id.  No part looks into arguments but
-    ``object_id``.  Ages are seconds since the burial, or since the publication of a task that
-    lives.
+    them (``billing.*``); a worker is named with or without its host.  ``cause`` fits what contains
+    it, in any case of letters; so does ``text``, in the name, the exception and the id.  No part
+    looks into arguments but ``object_id``.  Ages are seconds since the burial, or since the
+    publication of a task that lives.
     """
 
     task: str | None = None
@@ -69,7 +79,7 @@ class Filter:
             and _fits(self.cause, subject.cause, _contains)
             and _fits(self.object_id, subject.object_id, str.__eq__)
             and (
-                self.worker is None or any(fnmatchcase(one, self.worker) for one in subject.workers)
+                self.worker is None or any(_is_worker(one, self.worker) for one in subject.workers)
             )
             and (self.older_than_seconds is None or age_seconds >= self.older_than_seconds)
             and (self.newer_than_seconds is None or age_seconds <= self.newer_than_seconds)
@@ -95,6 +105,11 @@ class Filter:
         subject = Subject("", group.task, "", group.reason, group.exception, group.cause)
         return common.matches(subject, 0)
 
+    def check(self, *others: str, why: str) -> None:
+        """Raise BadFilter where one of these parts is given."""
+        if wrong := [name for name in others if getattr(self, name) is not None]:
+            raise BadFilter(wrong, why)
+
     @property
     def given(self) -> dict[str, str | float]:
         """What is asked for, by its name; empty when everything fits."""
@@ -112,6 +127,11 @@ class Filter:
 
 def _fits(wanted: str | None, found: str, how: Callable[[str, str], bool]) -> bool:
     return wanted is None or how(found, wanted)
+
+
+def _is_worker(found: str, wanted: str) -> bool:
+    # By its name, or by the whole id that tells one start of it from another.
+    return matches(wanted, nodename_of(found)) or fnmatchcase(found, wanted)
 
 
 def _contains(found: str, wanted: str) -> bool:

@@ -113,10 +113,19 @@ class LetterPages:
         return self._ledger.groups.count(group_id)
 
     def groups(self, wanted: Filter | None = None) -> GroupsOfLetters:
-        """Return the groups that fit, by task, reason, exception, cause and text; the rest of a
-        filter is about single letters, and is not looked at.
+        """Return the groups that fit, by task, reason, exception, cause and text.
+
+        Raises BadFilter for the rest of a filter, which is about single letters.
         """
-        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         filter_ = wanted or Filter()
+        filter_.check(
+            "queue",
+            "object_id",
+            "worker",
+            "older_than_seconds",
+            "newer_than_seconds",
+            why="the letters of a group do not have this in common. A list of letters has them.",
+        )
+        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [one for one in self._ledger.groups.counts() if filter_.fits_group(one.group)]
         return GroupsOfLetters(tuple(found), state.letters, min(state.grouped, state.letters))

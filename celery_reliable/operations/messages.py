@@ -10,7 +10,10 @@ from celery_reliable.message import Envelope
 from celery_reliable.model import DeadLetter, Record
 from celery_reliable.options import key_of
 
-__all__ = ["arguments_of", "envelope_of", "object_of"]
+__all__ = ["ORIGIN", "arguments_of", "envelope_of", "object_of", "publisher_of"]
+
+#: The header that names the dead letter which a task was made of.
+ORIGIN = "reliable_origin"
 
 #: Pickle is not among them: whoever reads a pickle runs what its sender put into it.
 _READ_FORMATS = ("json", "msgpack", "yaml")
@@ -22,6 +25,13 @@ def envelope_of(stored: DeadLetter | Record) -> Envelope | None:
         return Envelope.from_text(stored.message)
     except ValueError:
         return None
+
+
+def publisher_of(envelope: Envelope) -> str:
+    """Return who published a message, and in place of which dead letter; empty where unknown."""
+    publisher = str(envelope.headers.get("origin") or "")
+    letter = envelope.headers.get(ORIGIN)
+    return f"{publisher}, in place of {letter}" if letter else publisher
 
 
 def arguments_of(envelope: Envelope) -> tuple[Any, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from celery import Celery
@@ -66,7 +67,8 @@ class ObjectView:
             who stands in its line, or by those that have it.
         holders: the tasks that have it, by their places; none: it is free.
         kept_seconds: for how long the object is kept yet after a success; None: tasks have it.
-        in_line: how many stand in its line (``on_conflict="wait"``); some may have ended.
+        in_line: how many stand in its line (``on_conflict="wait"``); of those behind the first
+            hundred some may have ended.
         waiters: tasks that wait for it, as far as was looked: those in line, in their order, and
             then those that try again.
         has_more: there may be more that wait.
@@ -173,6 +175,7 @@ class Objects:
         key = line_of(key)
         found = self._ledger.object_look(key, places=MOST_PLACES, most_in_line=_MOST_WAITERS)
         in_line = [look for look in self._ledger.look_all(found.line) if _is_in_line(look, key)]
+        found = _without(found, in_line)
         view = self._view(key, found, self._holders_of(found), in_line[0] if in_line else None)
         waiters = tuple(look.record.task_id for look in in_line if look is not None)
         if view.is_free and not waiters:
@@ -213,14 +216,15 @@ class Objects:
         task = self._app.tasks.get(look.record.name)
         is_one = task is not None and not getattr(type(task), "at_most", None)
         places = 1 if is_one and key == look.object_key else MOST_PLACES
-        found = self._ledger.object_look(key, places=places, most_in_line=1)
+        found = self._ledger.object_look(key, places=places, most_in_line=_MOST_WAITERS)
         ids = [*(held.task_id for _, held in found.held), *found.line]
         looks: list[Look | None] = [look]
         if ids != [look.record.task_id]:
             looks = self._ledger.look_all(ids)
         whose = next((one.record.task_id for one in looks if one is not None), "")
         holders, waits = looks[: len(found.held)], looks[len(found.held) :]
-        about = next((one for one in waits if _is_in_line(one, key)), look)
+        in_line = [one for one in waits if _is_in_line(one, key)]
+        found, about = _without(found, in_line), next(iter(in_line), look)
         return whose, self._view(key, found, holders, about)
 
     def _holders_of(self, found: ObjectLook) -> list[Look | None]:
@@ -277,6 +281,11 @@ def since_ms(held: Held, look: Look | None) -> int:
 
 def _is_in_line(look: Look | None, key: str) -> bool:
     return look is not None and look.record.in_line_of == key
+
+
+def _without(found: ObjectLook, in_line: Sequence[Look | None]) -> ObjectLook:
+    """Return it without those in the line that have ended: they are removed as their turn comes."""
+    return replace(found, in_line=found.in_line - len(found.line) + len(in_line))
 
 
 def _holder(place: int, held: Held, look: Look | None) -> HolderView:

@@ -159,6 +159,7 @@ class Worker(TypedDict):
     turned_at: str | None
     begun_at: str | None
     leaving: bool
+    drained: bool
 
 
 class Queue(TypedDict):
@@ -171,6 +172,8 @@ class Queue(TypedDict):
     oldest_seconds: float | None
     workers: list[str]
     consumers: int | None
+    #: An order lets nobody take from it.
+    paused: bool
 
 
 class Server(TypedDict):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from celery import Celery
 
@@ -21,6 +22,8 @@ from celery_reliable.orders import Order, OrderKind, Orders
 __all__ = ["BadOrder", "OrderView", "StopButton", "UnknownOrder", "obeyed_by"]
 
 _LONGEST = 500
+#: Living workers that a refusal names.
+_MOST_NAMED = 10
 #: A year; who means longer gives no time at all.
 _LONGEST_SECONDS = 366 * 24 * 3600.0
 
@@ -121,15 +124,15 @@ class StopButton:
         object_id: str | None = None,
         for_seconds: float | None = None,
         stop: bool = False,
+        later: bool = False,
     ) -> OrderView:
         """Pause a queue, strike a task, or drain a worker; patterns (``mail-*``) are understood.
 
         *object_id*: of a strike: only what is about this object.  *for_seconds*: None: until it is
         resumed.  *stop*: what runs there is stopped, too, where the pool can; that is no loss.
-
-        Whom it names may not exist yet: then it says so (`OrderView.notes`), and holds.
+        *later*: it may name what nobody knows yet; else that is refused.
         """
-        self.check(kind, target, why=why, object_id=object_id, for_seconds=for_seconds)
+        self.check(kind, target, why=why, object_id=object_id, for_seconds=for_seconds, later=later)
         about = {
             "target": target,
             "object_id": object_id,
@@ -195,6 +198,7 @@ class StopButton:
         why: str = "",
         object_id: str | None = None,
         for_seconds: float | None = None,
+        later: bool = False,
     ) -> None:
         """Raise BadOrder for what `give` refuses."""
         if not target or len(target) > _LONGEST:
@@ -203,37 +207,56 @@ class StopButton:
             raise BadOrder(f"A reason and an object's id have at most {_LONGEST} characters.")
         if for_seconds is not None and not 0 < for_seconds <= _LONGEST_SECONDS:
             raise BadOrder("An order holds for more than 0 seconds, and for a year at the most.")
-        if object_id is None:
-            return
-        if kind is not OrderKind.STRIKE:
+        if object_id is not None and kind is not OrderKind.STRIKE:
             raise BadOrder("Only a strike is about one object.")
-        tasks = [one for name, one in self._app.tasks.items() if _is_meant(target, name)]
-        if tasks and not any(object_of(type(one)) for one in tasks if is_reliable(one)):
+        order = Order("", kind, target)
+        tasks = self._tasks(order)
+        if tasks and not any(map(is_reliable, tasks)):
+            raise BadOrder(
+                f"{target} is no ReliableTask: nobody would ask the ledger whether it may run. "
+                "Pause its queue."
+            )
+        if object_id is not None and tasks and not any(map(_has_object, tasks)):
             raise BadOrder(
                 f"{target} has no object_id, so none of its calls is about an object. Strike the "
                 "task without an object, or give it an object_id."
             )
+        unknown = self._unknown(order, tasks)
+        if kind is OrderKind.PAUSE and any(map(order.names, self._app.amqp.queues)):
+            unknown = ""
+        if unknown and not later:
+            raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
+
+    def _tasks(self, order: Order) -> list[Any]:
+        """Return this app's tasks that a strike names."""
+        if order.kind is not OrderKind.STRIKE:
+            return []
+        self._app.loader.import_default_modules()
+        return [one for name, one in self._app.tasks.items() if order.names(name)]
+
+    def _unknown(self, order: Order, tasks: Sequence[Any]) -> str:
+        """Say that nobody is there whom an order names; empty: somebody is."""
+        if order.kind is OrderKind.STRIKE:
+            return "" if tasks else f"This app has no task {order.target}"
+        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
+        if any(_is_meant(order, one) for one in looks):
+            return ""
+        if order.kind is OrderKind.PAUSE:
+            return f"No living worker consumes {order.target}"
+        alive = ", ".join(sorted(one.lease.nodename for one in looks)[:_MOST_NAMED])
+        return f"No living worker is called {order.target} (alive: {alive or 'none'})"
 
     def _notes(self, view: OrderView) -> Iterator[str]:
         order = view.order
         looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
-        nodenames = [str(one.lease.facts.get("nodename") or "") for one in looks]
-        queues = {str(queue) for one in looks for queue in one.doing.get("queues") or ()}
-        if order.kind is OrderKind.DRAIN and not any(map(order.names, nodenames)):
-            yield f"No living worker is called {order.target}; one that starts will obey."
-        if order.kind is OrderKind.PAUSE and not any(map(order.names, queues)):
-            yield f"No living worker consumes {order.target}; one that starts will obey."
-        tasks = {name: one for name, one in self._app.tasks.items() if order.names(name)}
-        if order.kind is OrderKind.STRIKE and not tasks:
-            yield f"This app has no task {order.target}; one that comes will be parked."
-        elif order.kind is OrderKind.STRIKE and not any(map(is_reliable, tasks.values())):
-            yield f"{order.target} is no ReliableTask: nobody asks the ledger whether it may run."
+        if unknown := self._unknown(order, self._tasks(order)):
+            yield f"{unknown}; one that starts will obey."
         unable = sorted(
             f"{one.lease.facts.get('nodename') or one.lease.worker} ({pool})"
             for one in looks
             if (pool := one.lease.facts.get("pool"))
             and pool != "prefork"
-            and _has_to_obey(order, one)
+            and (order.kind is OrderKind.STRIKE or _is_meant(order, one))
         )
         if order.is_stop and unable:
             yield f"Their pools cannot stop what runs, which comes to its end: {', '.join(unable)}."
@@ -244,14 +267,12 @@ class StopButton:
             )
 
 
-def _has_to_obey(order: Order, look: WorkerLook) -> bool:
-    """Whether what a worker runs can be meant."""
+def _is_meant(order: Order, look: WorkerLook) -> bool:
+    """Whether a drain names a worker, or a pause a queue that it consumes."""
     if order.kind is OrderKind.DRAIN:
-        return order.names(str(look.lease.facts.get("nodename") or ""))
-    if order.kind is OrderKind.PAUSE:
-        return any(order.names(str(queue)) for queue in look.doing.get("queues") or ())
-    return True
+        return order.names(look.lease.nodename)
+    return any(order.names(str(queue)) for queue in look.doing.get("queues") or ())
 
 
-def _is_meant(target: str, name: str) -> bool:
-    return Order("", OrderKind.STRIKE, target).names(name)
+def _has_object(task: Any) -> bool:
+    return is_reliable(task) and bool(object_of(type(task)))

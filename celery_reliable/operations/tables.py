@@ -1,5 +1,5 @@
-"""What a terminal shows of many things: columns that keep their width, and text that nobody can
-make a terminal obey.
+"""What a terminal shows of many things: columns that keep their width, and text by which nobody can
+direct a terminal or add a line.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ def print_pairs(console: Any, pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def print_list(
-    console: Any, titles: Sequence[str], rows: Sequence[Sequence[str]], abouts: Sequence[str]
+    console: Any,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    abouts: Sequence[list[str]],
 ) -> None:
-    """Print *rows* of short cells, and below each what is *about* it, over the whole width: in a
-    column of its own it would be folded to shreds.  Only the first cell is folded; nothing is cut.
+    """Print *rows* of short cells, and below each the lines *about* it, over the whole width: in a
+    column of their own they would be folded to shreds.  Only the first cell is folded; nothing is
+    cut.
     """
     from rich.padding import Padding
     from rich.table import Table
@@ -42,18 +46,20 @@ def print_list(
     widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
     rest = sum(widths[1:]) + _GAP * len(widths[1:])
     widths[0] = min(widths[0], max(_LEAST_WIDTH, console.width - rest))
-    for row, about in zip(cells, ["", *abouts], strict=True):
+    for row, about in zip(cells, [[], *abouts], strict=True):
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
         for width in widths:
             table.add_column(min_width=width, max_width=width, overflow="fold")
         table.add_row(*[Text(cell, "bold" if row is titles else "") for cell in row])
         console.print(table)
-        if about:
-            console.print(Padding(Text(printable(about)), (0, 0, 0, _INDENT)))
+        for line in filter(None, about):
+            console.print(Padding(Text(printable(line)), (0, 0, 0, _INDENT)))
 
 
-def printable(text: str) -> str:
-    """Return *text* without what a terminal would obey: anybody may have published it."""
+def printable(text: str, *, keeps: str = "") -> str:
+    """Return *text* on one line, with an escape for each character that a terminal would obey:
+    anybody may have published it.  The characters that it *keeps* stay as they are.
+    """
     return "".join(
-        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+        char if char.isprintable() or char in keeps else repr(char)[1:-1] for char in text
     )

@@ -15,7 +15,7 @@ from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.messages import envelope_of, object_of
+from celery_reliable.operations.messages import envelope_of, object_of, publisher_of
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
@@ -25,7 +25,8 @@ from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
 from celery_reliable.options import NAMING, call_of
-from celery_reliable.recovery import MOST_BYTES, BrokerView
+from celery_reliable.orders import Order
+from celery_reliable.recovery import MOST_BYTES, BrokerView, stored_task
 
 __all__ = ["TaskView", "Tasks"]
 
@@ -62,7 +63,8 @@ class TaskView:
         published_ms: when it was published first.
         outcome: of one that has ended: a state of Celery's, "DISCARDED" (by an operator) or
             "TRIMMED" (a dead letter too many, or too old); empty where unknown.
-        publisher: who published it: Celery's ``origin``, process and host; empty where unknown.
+        publisher: who published it: Celery's ``origin``, process and host, and in place of which
+            dead letter; empty where unknown.
         history: what happened to it, the oldest first; empty in lists, and while nothing has.
             Refusals ("fenced", "skipped") are of what was noted lately, and may be missing.
     """
@@ -172,7 +174,7 @@ class Tasks:
 
     def _ended(self, task_id: str) -> TaskView:
         """Return what is kept of a task that has no record."""
-        kept = self._ledger.ended_task(task_id)
+        kept = self._ledger.ended_task(task_id) or stored_task(self._app, task_id)
         if kept is None:
             return TaskView(task_id, "absent", absent(task_id))
         return TaskView(
@@ -226,19 +228,23 @@ class Tasks:
         that run, and then the others, those first at which somebody must look first; dead letters
         the oldest first.
 
-        Where their messages are is not looked at.  Raises BadCursor.
+        Where their messages are, who has an object and which workers live is not looked at.
+        Raises BadCursor, and BadFilter for what only dead letters have.
         """
         wanted = wanted or Filter()
+        if kind not in (Kind.DEAD, Kind.OWED):
+            wanted.check("reason", "exception", why="only dead letters have one (state dead).")
         now_ms = self._ledger.numbers().now_ms
         walk = Walk(self._ledger, kind, cursor)
         found: list[TaskView] = []
+        orders = self._ledger.orders.read().in_force(now_ms)
         last, n_bytes = "", 0
         for look, place in self._with_messages(
             self._fitting(walk, wanted, now_ms), min(limit, _MESSAGES_AT_ONCE)
         ):
             last = place
             n_bytes += len(look.record.message)
-            view = _view(look, self._told(look, now_ms), now_ms)
+            view = _view(look, self._told(look, orders, now_ms), now_ms)
             subject = _subject(view)
             if wanted.object_id is not None:
                 subject = replace(subject, object_id=self._object_of(look.record))
@@ -269,16 +275,17 @@ class Tasks:
                 record = one.record if one.is_readable else None
                 yield (look if record is None else replace(look, record=record)), place
 
-    def _told(self, look: Look, now_ms: int) -> Seen:
-        """Return what the message of a task tells."""
+    def _told(self, look: Look, orders: tuple[Order, ...], now_ms: int) -> Seen:
+        """Return what the message of a task tells, with the orders that may keep it."""
         envelope = envelope_of(look.record)
         if envelope is None:
-            return Seen()
+            return Seen(orders=orders)
         waits = envelope.headers.get(_WAITS)
         priority = envelope.properties.get("priority")
         return Seen(
+            orders=orders,
             queue=self._queue(envelope),
-            publisher=str(envelope.headers.get("origin") or ""),
+            publisher=publisher_of(envelope),
             eta_ms=_eta_ms(envelope, now_ms),
             waits_for_object=isinstance(waits, int) and waits > 0,
             named=NamedWorkers.of(envelope.headers),
@@ -291,17 +298,14 @@ class Tasks:
         return envelope.routing_key or envelope.exchange
 
     def _seen(self, look: Look, now_ms: int) -> Seen:
-        seen = self._told(look, now_ms)
+        seen = self._told(look, self._ledger.orders.read().in_force(now_ms), now_ms)
         record = look.record
         if record.state is State.RUNNING:
             return replace(seen, worker=self._workers.get(record.owner))
         if record.state not in (State.QUEUED, State.PARKED):
             return seen
         if waits_for_worker(look, seen):
-            workers = tuple(self._workers.all(with_broker=False))
-            orders = self._ledger.orders.read().in_force(now_ms)
-            return replace(seen, workers=workers, orders=orders)
-        seen = replace(seen, orders=self._ledger.orders.read().in_force(now_ms))
+            return replace(seen, workers=tuple(self._workers.all(with_broker=False)))
         if look.waiting_for.startswith("order "):
             return seen
         if (look.waiting_for and not look.rate_key) or seen.waits_for_object:

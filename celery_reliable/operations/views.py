@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from celery_reliable.ledger import Death, death_of, group_of
@@ -45,6 +45,20 @@ _SHOWN_HEADERS = frozenset(
     }
 )
 
+#: The properties that Celery and kombu write.  Any other option of a call is a property, too.
+_SHOWN_PROPERTIES = frozenset(
+    {
+        "body_encoding",
+        "correlation_id",
+        "delivery_info",
+        "delivery_mode",
+        "delivery_tag",
+        "expiration",
+        "priority",
+        "reply_to",
+    }
+)
+
 
 def short_view(letter: DeadLetter) -> shapes.DeadLetter:
     """Return what a list shows of a dead letter, as plain JSON values.  Times are ISO 8601, UTC."""
@@ -68,7 +82,8 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> shapes.Dea
     """Return all that is known of a dead letter, as plain JSON values.
 
     Without *with_arguments* whatever may repeat an argument is redacted: arguments, body, and every
-    header that is not Celery's or ours.  The exception's text and traceback are always shown.
+    header and property that is not Celery's, kombu's or ours.  The exception's text and traceback
+    are always shown.
     """
     envelope = envelope_of(letter)
     view: shapes.DeadLetterInFull = {
@@ -96,15 +111,20 @@ def full_view(letter: DeadLetter, *, with_arguments: bool = False) -> shapes.Dea
         if with_arguments:
             view["body"] = letter.message
         return view
-    view["headers"] = {
-        name: _plain(value) if with_arguments or name in _SHOWN_HEADERS else REDACTED
-        for name, value in envelope.headers.items()
-    }
-    view["properties"] = _plain(dict(envelope.properties))
+    view["headers"] = _shown(envelope.headers, None if with_arguments else _SHOWN_HEADERS)
+    view["properties"] = _shown(envelope.properties, None if with_arguments else _SHOWN_PROPERTIES)
     view["content_type"] = envelope.content_type
     if with_arguments:
         view["args"], view["kwargs"], view["body"] = _arguments_of(envelope)
     return view
+
+
+def _shown(found: Mapping[str, Any], harmless: frozenset[str] | None) -> dict[str, Any]:
+    """Return *found* with all values redacted but the *harmless* ones; None: with all values."""
+    return {
+        name: _plain(value) if harmless is None or name in harmless else REDACTED
+        for name, value in found.items()
+    }
 
 
 def _death_view(death: Death) -> shapes.Killed | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from celery_reliable.ledger import Ledger, Look, WorkerLook
 from celery_reliable.operations import shapes
@@ -70,6 +70,7 @@ class WorkerView:
         begun_ms: when it began a task last, or started; likewise.
         lease_age_seconds: since it renewed its lease.
         is_leaving: its shutdown has begun: it finishes what it runs.
+        is_drained: an operator's order lets it take nothing new.
     """
 
     worker: str
@@ -95,6 +96,7 @@ class WorkerView:
     begun_ms: int = 0
     lease_age_seconds: float = 0.0
     is_leaving: bool = False
+    is_drained: bool = False
     own_queue: str = ""
 
     @property
@@ -103,6 +105,13 @@ class WorkerView:
         if self.slots is None or self.running is None:
             return None
         return max(0, self.slots - max(self.running, self.claims))
+
+    @property
+    def condition(self) -> str:
+        """Its state for people, who see here, too, that it is leaving or drained."""
+        if self.state != "alive":
+            return self.state
+        return "leaving" if self.is_leaving else "drained" if self.is_drained else "alive"
 
     def as_dict(self) -> shapes.Worker:
         """The same as plain JSON values."""
@@ -130,6 +139,7 @@ class WorkerView:
             "turned_at": iso(self.turned_ms),
             "begun_at": iso(self.begun_ms),
             "leaving": self.is_leaving,
+            "drained": self.is_drained,
         }
 
 
@@ -149,10 +159,12 @@ class Workers:
         now_ms = self._ledger.workers.time_ms()
         ids = [task_id for look in looks for task_id in list(look.claims)[:_MOST_NAMED]]
         records = dict(zip(ids, self._ledger.look_all(ids), strict=True))
-        return [
+        orders = self._ledger.orders.read()
+        views = [
             _view(look, now_ms, records, self._unacked(look) if with_broker else None)
             for look in looks
         ]
+        return [replace(one, is_drained=orders.is_drained(one.nodename, now_ms)) for one in views]
 
     def get(self, worker: str) -> WorkerView | None:
         """Return one worker, by its id, or None; the broker is not asked."""

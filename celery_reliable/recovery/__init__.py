@@ -12,7 +12,7 @@ from celery_reliable.recovery.own_queues import empty_own_queue
 from celery_reliable.recovery.pacing import Pacing
 from celery_reliable.recovery.returns import is_over
 from celery_reliable.recovery.revocations import REVOCABLE, call_off, call_off_task
-from celery_reliable.recovery.stored_results import is_in_chord, stored_end
+from celery_reliable.recovery.stored_results import is_in_chord, stored_end, stored_task
 from celery_reliable.recovery.sweeper import MOST_PASSES_IN_A_ROW, Sweeper
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "is_in_chord",
     "is_over",
     "stored_end",
+    "stored_task",
     "try_to_announce",
 ]

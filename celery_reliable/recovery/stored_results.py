@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 from celery import Celery
@@ -11,7 +12,7 @@ from celery.exceptions import TaskError, TaskRevokedError
 
 from celery_reliable import events
 from celery_reliable.message import context_of
-from celery_reliable.model import Record, State
+from celery_reliable.model import EndedTask, Record, State
 from celery_reliable.results import (
     NOTHING,
     fail_again,
@@ -31,6 +32,7 @@ __all__ = [
     "store_revoked",
     "stored_elsewhere",
     "stored_end",
+    "stored_task",
     "try_to_store_revoked",
     "try_to_tell_chord",
 ]
@@ -52,6 +54,39 @@ def stored_end(app: Celery, record: Record) -> str:
     else:
         is_own = record.attempt == 1 and not may_have_lived_before(record)
     return str(meta["status"]) if is_own else ""
+
+
+def stored_task(app: Celery, task_id: str) -> EndedTask | None:
+    """Return what Celery's result backend has of a task that has ended; None: it tells nothing.
+
+    For operators, of a task of which the ledger keeps nothing.  Its backend is the app's.
+    """
+    try:
+        meta = app.backend.get_task_meta(task_id, cache=False)
+    except Exception:
+        # Backends raise what their drivers raise; one that is disabled has no results.
+        return None
+    if meta.get("status") not in celery_states.READY_STATES:
+        return None
+    return EndedTask(
+        task_id,
+        name=str(meta.get("name") or ""),
+        outcome=str(meta["status"]),
+        by="as the result backend has it",
+        attempts=0,
+        losses=0,
+        published_ms=0,
+        ended_ms=_ms_of(meta.get("date_done")),
+    )
+
+
+def _ms_of(moment: Any) -> int:
+    """Return a time as results have it, in milliseconds; 0 where it is none."""
+    try:
+        found = datetime.fromisoformat(str(moment))
+    except ValueError:
+        return 0
+    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
 def fail_as_stored(app: Celery, record: Record) -> tuple[Exception, str] | None:

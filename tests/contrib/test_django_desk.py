@@ -13,7 +13,7 @@ from django.test.utils import override_settings
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.desk import visits
-from celery_reliable.operations import Desk
+from celery_reliable.operations import Desk, OrderKind
 from tests.contrib.shown import ACT, DESK, LIST, page
 
 #: By the name of a page: an address of it, and what is needed, as a superuser has it.
@@ -363,8 +363,15 @@ def test_workers_are_shown(log_in: Any, celery_project: Celery) -> None:
     reliable_of(celery_project).ledger.workers.register(
         "w@<b>host</b>/1", lease_ms=60_000, client_id=1, facts={"pid": 17, "pool": "prefork"}
     )
+    with Desk(celery_project) as desk:
+        desk.orders.give(OrderKind.DRAIN, "w", by="ann")
+        desk.orders.give(OrderKind.PAUSE, "celery", by="ann")
+    overview = page(client.get(f"{LIST}desk/"))
+    assert re.search(r'data-queue="celery">.*?paused', overview)
 
     shown = page(client.get(f"{LIST}workers/"))
+
+    assert "alive, drained" in shown
 
     assert 'data-worker="w@&lt;b&gt;host&lt;/b&gt;/1" data-state="alive"' in shown
     assert "prefork, pid 17" in shown

@@ -66,6 +66,27 @@ def test_groups_lead_to_their_letters(some: None, put: Callable[..., None], log_
     assert client.get(f"{LIST}?group=abcd").status_code == 404
 
 
+def test_a_filter_over_many_letters_finds_the_few_that_fit_and_counts_them(
+    put: Callable[..., None], log_in: Any
+) -> None:
+    client = log_in("view", "change")
+    for number in range(70):
+        put(f"rare-{number}", "KeyError: x", name="shop.rare", queue="fast")
+    for number in range(4_000):
+        put(f"often-{number}", "ValueError: x")
+
+    for query in ("task=shop.rare", "queue=fast", "exception=Key*", "text=rare"):
+        shown = page(client.get(f"{LIST}?{query}"))
+
+        assert len(listed(shown)) == 50, query
+        assert re.search(r"70 of 4070 dead letters fit", " ".join(shown.split())), query
+        assert 'id="desk-replay-all"' in shown
+        (older,) = re.findall(r'href="(\?[^"]*)" id="desk-next"', shown)
+        assert len(listed(page(client.get(LIST + unescape(older))))) == 20, query
+    none = page(client.get(f"{LIST}?task=nobody"))
+    assert "No dead letter fits" in none
+
+
 HOSTILE = {
     "html": "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>",
     "control": "a\x00b\x1b[2J\x07c\r\nd",

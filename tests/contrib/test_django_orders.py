@@ -36,6 +36,10 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
     client = log_in("view", "operate")
     assert "Nothing is paused" in page(client.get(ORDERS))
     given = {"kind": "pause", "target": "mail", "why": "<b>no", "for_seconds": "90", "stop": "1"}
+    refused = page(client.post(f"{ORDERS}give/", given, follow=True))
+    assert "No living worker consumes mail" in refused
+    assert 'id="desk-yes"' not in refused
+    given["later"] = "1"
 
     asked = page(client.post(f"{ORDERS}give/", given))
 
@@ -70,7 +74,7 @@ def test_a_queue_is_paused_and_resumed_by_buttons(log_in: Any, celery_project: C
 def test_nobody_gives_or_ends_one_without_the_right(log_in: Any, celery_project: Celery) -> None:
     viewer = log_in("view", "change", "delete", "see_arguments")
     with Desk(celery_project) as desk:
-        order = desk.orders.give(OrderKind.STRIKE, "shop.bill", by="ann").order
+        order = desk.orders.give(OrderKind.STRIKE, "shop.bill", by="ann", later=True).order
     given = {"kind": "pause", "target": "mail", "confirmed": "Yes"}
 
     shown = page(viewer.get(ORDERS))
@@ -116,12 +120,17 @@ def test_they_are_given_and_ended_over_http(log_in: Any, api: None) -> None:
     def post(what: str, body: object) -> Any:
         return client.post(f"{API}/{what}", body, content_type="application/json")
 
-    given = post("give", {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60})
+    body = {"kind": "drain", "target": "a@*", "why": "upgrade", "for_seconds": 60}
+    refused = post("give", body)
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_order")
+    given = post("give", {**body, "later": True})
 
     assert given.status_code == 200, given.content
     order = given.json()
     assert (order["kind"], order["target"], order["in_force"]) == ("drain", "a@*", True)
-    assert order["notes"] == ["No living worker is called a@*; one that starts will obey."]
+    assert order["notes"] == [
+        "No living worker is called a@* (alive: none); one that starts will obey."
+    ]
     assert [one["id"] for one in client.get(API).json()["items"]] == [order["id"]]
     assert client.get("/reliable/v1/status").json()["orders"][0]["why"] == "upgrade"
     assert post("give", {"kind": "halt", "target": "x"}).json()["code"] == "bad_parameter"

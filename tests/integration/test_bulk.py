@@ -410,7 +410,7 @@ def test_notes_are_capped(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_arguments_are_a_new_task_that_names_its_origin(project: Project, desk: Desk) -> None:
     bury(project, "wrong", body=b'[["x"], {}, {}]')
 
-    new_id = publish_edited(project.app, desk.letters, "wrong", args=[0])
+    new_id = publish_edited(project.app, desk.letters, "wrong", by="ann", args=[0])
 
     assert left(desk) == set()
     record = desk.ledger.find(new_id)
@@ -427,7 +427,7 @@ def test_a_letter_whose_new_task_is_not_published_stays(project: Project, desk: 
 
     for task_id in ("unknown", "pickled"):
         with pytest.raises(CannotReplay):
-            publish_edited(project.app, desk.letters, task_id, args=[0])
+            publish_edited(project.app, desk.letters, task_id, by="ann", args=[0])
     bury(project, "stays")
     project.app.conf.broker_url = "redis://127.0.0.1:1/0"
     assert left(desk) == {"unknown", "pickled", "stays"}

@@ -147,6 +147,79 @@ def test_a_message_cannot_speak_to_the_terminal(project: Project, run: Run) -> N
     assert letters(run)[0]["task_id"] == "evil\x1b[2J"
 
 
+def test_an_option_of_a_call_shows_no_argument_unless_it_is_asked_for(
+    project: Project, run: Run
+) -> None:
+    project.start_worker("one")
+    # Celery makes a property of the message of each option that it does not know.
+    result = project.send(
+        "failing", "as told", argsrepr="(secret,)", kwargsrepr="{secret}", tenant="secret"
+    )
+    wait_for(lambda: letters(run), 30, "the dead letter")
+
+    for as_json in ([], ["--json"]):
+        assert "secret" not in run("dead-letters", "show", result.id, *as_json).out
+    shown = run("dead-letters", "show", result.id, "--json", "--with-arguments").json
+    assert shown["properties"]["tenant"] == "secret"
+    told = run("dead-letters", "show", result.id, "--json").json["properties"]
+    assert told["correlation_id"] == result.id
+
+
+def test_a_name_forges_no_line(project: Project, run: Run) -> None:
+    project.start_worker("one")
+    forged = "mail\nforged \u202e99\tforged\r forged\u2028forged"
+    queued = project.send("work", 0.01, queue=forged)
+    parked = project.send("work", 0.01, task_id=f"id-{forged}", countdown=3600, queue=forged)
+    reliable_of(project.app).ledger.bury_message(
+        f"dead-{forged}",
+        Reason.FAILED,
+        exception=f"Error: {forged}",
+        traceback="Traceback\nThis stands where a line of the command begins",
+        message="{}",
+        name=forged,
+    )
+    order = run("pause", forged, "--reason", forged, "--json").json["id"]
+
+    wrong = []
+    for command in (
+        ["status"],
+        ["queues"],
+        ["tasks"],
+        ["tasks", "--state", "dead"],
+        ["show", queued.id],
+        ["show", parked.id],
+        ["show", f"dead-{forged}"],
+        ["show", f"none-{forged}"],
+        ["dead-letters", "list"],
+        ["dead-letters", "groups"],
+        ["dead-letters", "show", f"dead-{forged}"],
+        ["dead-letters", "show", f"none-{forged}"],
+        ["dead-letters", "replay", f"none-{forged}"],
+        ["orders"],
+        ["workers", "--long"],
+        ["audit"],
+        ["events", "--limit", "100"],
+        ["top", "--once"],
+        ["revoke", f"none-{forged}"],
+        ["move", f"none-{forged}", "--workers", "w"],
+        ["objects", "--task", forged, "--id", forged],
+        ["drain", forged],
+        ["strike", forged],
+        ["resume", order],
+        ["resume", f"none-{forged}"],
+        ["purge", "--queues", forged, "--force"],
+    ):
+        ran = run(*command)
+        told = f"{ran.out}{ran.err}"
+        if (
+            re.search(r"mail\s*\n\s*forged|^This stands", told, re.MULTILINE)
+            or set("\r\u202e\u2028") & set(told)
+            or "Traceback (most" in told
+        ):
+            wrong.append((command, told))
+    assert not wrong, "\n".join(f"{command}:\n{told}" for command, told in wrong)
+
+
 def test_long_ids_are_folded_and_never_cut(project: Project, run: Run) -> None:
     task_id = "import-" + "0123456789" * 9
     put(project, task_id)

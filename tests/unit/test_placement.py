@@ -10,9 +10,9 @@ from celery.app.trace import build_tracer
 
 from celery_reliable import ReliableTask
 from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.leases import matches
 from celery_reliable.ledger import LivingWorker
 from celery_reliable.message import HEIR, NAMED, Envelope, NamedWorkers
-from celery_reliable.message.named import matches
 from celery_reliable.publishing.naming import rename
 from celery_reliable.publishing.placement import Placement, placed
 from celery_reliable.publishing.retries import carry_on

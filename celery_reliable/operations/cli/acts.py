@@ -169,10 +169,12 @@ def _replay_edited(
     to_queue: str,
     as_json: bool,
 ) -> None:
-    with desk.noted("replay edited", somebody(), {"ids": [task_id], "to_queue": to_queue}):
+    by, about = somebody(), {"ids": [task_id], "to_queue": to_queue}
+    with desk.noted("replay edited", by, about) as outcome:
         new_id = publish_edited(
-            desk.app, desk.letters, task_id, args=args, kwargs=kwargs, to_queue=to_queue
+            desk.app, desk.letters, task_id, by=by, args=args, kwargs=kwargs, to_queue=to_queue
         )
+        outcome.about["new_id"] = new_id
     if as_json:
         print_json({"task_id": task_id, "replayed": True, "new_task_id": new_id})
     else:

@@ -50,10 +50,6 @@ def audit(ctx: click.Context, limit: int, as_json: bool) -> None:
                 )
                 for one in views
             ],
-            [
-                f"{one['by']}: {json.dumps(one['about'])}"
-                + (f"\n{one['problem']}" if one["problem"] else "")
-                for one in views
-            ],
+            [[f"{one['by']}: {json.dumps(one['about'])}", one["problem"]] for one in views],
         )
     click.echo(counted(len(views), "entry").replace("entrys", "entries"))

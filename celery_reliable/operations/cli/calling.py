@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import click
 from celery import Celery
 
-from celery_reliable.exceptions import LedgerUnavailable, ReliableError
+from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable, ReliableError
 from celery_reliable.operations.brokers import broker_errors
+from celery_reliable.operations.filters import BadFilter
 from celery_reliable.operations.tables import printable
 
 __all__ = ["PATIENCE_SECONDS", "app_of", "as_json_option", "errors_told"]
@@ -43,8 +44,14 @@ def errors_told(ctx: click.Context) -> Iterator[None]:
         yield
     except LedgerUnavailable as exc:
         raise _LedgerAway(printable(str(exc))) from exc
+    except BadFilter as exc:
+        names = [name.removesuffix("_seconds").replace("_", "-") for name in exc.parts]
+        options = ", ".join(f"--{name}" for name in names)
+        raise click.UsageError(f"{options}: {exc.why}") from exc
     except ReliableError as exc:
-        raise click.ClickException(printable(str(exc))) from exc
+        # Each problem of a configuration is a line.
+        keeps = "\n" if isinstance(exc, ConfigurationError) else ""
+        raise click.ClickException(printable(str(exc), keeps=keeps)) from exc
     except Exception as exc:
         if not isinstance(exc, broker_errors(ctx.obj.app)):
             raise

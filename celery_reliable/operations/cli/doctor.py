@@ -51,7 +51,7 @@ def doctor(ctx: click.Context, as_json: bool, fail_level: str, grace_seconds: fl
     try:
         found = examine(ctx.obj.app, grace_seconds=grace_seconds, patience_seconds=PATIENCE_SECONDS)
     except ReliableError as exc:
-        raise click.ClickException(printable(str(exc))) from exc
+        raise click.ClickException(printable(str(exc), keeps="\n")) from exc
     if as_json:
         print_json({"findings": [_view(one) for one in found.findings]})
     else:
@@ -84,4 +84,6 @@ def _print(found: Examination) -> None:
         ):
             click.echo(printable(f"  {label + ':':<12}{text}"))
     wrong = [one for one in found.findings if one.level != "info"]
-    click.echo(f"{counted(len(wrong), 'finding')}." if wrong else "Nothing is wrong.")
+    told = f"{counted(len(wrong), 'finding')}" if wrong else "Nothing is wrong"
+    infos = len(found.findings) - len(wrong)
+    click.echo(f"{told}, {infos} for information." if infos else f"{told}.")

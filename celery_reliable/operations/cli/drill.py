@@ -127,4 +127,4 @@ def _print(report: DrillReport, *, is_first: bool) -> None:
     told = "".join(str(c).ljust(w) for c, w in zip(cells, widths, strict=True))
     click.echo(told.rstrip())
     if report.problem:
-        click.echo(printable(report.problem), err=True)
+        click.echo(printable(report.problem, keeps="\n"), err=True)

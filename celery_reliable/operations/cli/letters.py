@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +35,7 @@ __all__ = ["dead_letters"]
 
 _LONGEST_EXCEPTION = 200
 #: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 0.7
+_LOOK_SECONDS = 2.0
 
 
 @click.group("dead-letters")
@@ -118,8 +119,8 @@ def _found(desk: Desk, wanted: Filter, group: str, cursor: str, limit: int) -> P
 def groups(ctx: click.Context, /, as_json: bool, **given: Any) -> None:
     """Group dead letters by task, reason, cause and exception, the largest group first.
 
-    Of the filters only those count that are about what a group has in common: --task, --reason,
-    --exception, --cause and --text.
+    Of the filters only those are allowed that are about what a group has in common: --task,
+    --reason, --exception, --cause and --text.
     """
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
@@ -168,10 +169,14 @@ def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json
         print_json(view)
         return
     history, traceback, death = view.pop("history"), view.pop("traceback"), view.pop("death")
-    for name in ("headers", "properties"):
-        view[name] = _said(view.get(name) or {})
-    view["killed by"] = _said(death or {})
-    print_pairs(console, [(name, shown(value)) for name, value in view.items()])
+    print_pairs(
+        console,
+        [
+            pair
+            for name, value in {**view, "killed by": death or {}}.items()
+            for pair in (_said(name, value) if isinstance(value, dict) else [(name, shown(value))])
+        ],
+    )
     click.echo()
     if history:
         print_list(
@@ -179,34 +184,35 @@ def show_command(ctx: click.Context, task_id: str, with_arguments: bool, as_json
             ("at (UTC)", "what", "attempt"),
             [(to_second(one["at"]), one["what"], shown(one["attempt"] or None)) for one in history],
             [
-                "\n".join(
+                [
                     f"{name}: {shown(value)}"
                     for name, value in one.items()
                     if value and name not in ("at", "what", "attempt")
-                )
+                ]
                 for one in history
             ],
         )
         click.echo()
     if traceback:
-        click.echo(printable(traceback))
+        # No line of it begins where a line of ours does.
+        click.echo(textwrap.indent(printable(traceback, keeps="\n\t"), "  "))
 
 
-def _about(view: Mapping[str, Any]) -> str:
+def _about(view: Mapping[str, Any]) -> list[str]:
     died_of = view["exception"]
     if len(died_of) > _LONGEST_EXCEPTION:
         died_of = f"{died_of[:_LONGEST_EXCEPTION]}…"
     named = f"{view['name'] or '(not readable)'}, attempts: {view['attempts']}"
-    return f"{named}\n{died_of}" if died_of else named
+    return [named, died_of]
 
 
-def _common(view: Mapping[str, Any]) -> str:
+def _common(view: Mapping[str, Any]) -> list[str]:
     parts = (view["reason"], view["cause"], view["exception"])
-    return f"{view['task'] or '(not readable)'}: {', '.join(part for part in parts if part)}"
+    return [f"{view['task'] or '(not readable)'}: {', '.join(part for part in parts if part)}"]
 
 
-def _said(headers: Mapping[str, Any]) -> str:
+def _said(title: str, values: Mapping[str, Any]) -> list[tuple[str, str]]:
     # Most headers of most messages say nothing.
     nothing: tuple[Any, ...] = (None, "", False, [], {}, [None, None])
-    said = {name: one for name, one in headers.items() if one not in nothing}
-    return "\n".join(f"{name}: {shown(one)}" for name, one in said.items())
+    said = [f"{name}: {shown(one)}" for name, one in values.items() if one not in nothing]
+    return [("" if number else title, line) for number, line in enumerate(said or [""])]

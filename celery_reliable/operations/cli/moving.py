@@ -61,10 +61,10 @@ def move(
             )
         except CannotMove as exc:
             raise click.UsageError(str(exc)) from None
-    _told(found, as_json)
+        _told(desk, found, as_json)
 
 
-def _told(found: Moved, as_json: bool) -> None:
+def _told(desk: Desk, found: Moved, as_json: bool) -> None:
     if as_json:
         print_json(found.as_dict())
     else:
@@ -74,9 +74,10 @@ def _told(found: Moved, as_json: bool) -> None:
             ("runs elsewhere, and is to stop there", found.stopped),
             ("runs there already", found.stays),
             ("is a dead letter, or replaced itself by a canvas", found.refused),
-            ("is not known (any more)", found.gone),
         ):
             for task_id in ids:
                 click.echo(f"{printable(task_id)}: {about}")
+        for task_id in found.gone:
+            click.echo(printable(f"{task_id}: {desk.tasks.get(task_id).why.sentence}"))
     if found.refused or not found.done:
         sys.exit(1)

@@ -38,9 +38,13 @@ _stop = click.option(
     help="Stop what runs there, too, in prefork pools (others cannot); it runs again.",
 )
 
+_later = click.option(
+    "--later", is_flag=True, help="Also for a queue, task or worker that nobody knows yet."
+)
+
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for one in (click.pass_context, as_json_option, _stop, _reason, _for):
+    for one in (click.pass_context, as_json_option, _later, _stop, _reason, _for):
         command = one(command)
     return command
 
@@ -78,6 +82,7 @@ def _give(
     for_seconds: float | None,
     why: str,
     stop: bool,
+    later: bool,
     as_json: bool,
     object_id: str | None = None,
 ) -> None:
@@ -90,6 +95,7 @@ def _give(
             object_id=object_id,
             for_seconds=for_seconds,
             stop=stop,
+            later=later,
         )
     if as_json:
         print_json(view.as_dict())
@@ -154,10 +160,10 @@ def orders(ctx: click.Context, as_json: bool) -> None:
     click.echo(counted(len(views), "order"))
 
 
-def _about(view: OrderView) -> str:
+def _about(view: OrderView) -> list[str]:
     lines = [f"{in_words(view.order)}."]
     if not view.in_force:
         lines.append("It is over, and what it has parked is being sent.")
     if view.deaf:
         lines.append(f"Of a release that knows no orders, and going on: {', '.join(view.deaf)}")
-    return "\n".join(lines)
+    return lines

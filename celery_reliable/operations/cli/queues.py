@@ -39,12 +39,12 @@ def queues_command(ctx: click.Context, as_json: bool) -> None:
         [
             (
                 one.name,
-                "?" if one.depth is None else str(one.depth),
+                one.waiting,
                 "" if one.oldest_seconds is None else span(one.oldest_seconds),
             )
             for one in found
         ],
-        [f"consumed by {', '.join(one.workers)}" if one.workers else "" for one in found],
+        [[f"consumed by {', '.join(one.workers)}"] if one.workers else [] for one in found],
     )
     click.echo(counted(len(found), "queue"))
 

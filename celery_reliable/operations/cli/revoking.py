@@ -72,20 +72,20 @@ def _revoke(
         if dry_run or not yes:
             meant = desk.revocations.revoke(task_ids, by=somebody(), if_running=how, dry_run=True)
             if dry_run:
-                _told(meant, "would be revoked", as_json)
+                _told(desk, meant, "would be revoked", as_json)
                 return
             if not meant.done:
                 # What is published in this moment was not asked about.
-                _told(replace(meant, is_dry_run=False), "revoked", as_json)
+                _told(desk, replace(meant, is_dry_run=False), "revoked", as_json)
                 return
             runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
             question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
             click.confirm(question, abort=True, err=True)
         done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
-        _told(done, "revoked", as_json)
+        _told(desk, done, "revoked", as_json)
 
 
-def _told(found: Revoked, verb: str, as_json: bool) -> None:
+def _told(desk: Desk, found: Revoked, verb: str, as_json: bool) -> None:
     if as_json:
         print_json(found.as_dict())
     else:
@@ -95,10 +95,11 @@ def _told(found: Revoked, verb: str, as_json: bool) -> None:
             ("runs to its end", found.running if found.if_running is IfRunning.FINISH else ()),
             ("is a dead letter: discard it", found.dead),
             ("replaced itself by a canvas: revoke its members", found.replaced),
-            ("is not known (any more)", found.gone),
         ):
             for task_id in ids:
                 click.echo(f"{printable(task_id)}: {about}")
+        for task_id in found.gone:
+            click.echo(printable(f"{task_id}: {desk.tasks.get(task_id).why.sentence}"))
         if found.problem:
             click.echo(printable(found.problem), err=True)
     if found.problem or found.failed or not found.done:

@@ -47,7 +47,7 @@ def run(ctx: click.Context, run_id: str, as_json: bool) -> None:
         console,
         ("member", "worker", "state", "result"),
         [(one.task_id, one.worker, one.state, one.result) for one in view.members],
-        [""] * len(view.members),
+        [[]] * len(view.members),
     )
 
 
@@ -63,6 +63,6 @@ def _list(ctx: click.Context, as_json: bool) -> None:
             console,
             ("run", "since (UTC)", "missing"),
             [(one.run, to_second(one.as_dict()["begun_at"]), str(one.missing)) for one in found],
-            [one.sentence for one in found],
+            [[one.sentence] for one in found],
         )
     click.echo(counted(len(found), "run"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from celery_reliable.model import Finding
 from celery_reliable.operations.happenings import Happening
 from celery_reliable.operations.hours import Hour
+from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.times import at, span
@@ -41,6 +42,10 @@ def screen(
     spare = max(0, height - _LEAST_HEIGHT)
     lines = [
         *_head(status),
+        *(
+            Line(printable(f"{view.order.kind.value}: {in_words(view.order)}"), "bold")
+            for view in status.orders
+        ),
         *_wrong(findings, 2 + spare // 8),
         *_queues(status, 2 + spare // 4),
         *_workers(status, 3 + spare // 4),
@@ -93,7 +98,7 @@ def _queues(status: Status, most: int) -> list[Line]:
         [
             (
                 one.name,
-                "?" if one.depth is None else str(one.depth),
+                one.waiting,
                 "" if one.oldest_seconds is None else span(one.oldest_seconds),
                 f"{len(one.workers)} workers" if one.workers else "nobody",
             )
@@ -124,8 +129,12 @@ def _worker(status: Status, one: WorkerView) -> tuple[str, ...]:
         since = one.runs[0].since_ms
         age = f" for {span((status.now_ms - since) / 1000)}" if since else ""
         longest = f"{one.runs[0].name}{age}"
-    state = "leaving" if one.is_leaving and one.state == "alive" else one.state
-    return one.nodename, state, runs if one.slots is None else f"{runs} of {one.slots}", longest
+    return (
+        one.nodename,
+        one.condition,
+        runs if one.slots is None else f"{runs} of {one.slots}",
+        longest,
+    )
 
 
 def _hours(hours: Sequence[Hour], most: int) -> list[Line]:
@@ -157,7 +166,7 @@ def _hours(hours: Sequence[Hour], most: int) -> list[Line]:
 def _events(happened: Sequence[Happening]) -> Iterator[Line]:
     for one in happened:
         about = "  ".join(filter(None, (one.name, one.task_id[:8], one.sentence)))
-        yield Line(printable(f"{at(one.at_ms)[11:19]}  {one.kind}  {about}").replace("\n", " "))
+        yield Line(printable(f"{at(one.at_ms)[11:19]}  {one.kind}  {about}"))
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[Line]:
@@ -179,5 +188,5 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> l
 
 
 def _short(cell: str) -> str:
-    text = printable(cell).replace("\n", " ")
+    text = printable(cell)
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"

@@ -24,7 +24,6 @@ from celery_reliable.operations.order_words import in_words
 from celery_reliable.operations.status import Status
 from celery_reliable.operations.tables import printable
 from celery_reliable.operations.times import at, span
-from celery_reliable.operations.workers import WorkerView
 
 __all__ = ["status"]
 
@@ -97,7 +96,9 @@ def _print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
         print_json({"findings": [finding_view(one) for one in findings]})
         return
     for one in findings:
-        click.echo(printable(f"{one.level}: {one.id}\n  {one.message}\n  {one.hint}"))
+        click.echo(printable(f"{one.level}: {one.id}"))
+        click.echo(printable(f"  {one.message}"))
+        click.echo(printable(f"  {one.hint}"))
     if not findings:
         click.echo("Nothing is wrong.")
 
@@ -137,7 +138,7 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
             [
                 (
                     one.name,
-                    "?" if one.depth is None else str(one.depth),
+                    one.waiting,
                     "" if one.oldest_seconds is None else span(one.oldest_seconds),
                     ", ".join(one.workers)
                     or ("" if one.consumers is None else f"{one.consumers} consumers"),
@@ -154,7 +155,7 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
                 [
                     (
                         one.nodename,
-                        _state(found, one),
+                        one.condition,
                         str(max(one.running or 0, one.claims)),
                         "" if one.slots is None else str(one.slots),
                         _since(found, one.runs[0].since_ms if one.runs else 0),
@@ -171,13 +172,6 @@ def _drawn(found: Status, findings: Sequence[Finding]) -> Any:
         parts.append(Text(f"{finding.level}: {finding.id}", "bold"))
         parts.append(Text(printable(f"{finding.message} {finding.hint}")))
     return Group(*parts)
-
-
-def _state(found: Status, worker: WorkerView) -> str:
-    if worker.is_leaving:
-        return "leaving"
-    is_drained = worker.state == "alive" and found.is_drained(worker.nodename)
-    return "drained" if is_drained else worker.state
 
 
 def _pairs(found: Status) -> Any:

@@ -33,7 +33,7 @@ from celery_reliable.operations.walks import Kind
 __all__ = ["objects", "show", "tasks"]
 
 #: How long a list is looked for before it says where to go on.
-_LOOKING_SECONDS = 0.7
+_LOOKING_SECONDS = 2.0
 
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
@@ -59,7 +59,7 @@ def tasks(
 ) -> None:
     """List tasks with what each waits for: those that run, then those that wait.
 
-    Dead letters are listed with --state dead, the oldest first.
+    Dead letters are listed with --state dead, the oldest first; --reason and --exception need it.
     """
     console = None if as_json else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
@@ -75,7 +75,7 @@ def tasks(
                 (one.task_id, one.state, to_second(one.why.as_dict().get("since")))
                 for one in page.items
             ],
-            [f"{one.name or '(no name)'}\n{one.why.sentence}" for one in page.items],
+            [[one.name or "(no name)", one.why.sentence] for one in page.items],
         )
     _print_end(page, "task")
 
@@ -125,7 +125,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
             ("at (UTC)", "what", "attempt"),
             [(to_second(one["at"]), one["what"], str(one["attempt"] or "")) for one in history],
             [
-                "\n".join(f"{name}: {one[name]}" for name in ("cause", "worker") if one[name])
+                [f"{name}: {one[name]}" for name in ("cause", "worker") if one[name]]
                 for one in history
             ],
         )
@@ -185,7 +185,7 @@ def _key_of(desk: Desk, task: str, object_id: str | None) -> str:
         raise click.UsageError(printable(str(exc))) from exc
 
 
-def _about(one: ObjectView) -> str:
+def _about(one: ObjectView) -> list[str]:
     lines = []
     if one.has_places:
         line = f", {one.in_line} in line" if one.in_line else ""
@@ -199,7 +199,7 @@ def _about(one: ObjectView) -> str:
     lines += [f"waits: {task_id}" for task_id in one.waiters]
     if one.has_more:
         lines.append("There may be more that wait.")
-    return "\n".join(lines)
+    return lines
 
 
 def _holder(one: HolderView) -> str:

@@ -67,6 +67,6 @@ def verify(ctx: click.Context, seconds: float, most: int, as_json: bool) -> None
         for name, count in sorted(found.uncovered.items()):
             click.echo(f"{count} calls of a script that the model does not know: {name}")
         if found.problem:
-            click.echo(printable(found.problem))
+            click.echo(printable(found.problem, keeps="\n"))
     if not is_right:
         ctx.exit(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 from celery.bin.base import CeleryCommand
 
@@ -43,14 +41,14 @@ def workers(ctx: click.Context, is_long: bool, as_json: bool) -> None:
             [
                 (
                     one.worker,
-                    one.state,
+                    one.condition,
                     f"{one.seconds_left:.1f} s" if one.state == "alive" else "",
                     str(one.claims),
                     "on" if one.has_witness else "off",
                 )
                 for one in found
             ],
-            [_about(one) if is_long else "" for one in found],
+            [_about(one) if is_long else [] for one in found],
         )
     click.echo(counted(len(found), "worker"))
     for reason in sorted({one.no_witness for one in found if one.no_witness}):
@@ -59,8 +57,8 @@ def workers(ctx: click.Context, is_long: bool, as_json: bool) -> None:
         )
 
 
-def _about(one: WorkerView) -> str:
-    said: list[Any] = [f"pid {one.pid}, {one.pool}" if one.pid else one.pool]
+def _about(one: WorkerView) -> list[str]:
+    said = [f"pid {one.pid}, {one.pool}" if one.pid else one.pool]
     if one.slots is not None:
         said.append(f"runs {one.running} of {one.slots}, consumes {', '.join(one.queues)}")
     if one.unacked is not None:
@@ -75,4 +73,4 @@ def _about(one: WorkerView) -> str:
         said.append(f"{one.suspect} may have killed another worker: it runs alone of such")
     if one.opening:
         said.append(f"opens the message of {one.opening}, which came back from a dead worker")
-    return "\n".join(filter(None, said))
+    return said

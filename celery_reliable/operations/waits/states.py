@@ -95,9 +95,10 @@ def ended(kept: EndedTask) -> Why:
     by = f", by {kept.by}" if kept.outcome == "DISCARDED" and kept.by else ""
     because = f" ({kept.by})" if kept.by and not by else ""
     where = f", by its attempt {kept.attempts} on {nodename_of(kept.owner)}" if kept.owner else ""
+    when = f" {at(kept.ended_ms)}" if kept.ended_ms else ""
     return Why(
         Wait.ENDED,
-        f"It {how}{because}{by}{where} {at(kept.ended_ms)}.",
+        f"It {how}{because}{by}{where}{when}.",
         since_ms=kept.ended_ms,
         worker=kept.owner,
         pid=kept.pid,
@@ -108,8 +109,8 @@ def absent(task_id: str) -> Why:
     """Say what it means that the ledger has no record of a task."""
     return Why(
         Wait.ABSENT,
-        f"The ledger knows no task {task_id!r}: it has ended and was settled (its result, if it "
-        "has one, is in the result backend), or it was revoked, discarded or has expired, or "
+        f"The ledger knows no task {task_id!r}, and the app's result backend tells nothing of it: "
+        "it has ended and its result is not kept, or it was revoked, discarded or has expired, or "
         "nobody has published it under this id with base=ReliableTask. No attempt of it runs, and "
         "none will.",
     )

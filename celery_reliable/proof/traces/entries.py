@@ -32,7 +32,8 @@ class Entry(NamedTuple):
         """Return the call in a line; long arguments are left out."""
         args = " ".join(arg if len(arg) <= 40 else "..." for arg in self.call.args)
         said = "?" if self.reply is None else " ".join(one[:60] for one in self.reply)
-        return f"{self.call.now_us / 1e6:.6f} {self.call.name}({args}) -> {said}"
+        line = f"{self.call.now_us / 1e6:.6f} {self.call.name}({args}) -> {said}"
+        return line if line.isprintable() else line.encode("unicode_escape").decode()
 
 
 def entries(stream: Iterable[tuple[Any, Mapping[bytes, bytes]]]) -> Iterator[Entry]:

@@ -101,8 +101,12 @@ def replay_dead_letter_edited(asked: Asked) -> ReplayedEdited:
             HTTPStatus.BAD_REQUEST, "bad_parameter", "Give args, or kwargs, or both.", "args"
         )
     desk = asked.desk
-    with desk.noted("replay edited", asked.by, {"ids": [body.id], "to_queue": body.to_queue}):
-        new_id = publish_edited(desk.app, desk.letters, body.id, to_queue=body.to_queue, **given)
+    about = {"ids": [body.id], "to_queue": body.to_queue}
+    with desk.noted("replay edited", asked.by, about) as outcome:
+        new_id = publish_edited(
+            desk.app, desk.letters, body.id, by=asked.by, to_queue=body.to_queue, **given
+        )
+        outcome.about["new_id"] = new_id
     return {"task_id": body.id, "new_task_id": new_id}
 
 
@@ -151,6 +155,7 @@ def give_order(asked: Asked) -> shapes.Order:
         object_id=None if isinstance(body.object_id, UnsetType) else body.object_id,
         for_seconds=None if isinstance(body.for_seconds, UnsetType) else body.for_seconds,
         stop=body.stop,
+        later=body.later,
     ).as_dict()
 
 

@@ -305,6 +305,9 @@ class OrderBody(Struct, kw_only=True, forbid_unknown_fields=True):
         | UnsetType
     ) = UNSET
     stop: Annotated[bool, Meta(description="Stop what runs there, too; it runs again.")] = False
+    later: Annotated[
+        bool, Meta(description="Also for a queue, task or worker that nobody knows yet.")
+    ] = False
 
 
 class ResumeBody(Struct, kw_only=True, forbid_unknown_fields=True):

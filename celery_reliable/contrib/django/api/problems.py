@@ -21,6 +21,7 @@ from celery_reliable.exceptions import (
 )
 from celery_reliable.operations import (
     BadCursor,
+    BadFilter,
     BadOrder,
     CannotReplay,
     Unclear,
@@ -84,6 +85,7 @@ class Problem(Exception):
 #: In this order.
 _KNOWN: tuple[tuple[type[Exception], HTTPStatus, str, str], ...] = (
     (BadCursor, HTTPStatus.BAD_REQUEST, "bad_parameter", "cursor"),
+    (BadFilter, HTTPStatus.BAD_REQUEST, "bad_parameter", ""),
     (ObjectIdError, HTTPStatus.BAD_REQUEST, "bad_parameter", "id"),
     (Unclear, HTTPStatus.BAD_REQUEST, "unclear_choice", ""),
     (UnknownDeadLetter, HTTPStatus.NOT_FOUND, "unknown_dead_letter", ""),

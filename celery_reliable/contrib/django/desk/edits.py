@@ -62,10 +62,18 @@ def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) 
     app = visit.desk.app
     # A process that only publishes may not have imported the task.
     app.loader.import_default_modules()
-    with visit.desk.noted("replay edited", visit.by, {"ids": [task_id], "to_queue": to_queue}):
+    about = {"ids": [task_id], "to_queue": to_queue}
+    with visit.desk.noted("replay edited", visit.by, about) as outcome:
         new_id = publish_edited(
-            app, visit.desk.letters, task_id, args=new_args, kwargs=new_kwargs, to_queue=to_queue
+            app,
+            visit.desk.letters,
+            task_id,
+            by=visit.by,
+            args=new_args,
+            kwargs=new_kwargs,
+            to_queue=to_queue,
         )
+        outcome.about["new_id"] = new_id
     log(visit, task_id, f"Replayed with other arguments as {new_id}")
     # Not there at once: a short task has ended by then, and is not known any more.
     link = visit.link("task", new_id)

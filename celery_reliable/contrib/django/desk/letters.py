@@ -12,13 +12,16 @@ from django.views.decorators.debug import sensitive_variables
 from celery_reliable.contrib.django.desk.asking import LETTERS, Asked
 from celery_reliable.contrib.django.desk.visits import Visit, quoted, shown
 from celery_reliable.contrib.django.permissions import Right
-from celery_reliable.operations import full_view, gathered, group_view, short_view
+from celery_reliable.operations import Chosen, full_view, gathered, group_view, short_view
 
 __all__ = ["groups_page", "letter_page", "letters_page"]
 
 _PAGE = 50
 #: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 2.0
+#: For so long what fits is counted.
+_COUNT_SECONDS = 1.0
+_MOST_COUNTED = 10**9
 #: Characters of a value in a list.
 _LONGEST = 300
 #: Groups on one page, the largest.
@@ -51,6 +54,7 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
         view = short_view(letter)
         link = visit.link("change", view["task_id"])
         views.append({**shown(view, _LONGEST), "link": link, "quoted": quoted(view["task_id"])})
+    is_first = not given.get("cursor")
     context = {
         "title": "Dead letters",
         "letters": views,
@@ -58,13 +62,23 @@ def letters_page(visit: Visit, extra_context: dict[str, Any] | None = None) -> H
         "asked": asked,
         "group": asked.values.get("group", ""),
         "next": asked.query(cursor=cursor) if cursor else "",
-        "is_first": not given.get("cursor"),
+        "is_first": is_first,
+        "fit": str(len(letters)) if is_first and not cursor else _fit(visit, asked),
         "newer": number - 1,
         "older": number + 1 if count > number * _PAGE else 0,
         "problem": " ".join(asked.problems),
         **(extra_context or {}),
     }
     return visit.render("list", context, "changelist", 400 if asked.problems else 200)
+
+
+def _fit(visit: Visit, asked: Asked) -> str:
+    """Return how many letters fit a filter, as far as they can be counted in a while."""
+    if not asked.values or asked.problems:
+        return ""
+    chosen = Chosen.of((), asked.values.get("group", ""), asked.filter)
+    found = visit.desk.estimate(chosen, limit=_MOST_COUNTED, seconds=_COUNT_SECONDS)
+    return str(found.done) if found.is_whole else f"at least {found.done}"
 
 
 def groups_page(visit: Visit) -> HttpResponse:

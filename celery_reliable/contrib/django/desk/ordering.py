@@ -49,9 +49,9 @@ def order_page(visit: Visit) -> HttpResponse:
     asked: dict[str, Any] = {
         "object_id": given.get("object_id", "").strip() or None,
         "why": given.get("why", "").strip(),
+        "later": bool(given.get("later")),
     }
     stop = bool(given.get("stop"))
-    visit.desk.app.loader.import_default_modules()
     try:
         asked["for_seconds"] = _number(seconds) if seconds else None
         visit.desk.orders.check(OrderKind(kind), target, **asked)

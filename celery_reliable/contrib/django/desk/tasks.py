@@ -21,7 +21,7 @@ __all__ = ["find_page", "task_page", "tasks_page"]
 
 _PAGE = 50
 #: A list of what fits looks for so long; then it says where it goes on.
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 2.0
 #: Characters of a value in a list.
 _LONGEST = 300
 

@@ -28,6 +28,8 @@ _PATIENCE_SECONDS = 2.0
 _TEMPLATES = "admin/celery_reliable"
 #: Characters of one value; what is longer is cut, and says so.
 _LONGEST = 20_000
+#: A page may have lines within a value.
+_KEPT = "\n\t"
 _TABS = (
     ("overview", "Desk"),
     ("tasks", "Tasks"),
@@ -143,8 +145,8 @@ def shown(value: Any, longest: int = _LONGEST) -> Any:
     """
     if isinstance(value, str):
         if len(value) <= longest:
-            return printable(value)
-        return f"{printable(value[:longest])}… ({len(value)} characters)"
+            return printable(value, keeps=_KEPT)
+        return f"{printable(value[:longest], keeps=_KEPT)}… ({len(value)} characters)"
     if isinstance(value, Mapping):
         return {shown(name): shown(item, longest) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
