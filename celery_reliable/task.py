@@ -15,8 +15,9 @@ from celery.utils import uuid
 from celery.utils.imports import symbol_by_name
 
 from celery_reliable import clock, operations, options, publishing, worker
+from celery_reliable.app import reliable_of
 from celery_reliable.attempt import around, bequeathing, guarded, is_touched
-from celery_reliable.compat.app import app_property, fixups_of, set_backend
+from celery_reliable.compat.app import app_property, fixups_of, set_backend, tasks_so_far
 from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
@@ -49,10 +50,11 @@ def _add_django_task(cls: Any, app: Celery) -> None:
     if any(isinstance(fixup, DjangoFixup) for fixup in fixups_of(app)):
         from celery.contrib.django.task import DjangoTask
 
-        if not issubclass(cls, DjangoTask):
-            bases = cls.__bases__
-            place = next(i for i, base in enumerate(bases) if issubclass(base, ReliableTask)) + 1
-            cls.__bases__ = (*bases[:place], DjangoTask, *bases[place:])
+        with reliable_of(app).mutex:
+            if not issubclass(cls, DjangoTask):
+                bases = cls.__bases__
+                place = next(i for i, one in enumerate(bases) if issubclass(one, ReliableTask)) + 1
+                cls.__bases__ = (*bases[:place], DjangoTask, *bases[place:])
 
 
 def _make_reliable(cls: Any, app: Celery) -> None:
@@ -71,9 +73,11 @@ def _make_reliable(cls: Any, app: Celery) -> None:
     cls._reliable_object = options.object_of(cls)
     for doubt in options.doubts(cls, ReliableTask):
         warnings.warn(doubt, ConfigurationWarning, stacklevel=2)
-    publishing.install(app)
-    operations.install_control(app)
-    worker.install(app)
+    # No thread goes on before all of it is there, or it would publish without a record.
+    with reliable_of(app).mutex:
+        publishing.install(app)
+        operations.install_control(app)
+        worker.install(app)
 
 
 def _make_plain(cls: Any, app: Celery) -> None:
@@ -144,7 +148,54 @@ else:
     shown = _Shown
 
 
-class ReliableTask(TaskOptions, CeleryTask):
+class BoundTask(TaskOptions, CeleryTask):
+    """A task that nobody can publish before its class is bound to an app."""
+
+    #: The class that was bound to its end.  Classes derived from it inherit this, and are not.
+    _bound_class: Any = None
+    #: The app that `__new__` bound the class to.
+    _bound_early: Any = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make the task, and bind it first if its class names the app, as decorated tasks do.
+
+        Celery registers a decorated task and then binds it.  In between another thread could find
+        the task and publish it without a record.
+        """
+        app = cls.__dict__.get("app")
+        if cls.name and isinstance(app, Celery):
+            cls.bind(app)
+            cls._bound_early = app
+        return super().__new__(cls)
+
+    @classmethod
+    def bind(cls, app: Celery) -> Celery:
+        """Bind the task to *app*, check its options, and put the package's parts into *app*.
+
+        Raises ConfigurationError for options that cannot work.  This is not done in `on_bound`, as
+        a task may override that without calling super().
+        """
+        if cls.__dict__.get("_bound_early") is app:
+            cls._bound_early = None
+            return app
+        bound: Celery = super().bind(app)
+        if cls.name is None:
+            # `register_task` gives a name to the task alone, and then registers it.
+            names = [one.name for one in tasks_so_far(app).values() if type(one) is cls]
+            cls.name = names[0] if names else None
+        if cls.name:
+            _add_django_task(cls, app)
+            if cls.name.startswith(("celery.", "celery_reliable.")):
+                _make_plain(cls, app)
+            else:
+                _make_reliable(cls, app)
+            cls._bound_class = cls
+        return bound
+
+    app = app_property(bind)
+
+
+class ReliableTask(BoundTask):
     """A task that is never lost, never run twice at once and never runs in circles.
 
     Set it as the base of a task (``@app.task(base=ReliableTask)``) or of the app.  A task's effects
@@ -168,24 +219,6 @@ class ReliableTask(TaskOptions, CeleryTask):
 
     #: `object_id` as it was checked when the task was bound.
     _reliable_object: TaskObject | None = None
-
-    @classmethod
-    def bind(cls, app: Celery) -> Celery:
-        """Bind the task to *app*, check its options, and put the package's parts into *app*.
-
-        Raises ConfigurationError for options that cannot work.  This is not done in `on_bound`, as
-        a task may override that without calling super().
-        """
-        bound: Celery = super().bind(app)
-        if cls.name:
-            _add_django_task(cls, app)
-            if cls.name.startswith(("celery.", "celery_reliable.")):
-                _make_plain(cls, app)
-            else:
-                _make_reliable(cls, app)
-        return bound
-
-    app = app_property(bind)
 
     if TYPE_CHECKING:
 
@@ -230,6 +263,9 @@ class ReliableTask(TaskOptions, CeleryTask):
         not published or may not have been, and LedgerRefused when the ledger refuses to record it.
         With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
+        if self._bound_class is not type(self):
+            # `register_task` registers a task and then binds it, maybe in another thread just now.
+            self.bind(self.app)
         if options:
             check_call(self, options)
             _check_if_exists(self, task_id, options)

@@ -106,16 +106,17 @@ class Reliable:
         self.app = app
         self._config: ReliableConfig | None = None
         self._made: dict[tuple[str, int], tuple[int, Any]] = {}
-        self._mutex = threading.RLock()
+        #: For what is made once, also for the parts that are put into the app.
+        self.mutex = threading.RLock()
         self._has_told = False
 
     def after_fork(self) -> None:
         """Free the mutex that another thread may have held at the fork."""
-        self._mutex = threading.RLock()
+        self.mutex = threading.RLock()
 
     def close(self) -> None:
         """Close the connections of this process; they are made anew when asked for."""
-        with self._mutex:
+        with self.mutex:
             for pid, made in self._made.values():
                 if pid == os.getpid():
                     made.close()
@@ -277,7 +278,7 @@ class Reliable:
         if made is not None and made[0] == os.getpid():
             found: T = made[1]
             return found
-        with self._mutex:
+        with self.mutex:
             made = self._made.get(slot)
             if made is None or made[0] != os.getpid():
                 made = self._made[slot] = (os.getpid(), make())

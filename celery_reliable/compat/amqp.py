@@ -73,7 +73,8 @@ def send_anew(amqp: Any) -> None:
     first task of ours goes on without records.
     """
     amqp._producer_pool = None
-    amqp.__dict__.pop("send_task_message", None)
+    # By the property, whose lock waits for a thread that is just making the former sender.
+    del amqp.send_task_message
 
 
 @relies_on(
@@ -81,7 +82,7 @@ def send_anew(amqp: Any) -> None:
     part=Part.PRODUCER,
 )
 def ask_before_sending(amqp: Any, prepare: Callable[[], bool]) -> None:
-    """Call *prepare* before each task that an app sends, as long as it returns True.
+    """Call *prepare* before each task that an app sends, until it returns False.
 
     Sets ``send_task_message`` of this one object, where Celery keeps what it sends with, and calls
     ``_create_task_sender``: so its class stays Celery's own, and other apps theirs.  Checked on

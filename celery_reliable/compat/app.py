@@ -177,19 +177,24 @@ def forget_servers(app: Any) -> None:
     Name(f"{_APP}.control_cls", used_by=f"{_APP}.control"),
     Name(f"{_APP}.amqp_cls", used_by=f"{_APP}.__init__"),
     Name(f"{_APP}.control_cls", used_by=f"{_APP}.__init__"),
+    Name("celery._state:_get_active_apps"),
     part=Part.PRODUCER,
 )
 def make_part_by(name: str, default: str, path: str) -> None:
-    """Let the apps that are made from now on make a part of theirs (``amqp``, ``control``) by what
+    """Let every app that has not made a part of its own yet (``amqp``, ``control``) make it by what
     is at *path*, which is given the app; unless somebody has changed the *default* already.
 
-    Sets ``Celery.amqp_cls`` or ``Celery.control_cls``: nothing tells of an app that is made, and it
-    may publish or revoke before it has made its tasks.  What is at *path* gives an app that has
-    nothing of ours what Celery gives it.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app
-    that publishes before it has made its tasks records none of them.
+    Sets ``Celery.amqp_cls`` or ``Celery.control_cls``, also of each app in
+    ``celery._state._get_active_apps``: nothing tells of an app that is made, and it may publish or
+    revoke before it has made its tasks.  What is at *path* gives an app that has nothing of ours
+    what Celery gives it.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app that publishes
+    before it has made its tasks records none of them.
     """
-    if getattr(Celery, f"{name}_cls") == default:
-        setattr(Celery, f"{name}_cls", path)
+    from celery._state import _get_active_apps
+
+    for one in (Celery, *_get_active_apps()):
+        if getattr(one, f"{name}_cls") == default:
+            setattr(one, f"{name}_cls", path)
 
 
 @relies_on(
@@ -200,23 +205,19 @@ def make_part_by(name: str, default: str, path: str) -> None:
 )
 def give_part(app: Celery, name: str, ours: type[Any]) -> None:
     """Put a class of ours before the class of one app's part.  A part that was made already stays
-    the same object; one that was not is not made by this.
+    the same object.
 
-    Looks for it in the app's ``__dict__`` and sets its ``__class__``, or sets ``amqp_cls`` or
-    ``control_cls`` of the app: these are read once, and other code holds the parts that were made.
-    Checked on Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own, or one that had
-    sent something before it got its first task of ours, tells the ledger nothing.
+    Looks for it in the app's ``__dict__`` and sets its ``__class__``, as other code holds the parts
+    that were made.  Checked on Celery 5.6.3 and 5.7.0.  Without it an app with classes of its own,
+    or one that had sent something before it got its first task of ours, tells the ledger nothing.
     """
-    made = app.__dict__.get(name)
-    own = type(made) if made is not None else symbol_by_name(getattr(app, f"{name}_cls"))
-    if isinstance(own, type) and issubclass(own, ours):
+    if name not in app.__dict__ and symbol_by_name(getattr(app, f"{name}_cls")) is ours:
         return
-    if made is not None:
-        made.__class__ = type(own.__name__, (ours, own), {})
-    else:
-        # A class with an importable name can be pickled with its app.
-        mixed = ours if issubclass(ours, own) else type(own.__name__, (ours, own), {})
-        setattr(app, f"{name}_cls", mixed)
+    # Made here, as another thread may just be making it by the class that the app names.
+    part = getattr(app, name)
+    own = type(part)
+    if not issubclass(own, ours):
+        part.__class__ = type(own.__name__, (ours, own), {})
 
 
 def _is_cached(name: str) -> bool:

@@ -113,7 +113,7 @@ class AwaitedConsumer(ResultConsumer):
     """
 
     def begin(self) -> None:
-        """Take over from Celery's consumer, whose class this object had."""
+        """Make what the methods need, for an object that still has the class of Celery's."""
         #: The keys of results that are waited for, and not yet subscribed to.
         self._left: set[Any] = set()
         #: One for each thread or greenlet that reads just now.
@@ -122,7 +122,6 @@ class AwaitedConsumer(ResultConsumer):
         self._subscribing: dict[str, tuple[Any, ...]] = {}
         #: What is subscribed to by now, and was not asked for since.
         self._unasked: list[tuple[Any, ...]] = []
-        self._pubsub = self.__dict__.get("_pubsub")
 
     @property
     def _pubsub(self) -> Any:
@@ -264,6 +263,9 @@ def subscribe_when_awaited(app: Any) -> None:
 def _awaited(backend: Any) -> Any:
     consumer: Any = getattr(backend, "result_consumer", None)
     if type(backend) in (RedisBackend, SentinelBackend) and type(consumer) is ResultConsumer:
+        # In this order: another thread may be publishing with this backend.
+        AwaitedConsumer.begin(consumer)
         consumer.__class__ = AwaitedConsumer
-        consumer.begin()
+        # The setter lets a subscription that is there tell of what it subscribes to.
+        consumer._pubsub = consumer._pubsub
     return backend

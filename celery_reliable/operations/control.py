@@ -31,7 +31,7 @@ class RecordingControl(Control):
 
 
 def install_control_everywhere() -> None:
-    """Make every app of this process that is made from now on tell the ledger."""
+    """Make every app of this process that has made no control yet tell the ledger."""
     make_part_by("control", "celery.app.control:Control", f"{__name__}:{RecordingControl.__name__}")
 
 

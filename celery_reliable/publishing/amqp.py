@@ -35,7 +35,7 @@ class RecordingAMQP(ProducingAMQP):
 
 
 def install_everywhere() -> None:
-    """Let every app of this process that is made from now on have the AMQP that `amqp_of` gives
+    """Let every app of this process that has made none yet have the AMQP that `amqp_of` gives
     it.
     """
     make_part_by("amqp", "celery.app.amqp:AMQP", f"{__name__}:{amqp_of.__name__}")
@@ -56,9 +56,10 @@ def install(app: Celery) -> None:
 
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
-        if not app.finalized and app.autofinalize:
-            app.finalize(auto=True)
         task = tasks_so_far(app).get(name)
+        if task is None and (app.finalized or app.autofinalize):
+            # Makes the tasks, or waits for the thread that is making them.
+            task = app.tasks.get(name)
         if task is None or is_reliable(task):
             if message.headers.get("retries"):
                 carry_on(name, message.headers, options)

@@ -33,12 +33,14 @@ def amqp_of(app: Celery) -> AMQP:
     amqp = AMQP(app)
 
     def prepare() -> bool:
-        if app.autofinalize and may_yet_get(app, _is_base_of_ours):
-            app.finalize(auto=True)
-        return not app.finalized
+        may_get = app.autofinalize and may_yet_get(app, _is_base_of_ours)
+        if not may_get and not app.finalized:
+            return True
+        # An app is called finalized as soon as a thread begins to make its tasks: this waits.
+        app.finalize(auto=True)
+        return False
 
-    if not app.finalized:
-        ask_before_sending(amqp, prepare)
+    ask_before_sending(amqp, prepare)
     return amqp
 
 

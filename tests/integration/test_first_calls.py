@@ -1,0 +1,258 @@
+"""The first calls of a process come from several threads at once: each is recorded all the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.control import Control
+
+from celery_reliable import ReliableTask
+from celery_reliable.app import reliable_of
+from tests.integration.conftest import collect_what_apps_leave
+from tests.integration.figures import RECORD
+from tests.support.processes import REPOSITORY
+from tests.support.promises import promise
+from tests.support.redis_server import RedisServer
+
+#: For a thread that need not wait, however slow the machine is.
+SOON_SECONDS = 2.0
+TIMEOUT_SECONDS = 60.0
+
+NAMES = ("first.another", "first.work")
+
+#: Every way to publish a task, without looking at the app's other tasks before.
+CALLS: dict[str, Callable[[Celery, Any], Any]] = {
+    "delay": lambda app, task: task.delay(7),
+    "send_task": lambda app, task: app.send_task("first.work", (7,)),
+    "signature": lambda app, task: app.signature("first.work", (7,)).apply_async(),
+    "chain": lambda app, task: (task.s(7) | task.si(8)).apply_async().parent,
+}
+
+
+class Meanwhile:
+    """Another thread does something once, while this one is in the middle of something."""
+
+    def __init__(self) -> None:
+        self.act: Callable[[], Any] | None = None
+        self._answers: list[Any] = []
+        self._thread: threading.Thread | None = None
+
+    def __call__(self) -> None:
+        """Let the other thread act until it has done so, or has to wait for this one."""
+        act, self.act = self.act, None
+        if act is not None:
+            self._thread = threading.Thread(target=lambda: self._answers.append(act()))
+            self._thread.start()
+            self._thread.join(SOON_SECONDS)
+
+    def answer(self) -> Any:
+        """What the other thread got."""
+        assert self._thread is not None
+        self._thread.join(TIMEOUT_SECONDS)
+        (answer,) = self._answers
+        return answer
+
+
+@pytest.fixture
+def meanwhile() -> Meanwhile:
+    """Another thread."""
+    return Meanwhile()
+
+
+@pytest.fixture
+def app(redis_server: RedisServer) -> Iterator[Celery]:
+    """A plain app that has not made anything yet."""
+    url = redis_server.url()
+    made = Celery("first", broker=url, backend=url, set_as_current=False, fixups=())
+    yield made
+    made.backend.remove_pending_result = lambda result: None
+    reliable_of(made).close()
+    made.close()
+    del made
+    collect_what_apps_leave()
+
+
+def is_recorded(redis_server: RedisServer, task_id: str) -> bool:
+    """Whether the ledger has a task."""
+    with redis_server.client() as client:
+        return bool(client.exists(RECORD + task_id))
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("how", CALLS)
+@pytest.mark.parametrize("bound", NAMES)
+def test_a_call_is_recorded_while_another_thread_makes_the_tasks(
+    bound: str, how: str, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+) -> None:
+    class Bound(ReliableTask):
+        abstract = True
+
+        @classmethod
+        def on_bound(cls, app: Any) -> None:
+            if cls.name == bound:
+                meanwhile()
+
+    def another() -> None: ...
+
+    def work(n: int) -> None: ...
+
+    # `another` is made before `work` is.
+    app.task(another, name="first.another", base=Bound, shared=False)
+    options = {"object_id": "n", "unique": "queued"}
+    task: Any = app.task(work, name="first.work", base=Bound, shared=False, **options)
+    meanwhile.act = lambda: CALLS[how](app, task)
+    app.finalize()
+
+    result = meanwhile.answer()
+    assert is_recorded(redis_server, result.id)
+    if how == "delay":
+        assert task.delay(7).id == result.id
+
+
+def _prepared(app: Celery, name: str) -> Any:
+    """Return a task of an app that is complete; the task is bound when it is first used."""
+
+    def work(n: int) -> None: ...
+
+    class Work(ReliableTask):
+        run = staticmethod(work)
+
+    Work.name = name
+    return Work()
+
+
+@promise("nothing-lost")
+def test_a_task_is_registered_while_another_thread_makes_the_sender(
+    monkeypatch: pytest.MonkeyPatch, app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+) -> None:
+    own = AMQP._create_task_sender
+
+    def create(self: Any) -> Any:
+        send = own(self)
+        meanwhile()
+        return send
+
+    monkeypatch.setattr(AMQP, "_create_task_sender", create)
+    # As if the app had been made before the package was imported.
+    app.amqp_cls = "celery.app.amqp:AMQP"
+    task = _prepared(app, "first.work")
+    meanwhile.act = lambda: app.register_task(task).delay(7)
+    app.send_task("somebody.elses")
+
+    assert is_recorded(redis_server, meanwhile.answer().id)
+    assert is_recorded(redis_server, task.delay(8).id)
+    assert is_recorded(redis_server, app.send_task("first.work", (9,)).id)
+
+
+@promise("revocations")
+def test_a_task_is_registered_while_another_thread_makes_the_control(
+    app: Celery, redis_server: RedisServer, meanwhile: Meanwhile
+) -> None:
+    class OwnControl(Control):
+        def __init__(self, app: Any = None) -> None:
+            super().__init__(app)
+            meanwhile()
+
+    app.control_cls = OwnControl
+    task = _prepared(app, "first.work")
+    meanwhile.act = lambda: app.register_task(task).delay(7)
+    assert isinstance(app.control, OwnControl)
+
+    task_id = meanwhile.answer().id
+    assert is_recorded(redis_server, task_id)
+    app.control.revoke(task_id)
+    assert not is_recorded(redis_server, task_id)
+
+
+@promise("nothing-lost")
+def test_a_registered_class_needs_no_name(app: Celery, redis_server: RedisServer) -> None:
+    class Work(ReliableTask):
+        object_id = "n"
+        unique = "queued"
+
+        def run(self, n: int) -> None: ...
+
+    task = app.register_task(Work())
+    first = task.delay(7)
+    assert is_recorded(redis_server, first.id)
+    assert task.delay(7).id == first.id
+    assert is_recorded(redis_server, app.send_task(task.name, (8,)).id)
+
+
+#: The package is imported after the app is made, and nobody has asked the app for its tasks.
+LATE = """
+import sys
+from celery import Celery
+app = Celery("first", broker=sys.argv[1], fixups=())
+from celery_reliable import ReliableTask
+@app.task(name="first.work", base=ReliableTask)
+def work(): ...
+print(app.send_task("first.work").id)
+"""
+
+
+@promise("nothing-lost")
+def test_an_app_may_be_made_before_the_package_is_imported(redis_server: RedisServer) -> None:
+    assert is_recorded(redis_server, _said(LATE, redis_server).strip())
+
+
+def _said(program: str, redis_server: RedisServer) -> str:
+    """Return what a fresh process says."""
+    said = subprocess.run(
+        [sys.executable, "-c", program, redis_server.url()],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert said.returncode == 0, said.stderr
+    return said.stdout
+
+
+#: Threads call the tasks of an app that nobody has asked for anything.
+THREADS = """
+import json, sys, threading
+from celery import Celery
+from celery_reliable import ReliableTask
+app = Celery("first", broker=sys.argv[1], backend=sys.argv[1], fixups=())
+def body(n): ...
+tasks = [app.task(body, name=f"first.{n}", base=ReliableTask) for n in range(30)]
+unique = app.task(body, name="unique", base=ReliableTask, object_id="n", unique="queued")
+sys.setswitchinterval(1e-6)
+barrier, called = threading.Barrier(20), []
+def call(n):
+    barrier.wait()
+    ids = unique.delay(7).id, tasks[n % 3].delay(n).id, app.send_task("first.29", (n,)).id
+    called.append(ids)
+threads = [threading.Thread(target=call, args=(n,)) for n in range(20)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.setswitchinterval(0.005)
+barrier = threading.Barrier(1)
+call(0)
+print(json.dumps(called))
+"""
+
+
+@promise("nothing-lost")
+def test_all_threads_of_a_fresh_process_publish_with_records(redis_server: RedisServer) -> None:
+    for _ in range(3):
+        redis_server.client().flushall()
+        called = json.loads(_said(THREADS, redis_server))
+        assert len(called) == 21
+        ids = {task_id for each in called for task_id in each}
+        assert [one for one in ids if not is_recorded(redis_server, one)] == []
+        assert len({unique for unique, _, _ in called}) == 1
+        with redis_server.client() as client:
+            # Each was sent once, the unique one by all threads together.
+            assert client.llen("celery") == len(ids) == 2 * 21 + 1
