@@ -228,7 +228,6 @@ class ReliableTask(TaskOptions, CeleryTask):
 
         Raises NotPublished or PublishUnknown, both kombu's OperationalError too, when the task was
         not published or may not have been, and LedgerRefused when the ledger refuses to record it.
-        With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
         if options:
             check_call(self, options)
