@@ -20,6 +20,7 @@ from celery_reliable.compat.app import app_property, fixups_of, set_backend
 from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
+from celery_reliable.message import id_as_text
 from celery_reliable.options import (
     TaskObject,
     TaskOptions,
@@ -233,7 +234,7 @@ class ReliableTask(TaskOptions, CeleryTask):
             check_call(self, options)
             _check_if_exists(self, task_id, options)
         is_chosen = task_id is not None and not is_member(options)
-        task_id = task_id or uuid()
+        task_id = id_as_text(task_id) if task_id else uuid()
         alone: AbstractContextManager[None] = nullcontext()
         if is_unique(self) and not link and not is_member(options):
             alone = unique_publication(task_id)
@@ -275,6 +276,7 @@ class ReliableTask(TaskOptions, CeleryTask):
         """Return the result of *task_id*, as Celery does; for a call that was answered with another
         task's id, the result of that task.
         """
+        task_id = id_as_text(task_id)
         result = super().AsyncResult(task_id, **kwargs)
         holder = instead_of(task_id)
         # The first result is dropped then, and with it what Celery subscribed to for it.
