@@ -162,7 +162,7 @@ class LedgerForbidden(LedgerRefused):
 
 
 class NotPublished(ReliableError):
-    """The task was not published: the ledger's Redis took nothing, as it is away or may not write.
+    """The task was not published: the broker or the ledger's Redis is away or may not write.
 
     It is raised as a `kombu.exceptions.OperationalError` too, which is what Celery raises when the
     broker is away.

@@ -21,6 +21,7 @@ from celery_reliable.compat.app import app_property, fixups_of, set_backend, tas
 from celery_reliable.compat.tracer import kept_tracer
 from celery_reliable.context import current_worker, running
 from celery_reliable.exceptions import ConfigurationWarning
+from celery_reliable.message import id_as_text
 from celery_reliable.options import (
     TaskObject,
     TaskOptions,
@@ -261,7 +262,6 @@ class ReliableTask(BoundTask):
 
         Raises NotPublished or PublishUnknown, both kombu's OperationalError too, when the task was
         not published or may not have been, and LedgerRefused when the ledger refuses to record it.
-        With ``unique="queued"`` also LedgerUnavailable, when nobody can tell who has the object.
         """
         if self._bound_class is not type(self):
             # `register_task` registers a task and then binds it, maybe in another thread just now.
@@ -270,7 +270,7 @@ class ReliableTask(BoundTask):
             check_call(self, options)
             _check_if_exists(self, task_id, options)
         is_chosen = task_id is not None and not is_member(options)
-        task_id = task_id or uuid()
+        task_id = id_as_text(task_id) if task_id else uuid()
         alone: AbstractContextManager[None] = nullcontext()
         if is_unique(self) and not link and not is_member(options):
             alone = unique_publication(task_id)
@@ -312,6 +312,7 @@ class ReliableTask(BoundTask):
         """Return the result of *task_id*, as Celery does; for a call that was answered with another
         task's id, the result of that task.
         """
+        task_id = id_as_text(task_id)
         result = super().AsyncResult(task_id, **kwargs)
         holder = instead_of(task_id)
         # The first result is dropped then, and with it what Celery subscribed to for it.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from celery.backends import redis as celery_redis
 from celery.backends.base import pending_results_t
@@ -106,8 +107,9 @@ class AwaitedConsumer(ResultConsumer):
     A result may have been stored before that: it is asked for when the server has confirmed the
     subscription, also after a new connection.
 
-    Overrides ``consume_from``, ``cancel_for``, ``drain_events``, ``drain_events_until`` and
-    ``_pubsub`` of ``ResultConsumer``: Celery subscribes at each call, and has no setting for it.
+    Overrides ``consume_from``, ``cancel_for``, ``drain_events``, ``drain_events_until``,
+    ``on_state_change`` and ``_pubsub`` of ``ResultConsumer``: Celery subscribes at each call, and
+    has no setting for it.
     Checked on Celery 5.6.3 and 5.7.0.  Without it each call subscribes to its result, as with
     Celery alone.
     """
@@ -138,7 +140,7 @@ class AwaitedConsumer(ResultConsumer):
 
     def consume_from(self, task_id: str) -> None:
         """Subscribe to the result of a task if somebody waits for it."""
-        if not any(waiting.get(task_id) for waiting in self._pending_results):
+        if not self._is_awaited(task_id):
             # It is being published.
             return
         key = self._get_key_for_task(task_id)
@@ -149,6 +151,17 @@ class AwaitedConsumer(ResultConsumer):
         # Whoever begins to read after this takes it up.
         if self._readers:
             self._take_up()
+
+    def _is_awaited(self, task_id: Any) -> bool:
+        return any(waiting.get(task_id) for waiting in self._pending_results)
+
+    def on_state_change(self, meta: Any, message: Any) -> None:
+        """Give a result to those who wait for it, also by a UUID: its task has the UUID's text."""
+        with suppress(ValueError):
+            same = UUID(str(meta.get("task_id")))
+            if meta["task_id"] != same and self._is_awaited(same):
+                super().on_state_change({**meta, "task_id": same}, message)
+        super().on_state_change(meta, message)
 
     def cancel_for(self, task_id: str) -> None:
         """Subscribe to the result of a task no longer."""

@@ -12,11 +12,6 @@ def publication_refused(*, name: str, task_id: str, reply: str) -> None:
     """A publication changed nothing: its id is a living task's, or its attempt is not current."""
 
 
-@declared(INFO)
-def sent_in_two_steps(*, name: str, task_id: str, error: Exception) -> None:
-    """A task could not be recorded and sent in one step: it is recorded, and then sent."""
-
-
 @declared(WARNING)
 def send_left_to_sweeper(*, name: str = "", task_id: str, error: Exception) -> None:
     """A recorded task could not be sent.  A pass sends it."""

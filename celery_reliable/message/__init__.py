@@ -12,8 +12,14 @@ from celery_reliable.message.convert import (
 )
 from celery_reliable.message.envelope import HEADER, HEIR, Envelope, Stamp, new_epoch, seconds_until
 from celery_reliable.message.named import NAMED, NamedWorkers, is_named
-from celery_reliable.message.payload import RETURNS, payload_of, returns_of, task_id_of
-from celery_reliable.message.task_ids import looks_used_once
+from celery_reliable.message.payload import (
+    RETURNS,
+    headers_as_written,
+    payload_of,
+    returns_of,
+    task_id_of,
+)
+from celery_reliable.message.task_ids import id_as_text, looks_used_once
 from celery_reliable.message.validity import check_delivered
 
 __all__ = [
@@ -29,6 +35,8 @@ __all__ = [
     "check_delivered",
     "context_of",
     "from_request",
+    "headers_as_written",
+    "id_as_text",
     "is_named",
     "looks_used_once",
     "new_epoch",

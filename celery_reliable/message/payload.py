@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-__all__ = ["RETURNS", "payload_of", "returns_of", "task_id_of"]
+from celery_reliable.message.task_ids import id_as_text
+
+__all__ = ["RETURNS", "headers_as_written", "payload_of", "returns_of", "task_id_of"]
 
 #: The property of a message that came back from a dead worker.  It is 1, plus one for each death
 #: that was charged to the message while no record counted that.
@@ -34,7 +37,23 @@ def payload_of(raw: bytes) -> Any:
     """
     payload = loads(bytes_to_str(raw))
     _check_shape(payload)
+    headers = payload.get("headers") or {}
+    if "id" in headers:
+        # A publisher without the package may send a UUID, which kombu writes and reads as one.
+        headers["id"] = id_as_text(headers["id"])
     return payload
+
+
+def headers_as_written(raw: bytes) -> dict[str, Any]:
+    """Return the headers of a list element that `payload_of` cannot read, as plain JSON has them;
+    none where that has none.
+    """
+    try:
+        headers = json.loads(raw)["headers"]
+    except Exception:
+        # Whatever decoding raises.
+        return {}
+    return headers if isinstance(headers, dict) else {}
 
 
 def _check_shape(message: Any) -> None:
@@ -48,7 +67,7 @@ def _check_shape(message: Any) -> None:
         and isinstance(message["body"], str)
         and isinstance(message.get("headers") or {}, dict)
     )
-    # Celery uses both as keys, so they must be hashable.
+    # Celery uses it as a key, so it must be hashable.
     told = (message.get("headers") or {}) if is_message else {}
-    if not is_message or not all(isinstance(told.get(k, ""), str) for k in ("task", "id")):
+    if not is_message or not isinstance(told.get("task", ""), str):
         raise ValueError("a list element that is no message of kombu's")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
+
+from celery_reliable.message.task_ids import id_as_text
 
 __all__ = ["check_delivered"]
 
@@ -10,10 +13,14 @@ __all__ = ["check_delivered"]
 def check_delivered(message: Any) -> None:
     """Raise ValueError for a task's message that would end the worker as it hands it to its pool,
     or that would fail in the pool's process before the task begins.
+
+    An id that is no text, but has one, becomes that text.  Raises TypeError if it has none.
     """
     headers = message.headers
     if not isinstance(headers, dict) or "task" not in headers:
         return
+    if isinstance(headers.get("id"), (UUID, bytes)):
+        headers["id"] = id_as_text(headers["id"])
     limits = headers.get("timelimit")
     if limits is not None and not (
         isinstance(limits, (list, tuple))

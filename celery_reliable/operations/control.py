@@ -6,6 +6,7 @@ Workers remember what is revoked as long as they live, and hear it only while th
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from celery import Celery
 from celery.app.control import Control
@@ -24,6 +25,11 @@ class RecordingControl(Control):
         """Tell workers to revoke a task (or a list of them), and the ledger, unless only some
         workers are to hear it.
         """
+        # Workers know a task by the text of its id.
+        if isinstance(task_id, UUID):
+            task_id = str(task_id)
+        elif not isinstance(task_id, str):
+            task_id = [str(one) if isinstance(one, UUID) else one for one in task_id or []]
         # First: what is sent may be waited for, and the broker may be away.
         if destination is None:
             call_off(self.app, maybe_list(task_id) or [])

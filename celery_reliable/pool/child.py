@@ -32,7 +32,7 @@ from celery_reliable.compat.tracer import (
 from celery_reliable.context import current_worker, put_off
 from celery_reliable.exceptions import LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
-from celery_reliable.message import payload_of
+from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
 from celery_reliable.options import keep_ms
 from celery_reliable.pool.life import own_life
@@ -146,7 +146,13 @@ class _Working:
 
     def _run(self, claim: Claim, found: Left, asked_at: float, place: str = "") -> bool:
         """Run the task of a message; False when the main process has to go on."""
-        payload = payload_of(found.message)
+        try:
+            payload = payload_of(found.message)
+        except Exception:
+            # Whatever decoding raises; the main process decodes it again, and handles the error.
+            self._give_up(claim, headers_as_written(found.message)["id"])
+            self._report.left = found
+            return False
         headers, properties = payload["headers"], payload["properties"]
         task_id, name = headers["id"], headers["task"]
         arguments = self._arguments(payload)

@@ -16,6 +16,7 @@ from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
+from celery_reliable.message import id_as_text
 from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
@@ -54,6 +55,20 @@ def install(app: Celery) -> None:
         subscribe_when_awaited(app)
 
 
+def _give_text_id(message: Any) -> None:
+    """Let a message have its id as text, as its record has it.  Raises TypeError if it has none."""
+    headers, properties, body, sent_event = message
+    told = body if isinstance(body, dict) else headers
+    task_id = told.get("id")
+    if not task_id or type(task_id) is str:
+        return
+    text = id_as_text(task_id)
+    for fields in (told, properties, sent_event or {}):
+        for name in ("id", "root_id", "correlation_id", "uuid"):
+            if fields.get(name) == task_id:
+                fields[name] = text
+
+
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
         task = tasks_so_far(app).get(name)
@@ -66,6 +81,7 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
             named_anew(options)
             take_call(name, options)
         if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))
+        _give_text_id(message)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)

@@ -13,11 +13,11 @@ from typing import Any
 from kombu.exceptions import OperationalError
 
 from celery_reliable import exceptions
-from celery_reliable.exceptions import LedgerUnavailable, TaskExists
+from celery_reliable.exceptions import LedgerUnavailable, TaskExists, said
 from celery_reliable.ledger import answers
 from celery_reliable.model import State, TaskRef
 
-__all__ = ["exists", "not_recorded", "retry_seconds", "unknown"]
+__all__ = ["exists", "not_recorded", "not_sent", "outages", "retry_seconds", "unknown"]
 
 
 class NotPublished(exceptions.NotPublished, OperationalError):
@@ -52,6 +52,22 @@ def not_recorded(ref: TaskRef, why: LedgerUnavailable) -> NotPublished | Publish
     if why.is_undone:
         return NotPublished(message, task_id=ref.id)
     return unknown(message, task_id=ref.id)
+
+
+def not_sent(ref: TaskRef, why: Exception) -> NotPublished:
+    """Return the error of a publication that failed, and of which no record stays."""
+    return NotPublished(f"Task {ref.name}[{ref.id}] was not published: {said(why)}", task_id=ref.id)
+
+
+def outages(connection: Any) -> tuple[type[BaseException], ...]:
+    """Return what a producer raises when its broker is away: what Celery makes an OperationalError,
+    and that.
+    """
+    return (
+        OperationalError,
+        *connection.recoverable_connection_errors,
+        *connection.recoverable_channel_errors,
+    )
 
 
 def retry_seconds(options: Mapping[str, Any]) -> float:

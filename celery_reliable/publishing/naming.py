@@ -11,7 +11,7 @@ from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable
 from celery_reliable.message import NAMED, NamedWorkers
 from celery_reliable.model import TaskRef
 from celery_reliable.options import in_force, names_workers, patterns_of
-from celery_reliable.publishing.errors import not_recorded
+from celery_reliable.publishing.errors import not_sent
 from celery_reliable.publishing.placement import address_of, placed, placed_member
 
 __all__ = ["place", "refuse_unreachable", "rename"]
@@ -47,7 +47,7 @@ def place(
         if found is None and NAMED not in headers and not living:
             refuse_unreachable(reliable, task, "A call", patience_seconds=patience_seconds)
     except LedgerUnavailable as exc:
-        raise not_recorded(ref, exc) from exc
+        raise not_sent(ref, exc) from exc
     if found is None:
         headers[NAMED] = named.as_header()
         return False

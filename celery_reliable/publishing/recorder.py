@@ -8,7 +8,6 @@ from celery import Celery
 from celery.app.amqp import AMQP
 from kombu.utils.json import dumps
 
-from celery_reliable import events
 from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
 from celery_reliable.compat.amqp import ask_before_sending
@@ -16,7 +15,7 @@ from celery_reliable.compat.app import may_yet_get
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.message import as_published, prepared
 from celery_reliable.model import State
-from celery_reliable.publishing.errors import retry_seconds, unknown
+from celery_reliable.publishing.errors import not_sent, outages, retry_seconds, unknown
 from celery_reliable.publishing.producers import PLACE
 from celery_reliable.publishing.publication import Publication
 from celery_reliable.publishing.withdrawal import is_anothers, is_left, is_send_given_up
@@ -79,12 +78,14 @@ class RecordingProducer:
                 return self._publish_in_one_step(body, options, look_seconds)
             except ReliableError:
                 raise
-            except Exception as exc:
-                # kombu's own connection failed; the ledger may be there all the same.
-                if not self._reliable.config.outbox:
-                    raise
-                ref = publication.ref
-                events.sent_in_two_steps(name=ref.name, task_id=ref.id, error=exc)
+            except outages(self._producer.connection):
+                if publication.is_answered:
+                    # It is in its queue.  What failed came after that.
+                    return None
+                # kombu's own connection failed, and was retried for as long as the caller waits.
+                # The ledger may be there all the same.  If it is not, the call raises what the
+                # ledger's answer means.
+                publication.retry_seconds = 0.0
         wire, options = prepared(self._producer, body, options)
         envelope = as_published(wire, options)
         if (
@@ -105,9 +106,11 @@ class RecordingProducer:
         try:
             return self._producer.publish(body, **options)
         except Exception as exc:
-            if is_send_given_up(self._publication, exc):
+            if not is_send_given_up(self._publication, exc):
+                return None
+            if not isinstance(exc, outages(self._producer.connection)):
                 raise
-            return None
+            raise not_sent(self._publication.ref, exc) from exc
 
     def raise_unless_seen(self) -> None:
         """Raise PublishUnknown when the sender has returned and never called `publish` with this
@@ -139,8 +142,9 @@ class RecordingProducer:
         def send(queue: str, message: dict[str, Any]) -> bool:
             if not self._publication.is_of(message.get("headers")):
                 return False
-            self._publication.headers = message["headers"]
-            self._publication.record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
+            if not self._publication.is_answered:
+                self._publication.headers = message["headers"]
+                self._publication.record(lambda: dumps(message), State.QUEUED, look_seconds, queue)
             return True
 
         # kombu skips known entities too, but copies each first, which takes longer than sending.

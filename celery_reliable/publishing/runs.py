@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from celery.backends.base import DisabledBackend
@@ -11,10 +11,11 @@ from celery.result import GroupResult
 from celery.utils import uuid
 
 from celery_reliable.app import reliable_of
-from celery_reliable.exceptions import ConfigurationError
+from celery_reliable.exceptions import ConfigurationError, LedgerUnavailable
 from celery_reliable.message import NAMED, NamedWorkers
+from celery_reliable.model import TaskRef
 from celery_reliable.options import NAMING, patterns_of
-from celery_reliable.publishing.errors import NotPublished
+from celery_reliable.publishing.errors import NotPublished, not_sent
 from celery_reliable.publishing.naming import refuse_unreachable
 
 __all__ = ["run_on"]
@@ -48,10 +49,11 @@ def run_on(
     run = uuid()
     meant = NamedWorkers(only, prefer, run=run)
     members = [uuid() for _ in range(_count(task, where, meant))]
-    # First, so that whoever hears of an error here has published nothing.
-    _save(task, run, members)
+    # Both come first: a caller to whom they raise has published nothing.
     runs = reliable.ledger.runs
-    runs.begin(run, members, name=task.name, only=only, due_in_ms=reliable.config.queued_ms)
+    with _telling(TaskRef(run, task.name)):
+        runs.begin(run, members, name=task.name, only=only, due_in_ms=reliable.config.queued_ms)
+    _save(task, run, members)
     headers = {**(given.pop("headers", None) or {}), NAMED: meant.as_header()}
     given.setdefault("group_id", run)
     found = [
@@ -59,6 +61,15 @@ def run_on(
         for member in members
     ]
     return task.app.GroupResult(run, found)
+
+
+@contextmanager
+def _telling(ref: TaskRef) -> Iterator[None]:
+    """Raise NotPublished where the ledger does not answer."""
+    try:
+        yield
+    except LedgerUnavailable as exc:
+        raise not_sent(ref, exc) from exc
 
 
 def _save(task: Any, run: str, members: Sequence[str]) -> None:
@@ -78,7 +89,8 @@ def _count(task: Any, where: int | str, meant: NamedWorkers) -> int:
             f"run_on({where!r}) of task {task.name}: say how many workers, or 'all', or a pattern "
             "of their names."
         )
-    living = reliable_of(task.app).living.read()
+    with _telling(TaskRef(meant.run, task.name)):
+        living = reliable_of(task.app).living.read()
     count = len({one.nodename for one in living if meant.means(one.nodename)})
     if not count:
         raise NotPublished(

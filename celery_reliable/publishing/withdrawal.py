@@ -9,7 +9,7 @@ from celery_reliable.context import running
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.model import Claim
-from celery_reliable.publishing.errors import unknown
+from celery_reliable.publishing.errors import not_sent, unknown
 from celery_reliable.publishing.publication import Publication
 
 __all__ = ["is_anothers", "is_left", "is_send_given_up"]
@@ -34,9 +34,11 @@ def is_anothers(publication: Publication) -> bool:
             patience_seconds=FOREVER if running.get() is not None else None,
         )
     except (LedgerUnavailable, LedgerRefused) as exc:
-        if _is_withdrawn(publication, exc):
+        if not _is_withdrawn(publication, exc):
+            return True
+        if isinstance(exc, LedgerRefused):
             raise
-        return True
+        raise not_sent(publication.ref, exc) from exc
     if holder is None:
         return False
     if _is_withdrawn(publication, f"{holder} has its object"):

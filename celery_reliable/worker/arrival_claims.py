@@ -11,7 +11,7 @@ from celery_reliable.broker import Arrival, Delivery, unquoted
 from celery_reliable.context import WorkerProcess
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import NextTask, answers
-from celery_reliable.message import payload_of
+from celery_reliable.message import headers_as_written, payload_of
 from celery_reliable.model import Claim
 from celery_reliable.worker.early_claims import EarlyClaim, EarlyClaims
 from celery_reliable.worker.patience import PATIENCE_SECONDS
@@ -65,7 +65,9 @@ class ArrivalClaims:
             return Arrival(delivery, payload, None)
         is_free = is_consumed(queue) and self._process.id == awaited.worker
         if payload is None or not is_free or not self._early.may_begin(payload):
-            self._release(awaited, task.answer, payload)
+            # A claim was made by the id that the headers have as they are written.
+            task_id = (payload or {"headers": headers_as_written(task.message)})["headers"]["id"]
+            self._release(awaited, task.answer, task_id)
             return Arrival(delivery, payload, None)
         early = EarlyClaim(
             self._early.request(payload, awaited.token), clock.now(), awaited, task.place
@@ -73,21 +75,10 @@ class ArrivalClaims:
         self._early.watch(awaited.token, early)
         return Arrival(delivery, payload, early)
 
-    def _release(
-        self, awaited: AwaitedClaim, answer: answers.Claimed, payload: dict[str, Any] | None
-    ) -> None:
+    def _release(self, awaited: AwaitedClaim, answer: answers.Claimed, task_id: str) -> None:
         """Release a claim by which nothing begins.  Its message stays filed."""
         awaited.give_up()
-        if payload is None:
-            # Whoever looks at the worker's claims releases it.
-            return
-        claim = Claim(
-            str(payload["headers"]["id"]),
-            answer.attempt,
-            awaited.worker,
-            awaited.token,
-            answer.losses,
-        )
+        claim = Claim(task_id, answer.attempt, awaited.worker, awaited.token, answer.losses)
         try:
             self._ledger.release(
                 claim, due_in_ms=self._due_in_ms, patience_seconds=PATIENCE_SECONDS

@@ -21,7 +21,14 @@ from celery_reliable.compat.consumer import decode_errors_by, handle_by
 from celery_reliable.compat.notes import noted
 from celery_reliable.exceptions import ReliableError, one_line
 from celery_reliable.ledger import answers
-from celery_reliable.message import Envelope, Stamp, as_sent, check_delivered
+from celery_reliable.message import (
+    HEADER,
+    Envelope,
+    Stamp,
+    as_sent,
+    check_delivered,
+    headers_as_written,
+)
 from celery_reliable.model import Claim, Reason
 from celery_reliable.worker.early_claims import EarlyClaim
 from celery_reliable.worker.openings import Openings, noting
@@ -111,10 +118,16 @@ class Unprocessable:
         away: then it stays in the unacked hash, and is looked at again.
         """
         # The same element has the same name: it may be buried twice.
-        task_id = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
-        kept = _kept(delivery.raw, {"id": task_id}, delivery.queue)
+        nameless = f"unreadable-{uuid.uuid5(uuid.NAMESPACE_OID, delivery.tag).hex[:16]}"
+        written = headers_as_written(delivery.raw)
+        told = {
+            k: v for k, v in written.items() if k in ("id", "task", HEADER) and v and type(v) is str
+        }
+        # Otherwise its record would stay, and have the message sent again and again.
+        task_id = told.setdefault("id", nameless)
+        kept = _kept(delivery.raw, told, delivery.queue)
         try:
-            self._buried(task_id, "", error, kept)
+            self._buried(task_id, told.get("task", ""), error, kept)
         except ReliableError as exc:
             events.unprocessable_not_buried(task_id=task_id, error=exc)
             return False

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pytest
-from celery import chain, group
+from celery import chain, chord, group
 
 from celery_reliable import TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import RECORD, record_of
+from tests.integration.figures import DEAD, DUE, RECORD, record_of, wait_until_settled
+from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
 from tests.support.processes import Beat
 from tests.support.waiting import wait_for
 
+POOLS = ("prefork", "celery_reliable.pool:TaskPool")
 AWKWARD = "tests.integration.project.awkward"
 
 
@@ -113,3 +118,97 @@ def test_what_becomes_of_a_call_whose_key_is_in_use(project: Project) -> None:
     # A member of a canvas is published with the id that somebody waits for.
     member = chain(project.task("add").s(1, 2), project.task("add").s(3).set(if_exists="refuse"))
     assert member.apply_async().get(timeout=10) == 6
+
+
+class Kind(str, Enum):
+    """An id of text, whose own text is another one."""
+
+    INVOICE = "invoice"
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project, pool: str) -> None:
+    """Stock Celery runs a task whose id is a UUID, and `get` answers."""
+    project = project.with_settings(celery={"worker_pool": pool})
+    project.start_worker("one", pool="")
+    work, add, total = (project.task(name) for name in ("work", "add", "total"))
+    client, made = project.redis.client(), uuid.uuid4
+
+    for given, text in {
+        UUID(int=1): str(UUID(int=1)),
+        b"bytes": "bytes",
+        Kind.INVOICE: "invoice",
+    }.items():
+        result = work.apply_async((0,), task_id=given)
+        assert (result.id, result.get(timeout=20)) == (text, "worked")
+        assert [run.task_id for run in project.effects.runs(text)] == [text]
+    of_all_doors = {
+        "by name": project.app.send_task("project.work", (0,), task_id=made()),
+        "signature": work.s(0).set(task_id=made()).delay(),
+        "retry": project.task("flaky").apply_async((1,), task_id=made()),
+        "chain": (add.s(1, 2).set(task_id=made()) | add.s(3).set(task_id=made())).delay(),
+        "group": group([add.s(1, 2).set(task_id=made())]).apply_async(task_id=made()),
+        "chord": chord(
+            [add.s(1, 2).set(task_id=made()), add.s(3, 4)], total.s().set(task_id=made())
+        ).delay(),
+        "chord's own": chord([add.s(1, 2), add.s(3, 4)], total.s()).apply_async(task_id=made()),
+    }
+    linked = made()
+    work.apply_async((0,), link=add.si(1, 2).set(task_id=linked))
+    of_all_doors["link"] = project.app.AsyncResult(str(linked))
+    answers = {door: result.get(timeout=20) for door, result in of_all_doors.items()}
+    assert answers == {
+        "by name": "worked",
+        "signature": "worked",
+        "retry": "run 2",
+        "chain": 6,
+        "group": [3],
+        "chord": 10,
+        "chord's own": 10,
+        "link": 3,
+    }
+    # A publisher without the package sends the UUID itself.
+    foreign = made()
+    client.lpush(
+        "celery", element(headers={"id": {"__type__": "uuid", "__value__": {"hex": foreign.hex}}})
+    )
+    wait_for(lambda: project.effects.finished(str(foreign)), 20, "it ran")
+    wait_until_settled(project.redis, 20)
+
+    later = made()
+    work.apply_async((0,), task_id=later, countdown=600)
+    project.app.control.revoke(later)
+    assert not client.keys(RECORD + "*")
+    for refused in (5, 1.5, True, ("a", 1), b"\xff"):
+        with pytest.raises(TypeError, match="is a text or a UUID"):
+            work.apply_async((0,), task_id=refused)
+        with pytest.raises(TypeError):
+            project.app.send_task("project.work", (0,), task_id=refused)
+    assert not client.keys(RECORD + "*")
+    assert not client.exists(DEAD)
+    assert client.llen("celery") == 0
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_has_a_record_is_buried_by_its_own_name(
+    project: Project, letters: DeadLetters, pool: str
+) -> None:
+    project = project.with_settings(celery={"worker_pool": pool})
+    project.start_worker("one", pool="")
+    # kombu writes this header and cannot read it.
+    unreadable = {"tenant": {"__type__": "uuid", "__value__": {"hex": "none"}}}
+    for number in range(3):
+        task_id = f"invoice-{number}"
+        project.send("work", 0, task_id=task_id, headers=unreadable)
+        is_dead(project, task_id, 0)
+        assert project.send("work", 0).get(timeout=20) == "worked"
+    client = project.redis.client()
+    # Nobody sends them again.
+    wait_for(lambda: not client.exists(DUE), 20, "nothing is due")
+    found = {letter.task_id: letter for letter in letters.list()}
+    assert sorted(found) == ["invoice-0", "invoice-1", "invoice-2"]
+    assert {(one.name, one.reason.value) for one in found.values()} == {
+        ("project.work", "unprocessable")
+    }
+    assert client.llen("celery") == 0
+    wait_for(lambda: not client.keys("unacked*"), 20, "all are acknowledged")

@@ -8,7 +8,7 @@ import pytest
 from celery import chain, chord, group
 from celery.signals import before_task_publish
 
-from celery_reliable import LedgerUnavailable, ObjectBusy
+from celery_reliable import NotPublished, ObjectBusy
 from celery_reliable.ledger.scripts import script
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import LOCKS, RECORD, wait_until_free, wait_until_settled
@@ -212,7 +212,7 @@ def test_who_cannot_tell_whose_the_object_is_sends_nothing(
     for outbox in (False, True):
         behind_proxy = project.with_settings(broker_url=proxy.url(), reliable={"OUTBOX": outbox})
         rule = proxy.drop_request(script=script("lock").sha, times=None)
-        with pytest.raises(LedgerUnavailable):
+        with pytest.raises(NotPublished):
             behind_proxy.send("unique", "object")
         proxy.remove(rule)
         client = project.redis.client()

@@ -9,14 +9,16 @@ from itertools import product
 
 import psutil
 import pytest
+from celery import chord, group
 from celery.app.amqp import AMQP
-from kombu.exceptions import OperationalError
+from kombu.exceptions import EncodeError, OperationalError
 
-from celery_reliable import NotPublished, PublishUnknown
+from celery_reliable import LedgerRefused, NotPublished, PublishUnknown
 from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import SOON, Project
 from tests.integration.figures import DUE, LOCKS, RECORD, wait_until_settled
+from tests.integration.project.named import add_tasks as add_named_tasks
 from tests.support.effects import Effects
 from tests.support.promises import promise
 from tests.support.proxy import RedisProxy
@@ -29,6 +31,9 @@ HASTY = {
     "broker_connection_timeout": 1,
     "task_publish_retry": False,
 }
+
+#: What the documentation says that a caller is told.
+TOLD = (NotPublished, PublishUnknown)
 
 Make = Callable[[bool], Project]
 
@@ -83,7 +88,7 @@ def test_without_an_outbox_the_caller_sees_the_error_and_nothing_is_sent_later(
 ) -> None:
     apart = make(False)
     redis_server.stop()
-    with pytest.raises(OperationalError):
+    with pytest.raises(NotPublished):
         apart.send("work", 0.01, task_id="not-sent")
     with ledger_server.client() as client:
         assert not client.keys(RECORD + "*")
@@ -220,7 +225,7 @@ def test_a_send_that_raised_is_withdrawn_and_one_whose_reply_was_lost_is_sent_ag
     )
     client = project.redis.client()
     proxy.sever()
-    with pytest.raises(Exception, match=r"(?i)connect|closed|refused|reset"):
+    with pytest.raises(NotPublished, match=r"(?i)connect|closed|refused|reset"):
         publisher.send("work", 0.01, retry=False)
     assert not client.keys(RECORD + "*")
     proxy.mend()
@@ -235,3 +240,65 @@ def test_a_send_that_raised_is_withdrawn_and_one_whose_reply_was_lost_is_sent_ag
     assert later.get(timeout=10) == "worked"
     wait_for(lambda: not client.keys("unacked:*"), 10, "both are acknowledged")
     assert [run.task_id for run in project.effects.runs()] == [result.id, later.id]
+
+
+@promise("ledger-away")
+def test_whoever_publishes_while_redis_is_away_is_told_so_by_every_door(
+    project: Project, redis_server: RedisServer
+) -> None:
+    add_named_tasks(project.app)
+    # From now on the process has connections.  The first call notices that they are lost.
+    first = project.send("work", 0)
+    redis_server.stop()
+    doors = _doors(project)
+    raised = {"first": _error_of(doors["delay"])}
+    raised |= {name: _error_of(publish) for name, publish in doors.items()}
+    assert not {k: v for k, v in raised.items() if not isinstance(v, TOLD)}
+    assert not {k: v for k, v in raised.items() if not isinstance(v, OperationalError)}
+    redis_server.start()
+    with redis_server.client() as client:
+        assert client.keys(RECORD + "*") == [(RECORD + first.id).encode()]
+        assert client.llen("celery") == 1
+    # What kombu cannot write is no outage.
+    with pytest.raises(EncodeError):
+        project.send("work", object())
+
+
+def test_a_full_server_refuses_by_every_door(project: Project, redis_server: RedisServer) -> None:
+    add_named_tasks(project.app)
+    with redis_server.client() as client:
+        client.config_set("maxmemory", 1)
+        # The process has no connection yet, so its queue is not declared.
+        raised = {name: _error_of(publish) for name, publish in _doors(project).items()}
+        client.config_set("maxmemory", 0)
+        assert not client.keys(RECORD + "*")
+        assert client.llen("celery") == 0
+    assert not {k: v for k, v in raised.items() if not isinstance(v, LedgerRefused)}
+
+
+def _error_of(publish: Callable[[], object]) -> Exception | None:
+    try:
+        publish()
+    except Exception as exc:
+        return exc
+    return None
+
+
+def _doors(project: Project) -> dict[str, Callable[[], object]]:
+    """Each way to publish a task."""
+    work, add = project.task("work"), project.task("add")
+    return {
+        "delay": partial(work.delay, 0),
+        "in a while": partial(work.apply_async, (0,), countdown=2),
+        "much later": partial(work.apply_async, (0,), countdown=300),
+        "without retry": partial(work.apply_async, (0,), retry=False),
+        "by another queue": partial(work.apply_async, (0,), queue="another"),
+        "unique": partial(project.task("unique").delay, "object"),
+        "in line": partial(project.task("places_on_gpu").delay, "gate"),
+        "for a worker": partial(project.task("on_gpu").delay, "gate"),
+        "for all workers": partial(work.run_on, 2, (0,)),
+        "by name": partial(project.app.send_task, "project.work", (0,)),
+        "chain": partial((add.s(1, 2) | add.s(3)).delay),
+        "group": partial(group(add.s(1, 2), add.s(3, 4)).delay),
+        "chord": partial(chord([add.s(1, 2), add.s(3, 4)], add.s(1)).delay),
+    }
