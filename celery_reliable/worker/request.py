@@ -20,7 +20,7 @@ from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
-from celery_reliable.compat.request import OpenRequest
+from celery_reliable.compat.request import OpenRequest, lost_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.message import HEADER, text_as_sent
 from celery_reliable.model import Reason
@@ -34,6 +34,12 @@ __all__ = ["ReliableRequest"]
 
 #: With what a child ends that was stopped on purpose.
 _STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
+
+
+def _raised(exc_info: Any) -> BaseException:
+    """Return the exception itself: billiard wraps one that a process has sent."""
+    exc = exc_info.exception
+    return exc.exc if isinstance(exc, ExceptionWithTraceback) else exc
 
 
 class ReliableRequest(OpenRequest):
@@ -101,9 +107,7 @@ class ReliableRequest(OpenRequest):
         self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
     ) -> None:
         """Count the loss of a killed child; everything else is as in Celery."""
-        exc = exc_info.exception
-        if isinstance(exc, ExceptionWithTraceback):
-            exc = exc.exc
+        exc = _raised(exc_info)
         self._count(exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
@@ -113,14 +117,18 @@ class ReliableRequest(OpenRequest):
         if not self._is_ours:
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
-        if (self.is_cancelled or self.is_revoked) and isinstance(exc, _STOPPED):
+        # Celery's own note of a cancellation is missing where the hook or the backend has raised.
+        if (self.reliable_is_cancelled or self.is_revoked) and isinstance(exc, _STOPPED):
             state.task_ready(self)
             # A worker that ends at once releases all that is to run again.
             if self.is_revoked or not state.should_terminate:
                 own_claim.end_stopped(self)
             return
-        if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
-            exc = WorkerLostError(f"Worker exited prematurely: {exc!r}.")
+        if isinstance(exc, (Terminated, SystemExit, KeyboardInterrupt)):
+            # Celery would take a process that was stopped for a task that somebody revoked, though
+            # the signal may have been meant for the task before this one.
+            exc_info = lost_worker(exc)
+            exc = _raised(exc_info)
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
             self._lost(exc)
         elif isinstance(exc, TimeLimitExceeded) and not state.should_terminate:

@@ -17,6 +17,7 @@ from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 from celery.signals import task_failure
 
 from celery_reliable import ReliableTask
+from tests.integration.project import tasks
 from tests.integration.project.tasks import Broken
 
 __all__ = ["add_tasks"]
@@ -122,6 +123,15 @@ class SlowToFail(ReliableTask):
         time.sleep(HOOK_SECONDS / 3)
 
 
+class RaisesOnRetry(ReliableTask):
+    """Has a hook that raises when the task is to run again."""
+
+    abstract = True
+
+    def on_retry(self, *_: Any) -> None:
+        raise Broken("in the hook")
+
+
 class Fatal(ReliableTask):
     """Kills its process when its result has been stored, every time."""
 
@@ -212,6 +222,11 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         """Succeed, once in a minute, and keep the process for as long as the test wants."""
         with to.effects.run(self, object_id):
             pass
+
+    @task(base=RaisesOnRetry)
+    def retried_badly(self: Any, name: str) -> str:
+        """Run until the test opens the gate of this name; its hook raises if it is stopped."""
+        return tasks.gate(self, name)
 
     @task(base=Fatal)
     def fatal(self: Any) -> None:
