@@ -239,6 +239,20 @@ def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped
     assert not project.effects.overlaps()
 
 
+@promise("nothing-lost")
+def test_a_task_runs_once_its_object_is_free_though_it_could_not_publish_itself_again(
+    ending: Project, start: Start
+) -> None:
+    start()
+    first = ending.send("unpublished_object", "object", "first")
+    ending.effects.run_of(first.id)
+    second = ending.send("unpublished_object", "object", "second")
+    wait_for(lambda: record_of(ending.redis, second.id).get("losses"), 20, "its first loss")
+    ending.effects.open_gate("first")
+    ending.effects.open_gate("second")
+    assert second.get(timeout=30) == "object"
+
+
 def test_what_ended_without_an_outcome_does_not_wait_for_an_empty_queue(
     awkward: Project, awkward_worker: Worker
 ) -> None:

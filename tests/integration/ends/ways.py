@@ -65,6 +65,10 @@ ENDS = {
     "fail": Case(End("failed", "FAILURE")),
     "retry": Case(End("failed", "FAILURE", 3)),
     "retry with an error": Case(End("failed", "FAILURE", 2)),
+    "Retry by hand": Case(End("lost", "FAILURE", 2, 2)),
+    "retry, and publish nothing": Case(End("lost", "FAILURE", 2, 2), "unpublished"),
+    "replace, and publish nothing": Case(End("lost", "FAILURE", 2, 2), "unpublished"),
+    "retry, and publish another id": Case(End(GONE, "RETRY"), "renamed"),
     "autoretry": Case(End("failed", "FAILURE", 3), "autoretried"),
     "sleep": Case(End("time_limit", "FAILURE"), options={"time_limit": 1}, needs_process=True),
     "sleep too long": Case(
