@@ -27,6 +27,7 @@ _REQUEST = "celery.worker.request:Request"
     ),
     Name(f"{_REQUEST}._announce_revoked", used_by=f"{_REQUEST}.terminate"),
     Name(f"{_REQUEST}.on_failure", takes=("exc_info", "send_failed_event", "return_ok")),
+    Name(f"{_REQUEST}.on_timeout", takes=("soft", "timeout")),
     Name(f"{_REQUEST}.on_retry", takes=("exc_info",)),
     Name(f"{_REQUEST}.cancel", takes=("pool", "signal", "emit_retry")),
     Name(f"{_REQUEST}.acknowledge"),

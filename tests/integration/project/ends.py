@@ -101,7 +101,9 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "unpicklable": lambda task: _raise(Unpicklable("o", "dd"))(task),
     "fail, ignored": _raise(Broken("as told")),
     "once killed, ignored": _once_killed,
-    "memory": _raise(MemoryError("none left")),
+    "MemoryError": _raise(MemoryError("none left")),
+    "RecursionError": _raise(RecursionError("too deep")),
+    "GeneratorExit": _raise(GeneratorExit()),
     "os._exit, ignored": lambda task: os._exit(1),
 }
 
@@ -275,6 +277,12 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def retried_badly(self: Any, name: str) -> str:
         """Run until the test opens the gate of this name; its hook raises if it is stopped."""
         return tasks.gate(self, name)
+
+    @task(base=SlowToReturn, time_limit=2)
+    def finished_late(self: Any) -> None:
+        """Succeed, and outlive the hard time limit then."""
+        with to.effects.run(self):
+            pass
 
     @task(base=Fatal)
     def fatal(self: Any) -> None:
