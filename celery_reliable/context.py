@@ -216,6 +216,9 @@ class RunningAttempt:
     #: What it published, and has a record that could not be withdrawn as the sending had failed, by
     #: its id: whether it is certain that none of the withdrawals was executed; None for nothing.
     in_doubt: dict[str, bool] | None = None
+    #: It has published something under another id by which its task goes on: a member of its
+    #: canvas, or a retry.
+    goes_on: bool = False
     #: The canvas that it was replaced by.
     canvas: Any = None
     #: The result that was there then of a task that had the id before (`stored.seen`).

@@ -44,6 +44,9 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         tell_chord_patiently(task.backend, request, state, retval)
     answer: answers.ReplaceAnswer | answers.BuryAnswer | answers.SettleAnswer
     ledger = delivery.reliable.ledger
+    without = _why_no_outcome(attempt, state, retval)
+    if without is not None:
+        return no_outcome(delivery, attempt, without)
     if state == states.IGNORED and attempt.is_replaced:
         answer = ledger.replace(
             claim,
@@ -52,9 +55,6 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
             members=attempt.members,
             patience_seconds=FOREVER,
         )
-    elif state == states.REJECTED and getattr(retval, "requeue", False):
-        # A task that sends itself back has no outcome, and must not do so for ever.
-        return no_outcome(delivery, attempt, retval or Reject())
     elif state in (states.FAILURE, states.REJECTED) and type(task).dead_letter:
         answer = bury(
             task,
@@ -74,6 +74,19 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
         leave(task, attempt)
         attempt.fence(task, answer.state if isinstance(answer, answers.Fenced) else "gone")
     return result
+
+
+def _why_no_outcome(attempt: RunningAttempt, state: str, retval: Any) -> BaseException | None:
+    """Return why an attempt that Celery has ended has no outcome; None if it has one."""
+    if state == states.REJECTED and getattr(retval, "requeue", False):
+        # A task that sends itself back must not do so for ever.
+        return retval or Reject()
+    is_replaced_or_waits = attempt.is_replaced or bool(attempt.waits_for)
+    is_to_go_on = state == states.RETRY or (state == states.IGNORED and is_replaced_or_waits)
+    if is_to_go_on and not attempt.goes_on:
+        # An `apply_async` of the user's may have left it to a commit that never came.
+        return RuntimeError(f"the task ended as {state}, and nothing was published for it")
+    return None
 
 
 def bury(

@@ -19,7 +19,6 @@ _REQUEST = "celery.worker.request:Request"
 @relies_on(
     Name(f"{_REQUEST}.request_dict"),
     Name(f"{_REQUEST}._context"),
-    Name(f"{_REQUEST}._already_cancelled", used_by=f"{_REQUEST}._announce_cancelled"),
     Name(f"{_REQUEST}._already_revoked", used_by=f"{_REQUEST}._announce_revoked"),
     Name(
         f"{_REQUEST}._announce_revoked",
@@ -28,6 +27,7 @@ _REQUEST = "celery.worker.request:Request"
     ),
     Name(f"{_REQUEST}._announce_revoked", used_by=f"{_REQUEST}.terminate"),
     Name(f"{_REQUEST}.on_failure", takes=("exc_info", "send_failed_event", "return_ok")),
+    Name(f"{_REQUEST}.on_timeout", takes=("soft", "timeout")),
     Name(f"{_REQUEST}.on_retry", takes=("exc_info",)),
     Name(f"{_REQUEST}.cancel", takes=("pool", "signal", "emit_retry")),
     Name(f"{_REQUEST}.acknowledge"),
@@ -39,10 +39,9 @@ class OpenRequest(Request):
     """Celery's request with names that a subclass may use or override: what is done when it is
     revoked.
 
-    Overrides ``Request._announce_revoked``, reads ``_already_revoked``, ``_already_cancelled`` and
-    ``_context``: the signals come after the message was acknowledged, and a request tells nobody
-    why its process was stopped.  Checked on Celery 5.6.3 and 5.7.0.  Without it what is revoked
-    runs again, and what was stopped with its worker counts as lost.
+    Overrides ``Request._announce_revoked``, reads ``_already_revoked`` and ``_context``: the
+    signals come after the message was acknowledged, and a request does not report why its process
+    was stopped.  Checked on Celery 5.6.3 and 5.7.0.  Without it what is revoked runs again.
     """
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
@@ -62,11 +61,6 @@ class OpenRequest(Request):
     @is_revoked.setter
     def is_revoked(self, value: bool) -> None:
         self._already_revoked = value
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether its process was told to stop, for the task to run again."""
-        return bool(self._already_cancelled)
 
     @property
     def context(self) -> Any:

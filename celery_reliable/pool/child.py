@@ -214,7 +214,7 @@ class _Working:
         """Whether only the message is left of a task that did not succeed."""
         error = getattr(retval.exception, "exc", retval.exception)
         is_called_off = shifts_called_off() != self._shift.called_off
-        if isinstance(error, Reject | SystemExit | KeyboardInterrupt | MemoryError) or (
+        if isinstance(error, Reject | SystemExit | KeyboardInterrupt) or (
             # It may have been revoked, and nobody may remember that when it comes back.
             isinstance(error, Retry) and is_called_off
         ):

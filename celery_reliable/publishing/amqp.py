@@ -16,6 +16,7 @@ from celery_reliable.compat import Part, require
 from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
+from celery_reliable.context import running
 from celery_reliable.message import id_as_text
 from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.placement import named_anew
@@ -71,6 +72,9 @@ def _give_text_id(message: Any) -> None:
 
 def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
     def send_task_message(producer: Any, name: str, message: Any, **options: Any) -> Any:
+        attempt = running.get()
+        if attempt is not None and (attempt.is_replaced or message.headers.get("retries")):
+            attempt.goes_on = True
         task = tasks_so_far(app).get(name)
         if task is None and (app.finalized or app.autofinalize):
             # Makes the tasks, or waits for the thread that is making them.

@@ -17,7 +17,7 @@ from celery_reliable.ledger import answers
 from celery_reliable.message import Stamp
 from celery_reliable.model import Reason, Record, State, SweepReport
 from celery_reliable.options import is_unique
-from celery_reliable.recovery import Losses
+from celery_reliable.recovery import Losses, stored_end
 from celery_reliable.worker.children import is_running_child
 from celery_reliable.worker.patience import PATIENCE_SECONDS
 
@@ -28,6 +28,7 @@ __all__ = [
     "end_stopped",
     "ending",
     "is_ending",
+    "may_fail",
     "own_record",
 ]
 
@@ -62,6 +63,16 @@ def own_record(request: Any) -> Record | None:
         return None
     is_own = record.token == request.reliable_token
     return record if is_own and record.owner.rpartition(".")[0] == worker.base else None
+
+
+def may_fail(request: Any) -> bool:
+    """Whether an attempt whose process is gone may be told of as failed: it has neither settled nor
+    stored an outcome.  False also where the ledger does not say.
+    """
+    with suppress(LedgerUnavailable, LedgerRefused):
+        record = own_record(request)
+        return record is not None and not stored_end(request.app, record)
+    return False
 
 
 def conclude(request: Any) -> None:

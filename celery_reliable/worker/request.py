@@ -15,12 +15,14 @@ from celery import states
 from celery.exceptions import Ignore, InvalidTaskError, Reject, Retry
 from celery.signals import task_revoked
 from celery.worker import state
+from kombu.utils.encoding import safe_repr
 
 from celery_reliable import clock, events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
-from celery_reliable.compat.request import OpenRequest
+from celery_reliable.compat.request import OpenRequest, lost_worker
+from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.message import HEADER, text_as_sent
 from celery_reliable.model import Reason
@@ -34,6 +36,12 @@ __all__ = ["ReliableRequest"]
 
 #: With what a child ends that was stopped on purpose.
 _STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
+
+
+def _raised(exc_info: Any) -> BaseException:
+    """Return the exception itself: billiard wraps one that a process has sent."""
+    exc = exc_info.exception
+    return exc.exc if isinstance(exc, ExceptionWithTraceback) else exc
 
 
 class ReliableRequest(OpenRequest):
@@ -101,9 +109,7 @@ class ReliableRequest(OpenRequest):
         self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
     ) -> None:
         """Count the loss of a killed child; everything else is as in Celery."""
-        exc = exc_info.exception
-        if isinstance(exc, ExceptionWithTraceback):
-            exc = exc.exc
+        exc = _raised(exc_info)
         self._count(exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
@@ -113,14 +119,22 @@ class ReliableRequest(OpenRequest):
         if not self._is_ours:
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
-        if (self.is_cancelled or self.is_revoked) and isinstance(exc, _STOPPED):
+        # Celery's own note of a cancellation is missing where the hook or the backend has raised.
+        if (self.reliable_is_cancelled or self.is_revoked) and isinstance(exc, _STOPPED):
             state.task_ready(self)
             # A worker that ends at once releases all that is to run again.
             if self.is_revoked or not state.should_terminate:
                 own_claim.end_stopped(self)
             return
-        if isinstance(exc, (SystemExit, KeyboardInterrupt)) and not state.should_terminate:
-            exc = WorkerLostError(f"Worker exited prematurely: {exc!r}.")
+        if not isinstance(exc, Exception) or isinstance(exc, Terminated):
+            # Celery would take a process that was stopped for a task that somebody revoked, though
+            # the signal may have been meant for the task before this one.
+            exc_info = lost_worker(exc)
+            exc = _raised(exc_info)
+        if isinstance(exc, MemoryError):
+            # Celery would raise it in this process, which has only read of it.
+            self._ran_out_of_memory(exc_info, exc, is_told=return_ok)
+            return
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
             self._lost(exc)
         elif isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
@@ -142,11 +156,15 @@ class ReliableRequest(OpenRequest):
         how = next((how for kind, how in kinds if isinstance(exc, kind)), states.FAILURE)
         throughput.no_success(str(how))
 
-    def _lost(self, exc: WorkerLostError) -> None:
-        if self.id in state.revoked and self.revoked():
-            # Run again, it could meet workers that have forgotten the revocation.
-            return
+    def _lost(self, exc: BaseException) -> None:
         try:
+            if (
+                self.id in state.revoked
+                and own_claim.own_record(self) is not None
+                and self.revoked()
+            ):
+                # Run again, it could meet workers that have forgotten the revocation.
+                return
             with events.through(self._send):
                 end_lost(self, exc)
         except (LedgerUnavailable, LedgerRefused) as error:
@@ -157,6 +175,17 @@ class ReliableRequest(OpenRequest):
             self.reject(requeue=True)
             events.loss_not_counted(name=self.name, task_id=self.id, error=error)
 
+    def _ran_out_of_memory(self, exc_info: Any, exc: MemoryError, *, is_told: bool) -> None:
+        """End an attempt by its MemoryError, as any failure; *is_told*: its process has stored it.
+        Without that nobody knows how far the process came.
+        """
+        if not is_told:
+            self._lost(_raised(lost_worker(exc)))
+            return
+        state.task_ready(self)
+        self.acknowledge()
+        self.send_event("task-failed", exception=safe_repr(exc), traceback=exc_info.traceback)
+
     def _over_limit(
         self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
     ) -> None:
@@ -165,22 +194,37 @@ class ReliableRequest(OpenRequest):
         # calls those it forgets the request.
         end_child(self.worker_pid)
         with own_claim.ending(self.reliable_token):
+            if self.is_revoked:
+                state.task_ready(self)
+                own_claim.end_stopped(self)
+                return
+            if not own_claim.may_fail(self):
+                # It has ended at the very moment of its limit.
+                self._lost(exc)
+                return
             own_claim.conclude(self)
             is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
-            if self.is_revoked:
-                own_claim.end_stopped(self)
-            else:
+            try:
+                self.task.on_failure(exc, self.id, self.args, self.kwargs, exc_info)
+                if has_own_hook(self.task, "after_return"):
+                    self.task.after_return(
+                        states.FAILURE, exc, self.id, self.args, self.kwargs, None
+                    )
+            finally:
                 with events.through(self._send):
                     own_claim.end_failed(self, Reason.TIME_LIMIT, exc, is_owed=is_owed)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Leave a hard limit to `on_failure`, which the pool calls before this: Celery would tell
+        of the failure once more, and also of an attempt that has ended in time.
+        """
+        if soft or not self._is_ours:
+            super().on_timeout(soft, timeout)
 
     def _try_to_fail(self, exc_info: Any, send_failed_event: bool, return_ok: bool) -> bool:
         """Let Celery store a failure; False when it could not."""
         try:
             super().on_failure(exc_info, send_failed_event, return_ok)
-        except MemoryError:
-            # Celery ends a worker by this; a worker of threads lives on.
-            self.acknowledge()
-            raise
         except Exception as error:
             events.failure_not_stored(name=self.name, task_id=self.id, error=error)
             return False

@@ -88,6 +88,3 @@ def _end(request: Any, exc_info: Any) -> None:
     state.total_count[request.name] += 1
     state.all_total_count[0] += 1
     request.on_failure(exc_info)
-    exc = getattr(exc_info.exception, "exc", exc_info.exception)
-    if isinstance(exc, TimeLimitExceeded):
-        request.on_timeout(False, *exc.args)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
+
 from tests.integration.conftest import Project, Start
 from tests.integration.ends.ways import (
     GONE,
@@ -12,6 +16,8 @@ from tests.integration.ends.ways import (
     wait_until_only_ends_are_left,
 )
 from tests.integration.figures import DEAD, LEDGER, LOCKS, RECORD, record_of
+from tests.integration.project.ends import add_tasks
+from tests.integration.shifts import POOL, with_shifts
 from tests.support.promises import promise
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
@@ -77,6 +83,28 @@ def test_no_task_of_the_object_starts_while_one_beyond_its_limit_still_runs(
     assert record_of(project.redis, first.id)["reason"] == "time_limit"
     # After its record, by a step of its own.
     wait_for(lambda: not project.redis.client().keys(LOCKS), 5, "the lock is freed")
+
+
+@pytest.mark.parametrize("pool", ["prefork", POOL])
+def test_a_hard_limit_reports_a_failure_once_and_none_of_a_task_that_has_ended(
+    project: Project, start: Start, pool: str
+) -> None:
+    if pool == POOL:
+        project = with_shifts(project)
+        add_tasks(project.app)
+    start(project=project, concurrency=1, pool="" if pool == POOL else pool)
+    link, errback = project.task("listed").si(None), project.task("add").si(1, 1)
+    ended = project.send("finished_late", link=link, link_error=errback)
+    over = project.send("ending", "sleep", time_limit=1, link_error=project.task("total").si([1]))
+
+    wait_for(lambda: record_of(project.redis, over.id).get("state") == "dead", 40, "buried")
+    # All that was published before it has run by then.
+    assert project.send("work", 0.01).get(timeout=20) == "worked"
+
+    assert ended.state == "SUCCESS"
+    counts = Counter(run.task.removeprefix("project.") for run in project.effects.runs())
+    assert counts == dict.fromkeys(("finished_late", "listed", "ending", "total", "work"), 1)
+    assert project.redis.client().zcard(DEAD) == 1
 
 
 def test_a_terminated_task_that_its_time_limit_ends_is_no_dead_letter(

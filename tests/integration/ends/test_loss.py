@@ -13,6 +13,8 @@ from celery_reliable.ledger.scripts import script
 from tests.conftest import StartRedis
 from tests.integration.conftest import ONE_EACH, SOON, Project, Start
 from tests.integration.figures import RECORD, record_of, wait_until_settled, waiting_clients
+from tests.integration.project.ends import add_tasks
+from tests.integration.shifts import POOL
 from tests.support.load import Load
 from tests.support.processes import Worker
 from tests.support.promises import promise
@@ -212,6 +214,43 @@ def test_tasks_that_are_stopped_as_the_connection_is_lost_are_charged_nothing(
     assert result.get(timeout=10) == "gate"
     assert not project.effects.overlaps()
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "every record gone")
+
+
+@promise("nothing-lost")
+@pytest.mark.parametrize("pool", ["prefork", POOL])
+def test_a_task_runs_again_though_its_hook_raised_as_the_lost_connection_stopped_it(
+    project: Project, start: Start, pool: str
+) -> None:
+    """Celery calls the hook after the stop, and before it notes why it stopped the task."""
+    shifts = {"worker_pool": pool} if pool == POOL else {}
+    project = project.with_settings(
+        celery={"worker_cancel_long_running_tasks_on_connection_loss": True, **shifts}
+    )
+    add_tasks(project.app)
+    start(project=project, concurrency=1, pool="" if shifts else pool)
+    result = project.send("retried_badly", "gate")
+    project.effects.run_of(result.id)
+    with project.redis.client() as client:
+        # Workers receive remote commands on it.
+        client.client_kill_filter(_type="pubsub")
+    assert project.effects.run_of(result.id, 2, timeout_seconds=60).attempt == 2
+    project.effects.open_gate("gate")
+    assert result.get(timeout=20) == "gate"
+    assert not project.effects.overlaps()
+
+
+@promise("nothing-lost")
+def test_a_task_runs_once_its_object_is_free_though_it_could_not_publish_itself_again(
+    ending: Project, start: Start
+) -> None:
+    start()
+    first = ending.send("unpublished_object", "object", "first")
+    ending.effects.run_of(first.id)
+    second = ending.send("unpublished_object", "object", "second")
+    wait_for(lambda: record_of(ending.redis, second.id).get("losses"), 20, "its first loss")
+    ending.effects.open_gate("first")
+    ending.effects.open_gate("second")
+    assert second.get(timeout=30) == "object"
 
 
 def test_what_ended_without_an_outcome_does_not_wait_for_an_empty_queue(

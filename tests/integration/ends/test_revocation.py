@@ -214,3 +214,22 @@ def test_a_task_that_expires_after_its_release_leaves_no_lock(
     wait_for(lambda: not client.keys(RECORD + "*"), 10, "the record gone")
     wait_for(lambda: not client.keys(LOCKS), 5, "the lock gone")
     assert len(project.effects.runs(task_id)) == 1
+
+
+@promise("nothing-lost")
+def test_a_task_is_not_revoked_whose_process_survived_the_termination_of_another(
+    ending: Project, start: Start
+) -> None:
+    worker = start(concurrency=1)
+    first = ending.send("gate", "first")
+    pid = ending.effects.run_of(first.id).pid
+    ending.app.control.revoke(first.id, terminate=True, signal="SIGCONT", reply=True, timeout=5)
+    ending.effects.open_gate("first")
+    second = ending.send("gate", "second")
+    assert ending.effects.run_of(second.id).pid == pid
+
+    worker.kill_child(pid)
+
+    assert ending.effects.run_of(second.id, 2).attempt == 2
+    ending.effects.open_gate("second")
+    assert second.get(timeout=20) == "second"

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
 from celery.signals import task_failure
+from celery.utils import uuid
 
 from celery_reliable import ReliableTask
+from tests.integration.project import tasks
 from tests.integration.project.tasks import Broken
 
 __all__ = ["add_tasks"]
@@ -58,6 +60,12 @@ def _once_killed(task: Any) -> str:
     return "second"
 
 
+def _retry_once(task: Any) -> str:
+    if not task.request.retries:
+        raise task.retry(countdown=0)
+    return "finished"
+
+
 def _raise(error: BaseException) -> Callable[[Any], Any]:
     def body(task: Any) -> None:
         raise error
@@ -76,6 +84,10 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "fail": _raise(Broken("as told")),
     "retry": lambda task: task.retry(countdown=0, max_retries=2),
     "retry with an error": lambda task: task.retry(countdown=0, max_retries=1, exc=Broken("told")),
+    "Retry by hand": _raise(Retry()),
+    "retry, and publish nothing": lambda task: task.retry(countdown=0, max_retries=2),
+    "replace, and publish nothing": lambda task: task.replace(task.si("finish")),
+    "retry, and publish another id": _retry_once,
     "sleep": lambda task: time.sleep(LONG_SECONDS),
     "sleep too long": lambda task: time.sleep(LONG_SECONDS),
     "catch the soft limit": _catch_the_soft_limit,
@@ -89,7 +101,9 @@ HOW: dict[str, Callable[[Any], Any]] = {
     "unpicklable": lambda task: _raise(Unpicklable("o", "dd"))(task),
     "fail, ignored": _raise(Broken("as told")),
     "once killed, ignored": _once_killed,
-    "memory": _raise(MemoryError("none left")),
+    "MemoryError": _raise(MemoryError("none left")),
+    "RecursionError": _raise(RecursionError("too deep")),
+    "GeneratorExit": _raise(GeneratorExit()),
     "os._exit, ignored": lambda task: os._exit(1),
 }
 
@@ -122,6 +136,35 @@ class SlowToFail(ReliableTask):
         time.sleep(HOOK_SECONDS / 3)
 
 
+class Unpublished(ReliableTask):
+    """Publishes nothing from a worker, like a task whose transaction is rolled back."""
+
+    abstract = True
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        return None if "READY_KEY" in os.environ else super().apply_async(*args, **options)
+
+
+class Renamed(ReliableTask):
+    """Publishes itself under another id from a body."""
+
+    abstract = True
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        if not self.request.called_directly:
+            options["task_id"] = uuid()
+        return super().apply_async(*args, **options)
+
+
+class RaisesOnRetry(ReliableTask):
+    """Has a hook that raises when the task is to run again."""
+
+    abstract = True
+
+    def on_retry(self, *_: Any) -> None:
+        raise Broken("in the hook")
+
+
 class Fatal(ReliableTask):
     """Kills its process when its result has been stored, every time."""
 
@@ -143,6 +186,23 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     @task(object_id="how", max_losses=1)
     def ending(self: Any, how: str) -> Any:
         """End so, with an object to itself; the second loss is the last."""
+        with to.effects.run(self, how):
+            return HOW[how](self)
+
+    @task(base=Unpublished, max_losses=1)
+    def unpublished(self: Any, how: str) -> Any:
+        """`ending`, which publishes nothing of what it would publish."""
+        with to.effects.run(self, how):
+            return HOW[how](self)
+
+    @task(base=Unpublished, object_id="object_id", on_conflict="retry")
+    def unpublished_object(self: Any, object_id: str, name: str) -> str:
+        """Wait at a gate with an object to itself; a conflict publishes nothing."""
+        return tasks.locked_gate(self, object_id, name)
+
+    @task(base=Renamed)
+    def renamed(self: Any, how: str) -> Any:
+        """`ending`, which publishes itself under another id."""
         with to.effects.run(self, how):
             return HOW[how](self)
 
@@ -211,6 +271,17 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
     def once_object(self: Any, object_id: str) -> None:
         """Succeed, once in a minute, and keep the process for as long as the test wants."""
         with to.effects.run(self, object_id):
+            pass
+
+    @task(base=RaisesOnRetry)
+    def retried_badly(self: Any, name: str) -> str:
+        """Run until the test opens the gate of this name; its hook raises if it is stopped."""
+        return tasks.gate(self, name)
+
+    @task(base=SlowToReturn, time_limit=2)
+    def finished_late(self: Any) -> None:
+        """Succeed, and outlive the hard time limit then."""
+        with to.effects.run(self):
             pass
 
     @task(base=Fatal)
