@@ -212,7 +212,7 @@ class RowTaken(ReliableError):
 
 
 class TaskExists(ReliableError):
-    """There is a task of this id already, and the call is set to be refused in that case.
+    """There is a task of this id already: another one, or the call is set to be refused then.
 
     Attributes:
         task_id: the id, which is that other task's.

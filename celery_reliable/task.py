@@ -253,7 +253,8 @@ class ReliableTask(BoundTask):
         if it is a dead letter), ``"replay_dead"`` (likewise, but a dead letter is run again, with
         the arguments of this call) or ``"refuse"`` (TaskExists is raised).  Without it, a task that
         lives is kept, and the id of a dead letter is published anew.  A member of a canvas is
-        published all the same.
+        published all the same.  While a task of another name lives or is a dead letter, its id is
+        no other's: TaskExists is raised in any case.
 
         With ``unique="queued"``, nothing is published while another task has the object, and the
         result that is returned is that task's.  Members of a canvas, calls with a ``link`` and

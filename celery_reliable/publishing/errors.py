@@ -33,13 +33,18 @@ def unknown(message: str, *, task_id: str) -> PublishUnknown:
     return PublishUnknown(message, task_id=task_id)
 
 
-def exists(ref: TaskRef, found: answers.InUse) -> TaskExists:
-    """Return the error of a publication whose id is another task's."""
+def exists(ref: TaskRef, found: answers.InUse | answers.Anothers) -> TaskExists:
+    """Return the error of a publication whose id is in use."""
     since = datetime.fromtimestamp(found.since_ms / 1000, tz=timezone.utc)
     what = "is a dead letter" if found.state == State.DEAD.value else f"is {found.state}"
+    since_when = f"{what} since {since:%Y-%m-%d %H:%M:%S} UTC"
+    why = (
+        f"its id is that of a task {found.name}, which {since_when}. An id is one task's."
+        if isinstance(found, answers.Anothers)
+        else f"there is one of this id, which {since_when} (if_exists='refuse')."
+    )
     return TaskExists(
-        f"Task {ref.name}[{ref.id}] was not published: there is one of this id, which {what} "
-        f"since {since:%Y-%m-%d %H:%M:%S} UTC (if_exists='refuse').",
+        f"Task {ref.name}[{ref.id}] was not published: {why}",
         task_id=ref.id,
         state=found.state,
         since=since,

@@ -202,6 +202,8 @@ class Publication:
             if self.attempt is not None:
                 self.attempt.is_closed = True
             return True
+        if isinstance(answer, answers.Anothers):
+            raise exists(self.ref, answer)
         if isinstance(answer, answers.InUse) and self._if_exists:
             if self._if_exists == REFUSE:
                 raise exists(self.ref, answer)

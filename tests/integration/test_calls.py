@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -108,12 +109,11 @@ def test_what_becomes_of_a_call_whose_key_is_in_use(project: Project) -> None:
 
     dead = project.send("failing", "no", task_id="invoice-2", if_exists="keep")
     is_dead(project, dead.id, 1)
-    assert project.send("gate", "open", task_id=dead.id, if_exists="keep") == dead
+    assert project.send("failing", "no", task_id=dead.id, if_exists="keep") == dead
     with pytest.raises(TaskExists, match="is a dead letter since"):
-        project.app.send_task("project.gate", ["open"], task_id=dead.id, if_exists="refuse")
+        project.app.send_task("project.failing", ["no"], task_id=dead.id, if_exists="refuse")
     is_dead(project, dead.id, 1)
-    project.effects.open_gate("open")
-    project.send("gate", "open", task_id=dead.id, if_exists="replay_dead")
+    project.send("failing", "no", task_id=dead.id, if_exists="replay_dead")
     wait_for(lambda: len(project.effects.runs(dead.id)) == 2, 10, "it runs again")
     # A member of a canvas is published with the id that somebody waits for.
     member = chain(project.task("add").s(1, 2), project.task("add").s(3).set(if_exists="refuse"))
@@ -212,3 +212,48 @@ def test_what_has_a_record_is_buried_by_its_own_name(
     }
     assert client.llen("celery") == 0
     wait_for(lambda: not client.keys("unacked*"), 20, "all are acknowledged")
+
+
+def test_an_id_that_is_another_tasks_is_no_repetition(project: Project) -> None:
+    project.start_worker("one")
+    key: dict[str, Any] = {"task_id": "user-17"}
+    first, failing = project.send("gate", "open", **key), project.task("failing")
+    project.effects.run_of("user-17")
+
+    def refused(call: Callable[..., object], state: str, **options: Any) -> None:
+        with pytest.raises(TaskExists, match=r"is that of a task project\.gate, ") as caught:
+            call(**key, **options)
+        assert (caught.value.task_id, caught.value.state) == ("user-17", state)
+
+    by_name = partial(project.app.send_task, "project.failing")
+    for call in (failing.apply_async, by_name, failing.s().apply_async):
+        refused(call, "running")
+        refused(call, "running", if_exists="keep")
+        refused(call, "running", if_exists="replay_dead")
+        refused(call, "running", if_exists="refuse")
+    refused(lambda task_id: group(failing.s().set(task_id=task_id)).delay(), "running")
+    # The same call again is that task, and another id is free.
+    assert project.send("gate", "open", **key) == first
+    assert project.send("work", 0).get(timeout=20) == "worked"
+    project.effects.open_gate("open")
+    assert first.get(timeout=20) == "open"
+    wait_until_settled(project.redis, 20)
+
+    # So has a dead letter, and it stays.
+    dead = project.task("failing_gate").apply_async(("fails",), task_id="user-18")
+    project.effects.open_gate("fails")
+    is_dead(project, dead.id, 1)
+    for how in ({}, {"if_exists": "keep"}, {"if_exists": "replay_dead"}):
+        with pytest.raises(TaskExists, match="which is a dead letter since"):
+            project.send("work", 0, task_id=dead.id, **how)
+    assert DeadLetters(project.app).get(dead.id).name == "project.failing_gate"
+
+    # A worker that cannot publish what follows a task tells so by the task.
+    held = project.send("gate", "next", task_id="user-19")
+    project.effects.run_of("user-19")
+    linked = project.send("add", 1, 2, link=failing.si().set(task_id="user-19"))
+    with pytest.raises(TaskExists):
+        linked.get(timeout=20)
+    is_dead(project, linked.id, 1)
+    project.effects.open_gate("next")
+    assert held.get(timeout=20) == "next"

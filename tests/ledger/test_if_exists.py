@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from celery_reliable.ledger.answers.tasks import InUse, Recorded
+from celery_reliable.ledger.answers.tasks import Anothers, InUse, Recorded
 from celery_reliable.model import State, TaskRef
-from tests.ledger.scene import LOOK_MS, Scene
+from tests.ledger.scene import LOOK_MS, Published, Scene
 
 TASK = TaskRef("task", "app.work")
 
 
-def publish(scene: Scene, how: str, epoch: str = "") -> Any:
+def publish(scene: Scene, how: str, epoch: str = "", task: TaskRef = TASK) -> Any:
     """Record a publication of the key that says what to do if it exists."""
     return scene.ledger.record(
-        TASK,
+        task,
         epoch=epoch or scene.ledger.senders.new_epoch(0),
         state=State.QUEUED,
         due_in_ms=LOOK_MS,
@@ -80,3 +80,43 @@ def test_a_key_that_is_free_is_published(scene: Scene, how: str) -> None:
     scene.publish("another")
     assert isinstance(publish(scene, how), Recorded)
     assert scene.state() == "queued"
+
+
+@pytest.mark.parametrize("how", ["keep", "replay_dead", "refuse", ""])
+def test_an_id_is_one_tasks_while_that_lives_or_is_a_dead_letter(scene: Scene, how: str) -> None:
+    other = TaskRef("task", "app.other")
+
+    def told(how: str, task: TaskRef = other) -> Any:
+        epoch = scene.ledger.senders.new_epoch(0)
+        answer = publish(scene, how, epoch, task)
+        scene.ledger.senders.answered(epoch)
+        return answer
+
+    published = scene.publish()
+    sent_ms = scene.record_of().published_ms
+    before = scene.client.hgetall(scene.ledger.keys.record("task"))
+    epoch = scene.ledger.senders.new_epoch(0)
+    assert publish(scene, how, epoch, other) == Anothers("queued", sent_ms, "app.work")
+    # A publisher that did not get the answer asks again.
+    assert publish(scene, how, epoch, other) == Anothers("queued", sent_ms, "app.work")
+    scene.ledger.senders.answered(epoch)
+    assert scene.client.hgetall(scene.ledger.keys.record("task")) == before
+
+    # The attempt replaces its task by another one, which gets the id.
+    claim = scene.claim(published)
+    scene.record(other, "1-replaced", claim=claim)
+    since_ms = scene.record_of().sent_ms
+    assert told("keep", TASK) == InUse("queued", since_ms)
+    assert told(how) == Anothers("queued", since_ms, "app.work")
+
+    scene.bury(scene.claim(Published(other, "1-replaced", published.generation)))
+    letter = scene.ledger.dead_letter("task")
+    assert letter is not None
+    assert told(how) == Anothers("dead", letter.buried_ms, "app.work")
+    assert scene.ledger.dead_letter("task") == letter
+
+    # What has ended has no id any more.
+    assert isinstance(told("", TASK), Recorded)
+    again = Published(TASK, scene.record_of().epoch, published.generation)
+    scene.ledger.settle(scene.claim(again))
+    assert isinstance(told(how), Recorded)

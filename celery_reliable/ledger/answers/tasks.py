@@ -12,6 +12,7 @@ __all__ = [
     "Absent",
     "Alone",
     "Announced",
+    "Anothers",
     "Batch",
     "Bequeathed",
     "Buried",
@@ -267,6 +268,16 @@ class InUse(Answer):
 
     state: str
     since_ms: int
+
+
+@final
+@dataclass(frozen=True)
+class Anothers(Answer):
+    """The id is that of another task, of that name, which is in that state since that time."""
+
+    state: str
+    since_ms: int
+    name: str
 
 
 @final

@@ -51,7 +51,7 @@ end
 if not state then
   redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', ARGV[10],
     'published_ms', now_ms)
-  redis.call('HDEL', KEYS[1], 'called_off')
+  redis.call('HDEL', KEYS[1], 'called_off', 'published_as')
 end
 local history = cjson.decode(found[4] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[3], attempt = tonumber(ARGV[2] ~= '' and ARGV[2] or 0),

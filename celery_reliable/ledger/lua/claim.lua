@@ -81,7 +81,7 @@ if not state or called_off then
     redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
   end
   if called_off then
-    redis.call('HDEL', KEYS[1], 'called_off')
+    redis.call('HDEL', KEYS[1], 'called_off', 'published_as')
     if found[7] then
       -- The id's former task was called off, and what ran of it is still to be stopped.
       redis.call('HSET', KEYS[1], 'state', 'queued')

@@ -5,7 +5,7 @@ Moves     absent -> queued | parked
           running(attempt) -> queued | parked   (the attempt itself publishes its id again: it is closed)
           running(attempt) -> queued | parked   (the last member of the canvas that the attempt left its id to)
           waiting -> queued | parked            (the same, when the attempt has ended; or anybody, of what was called off)
-          dead -> queued | parked               (somebody publishes the id of a dead letter anew)
+          dead -> queued | parked               (somebody publishes the id of a dead letter anew, as the same task)
 KEYS[1]   record   HASH
 KEYS[2]   due      ZSET
 KEYS[3]   meta     HASH
@@ -19,7 +19,7 @@ ARGV[3]   generation   that the message is stamped with
 ARGV[4]   state        "queued" or "parked"
 ARGV[5]   due_in_ms    when somebody must look
 ARGV[6]   message
-ARGV[7]   name         of the task
+ARGV[7]   name         of the task; a living task or a dead letter of another name keeps its id
 ARGV[8]   attempt      that publishes its own id; "" for anybody else
 ARGV[9]   max_losses   of the task; "" for the setting
 ARGV[10]  token        of the publishing attempt's claim; "" for anybody else
@@ -33,9 +33,10 @@ ARGV[16]  waits_for    an object: the attempt has not begun its body as another 
 ARGV[17] moved        which workers an operator has named meanwhile, as the attempt was told; "" for none
 ARGV[18]  if_exists    "": the id of a dead letter is published anew; "replay_dead": likewise, and its history says that
                        it is replayed; "keep" or "refuse": a dead letter stays
-Returns   {"recorded"} | {"fenced"} | {"exists", state, since_ms} | {"generation", current, format}
-          | {"unknown"} | {"moved", named}
-          "exists" with the state, and since when the task is in it
+Returns   {"recorded"} | {"fenced"} | {"exists", state, since_ms} | {"anothers", state, since_ms, name}
+          | {"generation", current, format} | {"unknown"} | {"moved", named}
+          "exists" with the state, and since when the task is in it; "anothers": so is a task of that name, by which
+          the id was published, whatever has replaced it since
           "moved": an operator has named other workers while the attempt ran, and the message has to say so
           "generation" with the format of the namespace, 0 if nobody has told it: by this publishers learn of a newer one
           "unknown": the sender's publication before this one is not here, so it has to begin anew under another
@@ -51,8 +52,9 @@ if ARGV[14] ~= '' then
     return {'recorded'}
   end
   if string.sub(last, -#before) ~= before then
-    local epoch, reply, state, since_ms = string.match(last, '^(%S+) (%S+) ?(%S*) ?(%S*)$')
+    local epoch, reply, state, since_ms, name = string.match(last, '^(%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$')
     if epoch == ARGV[2] and reply == 'exists' then return {'exists', state, since_ms} end
+    if epoch == ARGV[2] and reply == 'anothers' then return {'anothers', state, since_ms, name} end
     if epoch == ARGV[2] then return {'fenced'} end
     if not epoch or string.sub(epoch, -#before) ~= before then
       return {'unknown'}
@@ -72,8 +74,10 @@ if generation ~= ARGV[3] then
   return {'generation', generation, redis.call('HGET', KEYS[3], 'format') or '0'}
 end
 local found = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'attempt', 'token', 'heir', 'history',
-  'owner', 'called_off')
+  'owner', 'called_off', 'name', 'published_as')
 local state, called_off = found[1], found[8]
+-- The id of a task that was replaced has the name of what replaced it.
+local name = found[10] or found[9]
 if state and found[2] == ARGV[2] then
   return {'recorded'}
 end
@@ -107,7 +111,7 @@ elseif state == 'running' and found[5] and (found[5] == ARGV[13] or found[5] == 
   -- The claim stays in its worker's hash until the attempt ends, as that key is not known here.  The record forgets
   -- the object: whoever has the id from now on must not free it.
   redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir', 'stored', 'object')
-elseif state == 'dead' and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
+elseif state == 'dead' and name == ARGV[7] and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
   local history = cjson.decode(found[6] or '[]')
   local what = ARGV[18] == 'replay_dead' and 'replayed' or 'published'
   history[#history + 1] = {at_ms = now_ms, what = what, attempt = tonumber(found[3] or 0),
@@ -118,7 +122,8 @@ elseif state == 'dead' and ARGV[18] ~= 'keep' and ARGV[18] ~= 'refuse' then
     'unsent', 'stored', 'stopped', 'revoked', 'waiting_for')
   redis.call('ZREM', KEYS[5], ARGV[1])
 elseif called_off then
-  redis.call('HDEL', KEYS[1], 'called_off')
+  redis.call('HDEL', KEYS[1], 'called_off', 'published_as')
+  name = ARGV[7]
 elseif state == 'waiting' and (not found[5] or found[5] == ARGV[13]) then
   -- A worker of an older version left a record without an heir.
   redis.call('HDEL', KEYS[1], 'heir', 'stored', 'members')
@@ -128,10 +133,11 @@ elseif state then
   if (state == 'queued' or state == 'parked') and tonumber(at[5] or 0) > tonumber(since_ms) then
     since_ms = at[5]
   end
+  local reply = name == ARGV[7] and {'exists', state, since_ms} or {'anothers', state, since_ms, name}
   if ARGV[14] ~= '' then
-    redis.call('SET', KEYS[7], ARGV[2] .. ' exists ' .. state .. ' ' .. since_ms, 'PX', ARGV[11])
+    redis.call('SET', KEYS[7], ARGV[2] .. ' ' .. table.concat(reply, ' '), 'PX', ARGV[11])
   end
-  return {'exists', state, since_ms}
+  return reply
 end
 local when = 'published_ms'
 if state then
@@ -142,6 +148,9 @@ if state then
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'epoch', ARGV[2], 'message', ARGV[6],
   'name', ARGV[7], when, now_ms)
+if state and name ~= ARGV[7] then
+  redis.call('HSET', KEYS[1], 'published_as', name)
+end
 if ARGV[9] ~= '' then
   redis.call('HSET', KEYS[1], 'max_losses', ARGV[9])
 end

@@ -70,6 +70,7 @@ def _claim(v: View) -> Reply:  # noqa: C901
             return ("unrecorded",)
         task = (task or Task("queued"))._replace(
             epoch=epoch, message=v.arg(10), published_ms=v.now, used=True, called_off=False,
+            name=v.arg(8), published_as="",
             max_losses=int(v.arg(9)) if v.arg(9) else None,
         )  # fmt: skip
         if task.stopping_on:

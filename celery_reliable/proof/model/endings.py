@@ -11,7 +11,8 @@ __all__ = ["ending_rules"]
 def _called_off(v: View, task: Task, due_in_ms: float) -> Task:
     """What was called off while an attempt of it is still to be stopped."""
     return Task(
-        "waiting", message=task.message, attempt=task.attempt, max_losses=task.max_losses,
+        "waiting", message=task.message, name=task.name, published_as=task.published_as,
+        attempt=task.attempt, max_losses=task.max_losses,
         due=v.now + due_in_ms, spent=task.spent, stopping=task.stopping,
         stopping_on=task.stopping_on, called_off=True, object=task.object, heir=task.heir,
         blamed=task.blamed, waiting_for=task.waiting_for, reserved=task.reserved, used=task.used,

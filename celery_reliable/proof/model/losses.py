@@ -153,7 +153,12 @@ def _bury(v: View) -> Reply:  # noqa: C901
         return ("object", found.object)
     if task is None:
         task = (found or Task("dead"))._replace(
-            message=v.arg(6), epoch=v.arg(10), published_ms=v.now, called_off=False
+            message=v.arg(6),
+            epoch=v.arg(10),
+            published_ms=v.now,
+            called_off=False,
+            name=v.arg(7),
+            published_as="",
         )
     v.drop_pair(v.key(3), v.arg(1))
     task = task.unowned()._replace(

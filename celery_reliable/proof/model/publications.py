@@ -35,6 +35,8 @@ def _sender_says(v: View) -> Reply | None:
     if said[0] == epoch:
         if len(said) > 1 and said[1] == "exists":
             return ("exists", said[2], ANY)
+        if len(said) > 1 and said[1] == "anothers":
+            return ("anothers", said[2], ANY, ANY)
         return ("fenced",) if len(said) > 1 else ("recorded",)
     if int(number) == 1 and last is None:
         return None
@@ -58,6 +60,7 @@ def _record(v: View) -> Reply:  # noqa: C901
             v.put(v.key(7), Lock(reply, v.now + v.number(11)))
 
     fresh = Task(v.arg(4))
+    name = v.arg(7) if task is None else task.published_as or task.name
     if attempt:
         is_his = task is not None and task.state == "running"
         is_his = is_his and (str(task.attempt), task.token) == (attempt, token)  # type: ignore[union-attr]
@@ -78,13 +81,13 @@ def _record(v: View) -> Reply:  # noqa: C901
         pass
     elif task.state == "running" and task.heir and task.heir in (v.arg(13), "1"):
         fresh = task.unowned()._replace(object="")
-    elif task.state == "dead" and v.arg(18) not in ("keep", "refuse"):
+    elif task.state == "dead" and name == v.arg(7) and v.arg(18) not in ("keep", "refuse"):
         fresh = task._replace(
             losses=0, has_history=True, used=True, buried_ms="", resends=0, unsent=False,
             revoked=False, waiting_for="",
         )  # fmt: skip
     elif task.called_off:
-        fresh = task._replace(called_off=False)
+        fresh, name = task._replace(called_off=False, published_as=""), v.arg(7)
     elif task.state == "waiting" and (
         not task.heir
         or task.heir == v.arg(13)
@@ -92,6 +95,9 @@ def _record(v: View) -> Reply:  # noqa: C901
     ):
         fresh = task._replace(heir="")
     elif v.holds("an id that is there is not published again"):
+        if name != v.arg(7):
+            answered(f"{epoch} anothers {task.state}")
+            return ("anothers", task.state, ANY, name)
         answered(f"{epoch} exists {task.state}")
         return ("exists", task.state, ANY)
     is_new = task is None or task.state == "dead" or task.called_off
@@ -103,6 +109,8 @@ def _record(v: View) -> Reply:  # noqa: C901
             state=v.arg(4),
             epoch=epoch,
             message=v.arg(6),
+            name=v.arg(7),
+            published_as=fresh.published_as if name == v.arg(7) else name,
             max_losses=int(v.arg(9)) if v.arg(9) else fresh.max_losses,
             used=fresh.used or v.arg(12) == "1",
             due=v.now + v.number(5) if v.holds("what is queued is looked at") else None,

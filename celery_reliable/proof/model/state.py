@@ -38,6 +38,9 @@ class Task(NamedTuple):
     state: str
     epoch: str = ""
     message: str = ""
+    name: str = ""
+    #: The name by which the id was published, if what replaced its task has another.
+    published_as: str = ""
     attempt: int | None = None
     token: str = ""
     owner: str = ""

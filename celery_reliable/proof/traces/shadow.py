@@ -77,7 +77,8 @@ class Shadow:
             return int(float(found[field])) if found.get(field) else None
 
         return Task(
-            state=of("state"), epoch=of("epoch"), message=of("message"),
+            state=of("state"), epoch=of("epoch"), message=of("message"), name=of("name"),
+            published_as=of("published_as"),
             attempt=number("attempt"), token=of("token"), owner=of("owner"),
             losses=number("losses") or 0, max_losses=number("max_losses"),
             due=self.sorted.get("due", {}).get(task_id), ended=of("ended"), spent=of("spent"),
