@@ -17,7 +17,7 @@ from redis import Redis
 
 from celery_reliable.app import reliable_of
 from celery_reliable.ledger.scripts import script
-from celery_reliable.message.envelope import HEADER, Envelope, Stamp, new_epoch
+from celery_reliable.message.envelope import Envelope, Stamp, new_epoch
 from tests.support.redis_server import RedisServer
 
 __all__ = ["Backlog"]
@@ -37,7 +37,10 @@ class _Published:
     raw: str
 
     def copied(self, text: str, task_id: str, epoch: str, tag: str) -> str:
-        text = text.replace(self.task_id, task_id).replace(self.epoch, epoch)
+        old, new = Stamp("", self.epoch), Stamp("", epoch)
+        # The end of the header that binds the epoch to the id.
+        text = text.replace(old.of_task(self.task_id), new.of_task(task_id))
+        text = text.replace(self.task_id, task_id)
         return text.replace(self.tag, tag)
 
 
@@ -127,7 +130,7 @@ class Backlog:
         payload = json.loads(raw)
         return _Published(
             task_id,
-            Stamp.of({HEADER: payload["headers"][HEADER]}).epoch,
+            Stamp.of(payload["headers"]).epoch,
             payload["properties"]["delivery_tag"],
             row[b"message"].decode(),
             raw,

@@ -10,7 +10,7 @@ from celery_reliable import events
 from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked, unacked_of
 from celery_reliable.compat.kombu import OpenQoS
 from celery_reliable.compat.notes import noted
-from celery_reliable.message import HEADER
+from celery_reliable.message import Stamp
 
 __all__ = ["GOES_FIRST", "QoS"]
 
@@ -47,7 +47,7 @@ class QoS(OpenQoS):
             super().ack(delivery_tag)
             return
         message = self.held(delivery_tag)
-        if message is not None and HEADER in (message.headers or {}):
+        if message is not None and Stamp.of(message.headers).generation:
             # It may stay for a while: if the worker dies, the message is compared with its record.
             unacked.remove_soon(delivery_tag)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import re
 import secrets
@@ -26,7 +27,7 @@ __all__ = [
     "seconds_until",
 ]
 
-#: The header by which our messages are known: "<generation>:<epoch>".
+#: The header by which our messages are known: "<generation>:<epoch>:<digest of the task's id>".
 HEADER = "reliable"
 
 #: The header of a canvas's members: the replacement that they are part of.
@@ -38,19 +39,26 @@ _GENERATION = re.compile(r"[0-9]{1,20}")
 
 @dataclass(frozen=True)
 class Stamp:
-    """What our header says of a message; both empty for a message that has none."""
+    """What our header says of a message; both empty for a message that has none.
+
+    A header that was copied onto another id says nothing: of that id nobody has made a record.
+    """
 
     generation: str = ""
     epoch: str = ""
 
     @classmethod
     def of(cls, headers: Mapping[str, Any] | None) -> Stamp:
-        """Read the stamp from a message's headers."""
-        value = (headers or {}).get(HEADER)
-        if not isinstance(value, str) or ":" not in value:
+        """Read the stamp from a message's headers, which have its task's id, too."""
+        headers = headers or {}
+        value, task_id = headers.get(HEADER), headers.get("id")
+        if not isinstance(value, str) or not isinstance(task_id, str):
             return cls()
-        generation, _, epoch = value.partition(":")
-        return cls(generation, epoch) if _GENERATION.fullmatch(generation) else cls()
+        generation, _, rest = value.partition(":")
+        epoch, is_bound, digest = rest.rpartition(":")
+        if not is_bound or digest != _digest(task_id) or not _GENERATION.fullmatch(generation):
+            return cls()
+        return cls(generation, epoch)
 
     @property
     def attempt(self) -> int:
@@ -58,8 +66,15 @@ class Stamp:
         number = self.epoch.partition("-")[0][:_MOST_DIGITS]
         return int(number) if number.isdecimal() else 0
 
-    def __str__(self) -> str:
-        return f"{self.generation}:{self.epoch}"
+    def of_task(self, task_id: str) -> str:
+        """Return the header of a message of this task."""
+        return f"{self.generation}:{self.epoch}:{_digest(task_id)}"
+
+
+def _digest(task_id: str) -> str:
+    # `take_next` makes the same one.
+    text = task_id.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()[:8]
 
 
 #: No attempt's number is longer.
@@ -151,7 +166,8 @@ class Envelope:
 
     def stamped(self, stamp: Stamp, **headers: Any) -> Envelope:
         """Return this message under another stamp, with *headers* replaced."""
-        return replace(self, headers={**self.headers, **headers, HEADER: str(stamp)})
+        stamped = {HEADER: stamp.of_task(self.task_id)}
+        return replace(self, headers={**self.headers, **headers, **stamped})
 
     def published_anew(self, before: str, generation: str) -> tuple[Envelope, str]:
         """Return this message as another publication, and its epoch: what was sent before is stale.

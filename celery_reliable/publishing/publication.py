@@ -124,7 +124,7 @@ class Publication:
         number = claim.attempt - bool(waits_for) if claim is not None else 0
         self.epoch, moved = ledger.senders.new_epoch(number), ""
         while True:
-            self.headers[HEADER] = str(Stamp(ledger.generation, self.epoch))
+            self.headers[HEADER] = Stamp(ledger.generation, self.epoch).of_task(self.ref.id)
             try:
                 # What is sent later takes its place when it begins.
                 if self.room is not None and state is State.QUEUED:

@@ -24,7 +24,7 @@ from celery_reliable.compat.notes import noted
 from celery_reliable.compat.request import OpenRequest, lost_worker
 from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
-from celery_reliable.message import HEADER, text_as_sent
+from celery_reliable.message import Stamp, text_as_sent
 from celery_reliable.model import Reason
 from celery_reliable.options import is_reliable
 from celery_reliable.worker import own_claim, throughput
@@ -70,7 +70,7 @@ class ReliableRequest(OpenRequest):
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Set to None too: what a sender has put there could pass for a claim, or for the message.
         properties[EARLY] = early.told if early is not None else None
-        is_known = HEADER in (message.headers or {})
+        is_known = bool(Stamp.of(message.headers).generation)
         properties[MESSAGE] = None if is_known else text_as_sent(message) or None
         self.request_dict["properties"] = properties
 

@@ -21,7 +21,7 @@ from django.core.management import call_command
 from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
 
 from celery_reliable.app import location, reliable, reliable_of
-from celery_reliable.message.envelope import Envelope
+from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
 from celery_reliable.operations.dead_letters import DeadLetters
 
@@ -143,7 +143,7 @@ def put(celery_project: Celery) -> Callable[..., None]:
                 "task": name,
                 "argsrepr": "('secret-1',)",
                 "retries": 2,
-                "reliable": "1:0-abc",
+                "reliable": Stamp("1", "0-abc").of_task(task_id),
             },
             {},
             "",

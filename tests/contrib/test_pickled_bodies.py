@@ -20,7 +20,7 @@ from django.test.utils import override_settings
 from celery_reliable import ReliableTask
 from celery_reliable.app import reliable_of
 from celery_reliable.contrib.django.api.routes import OPERATIONS
-from celery_reliable.message.envelope import Envelope
+from celery_reliable.message.envelope import Envelope, Stamp
 from celery_reliable.model import Reason
 from celery_reliable.operations import DeadLetters
 from celery_reliable.operations.cli import reliable as command
@@ -60,7 +60,12 @@ def project(celery_project: Celery, body: bytes) -> Celery:
     def bill(*args: object, **kwargs: object) -> None: ...
 
     celery_project.finalize()
-    headers = {"id": "one", "task": "shop.bill", "argsrepr": "('one',)", "reliable": "1:0-abc"}
+    headers = {
+        "id": "one",
+        "task": "shop.bill",
+        "argsrepr": "('one',)",
+        "reliable": Stamp("1", "0-abc").of_task("one"),
+    }
     envelope = Envelope(body, PICKLE, "binary", headers, {}, "", "celery")
     reliable_of(celery_project).ledger.bury_message(
         "one",

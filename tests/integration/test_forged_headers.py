@@ -11,11 +11,12 @@ from uuid import uuid4
 
 import pytest
 
-from celery_reliable.message import HEADER, HEIR, RETURNS
+from celery_reliable.message import HEADER, HEIR, RETURNS, Stamp
 from celery_reliable.worker.request import DELIVERY, EARLY, MESSAGE
 from tests.integration.conftest import Project
-from tests.integration.figures import DEAD, META, RECORD, record_of
+from tests.integration.figures import DEAD, META, RECORD, record_of, wait_until_settled
 from tests.integration.foreign import element
+from tests.integration.test_calls import POOLS
 from tests.support.promises import promise
 from tests.support.waiting import wait_for
 
@@ -55,10 +56,14 @@ def forged(
 ) -> Iterator[tuple[str, bytes]]:
     """List elements that lie, each with what it lies about."""
     for value in stamps(generation, stamp):
-        headers = {HEADER: value}
-        yield f"{HEADER}: {value!r:.60}", element(headers=headers)
         # The id of another task that runs, with a stamp that is not its own.
-        yield f"{HEADER}: {value!r:.60} of {victim}", element(headers={**headers, "id": victim})
+        for task_id in (str(uuid4()), victim):
+            headers = {HEADER: value, "id": task_id}
+            yield f"{HEADER}: {value!r:.60} of {task_id}", element(headers=headers)
+            if isinstance(value, str):
+                # It says whose it is, as the publisher's own does.
+                headers[HEADER] = value + Stamp().of_task(task_id)[1:]
+                yield f"{HEADER}: bound {value!r:.60} of {task_id}", element(headers=headers)
     for value in (*NO_TEXT, "", "1", "garbage", LONG):
         yield f"{HEIR}: {value!r:.60}", element(headers={HEIR: value})
         yield f"{HEIR}: {value!r:.60} of {victim}", element(headers={HEIR: value, "id": victim})
@@ -70,7 +75,8 @@ def forged(
         MESSAGE: [*NO_TEXT, "garbage", LONG, element(headers={"id": victim}).decode()],
     }.items():
         for value in values:
-            for headers in ({"lang": "js"}, {HEADER: f"1:0-{uuid4()}"}, {"id": victim}):
+            old = {"id": "old", HEADER: Stamp("1", f"0-{uuid4()}").of_task("old")}
+            for headers in ({"lang": "js"}, old, {"id": victim}):
                 lie = element(properties={name: value}, headers=headers)
                 yield f"{name}: {value!r:.60} with {headers}", lie
     # Its own words: a copy of the victim's message that names another task.
@@ -92,7 +98,8 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(
     stamp = json.loads(record["message"])["headers"][HEADER]
     generation = client.hget(META, "generation").decode()
     # What a worker tells its processes of a message cannot be told by who sent it.
-    headers = {"id": "liar", "task": "project.gate", HEADER: "1:0-ab"}
+    stamp_of_liar = Stamp("1", "0-ab").of_task("liar")
+    headers = {"id": "liar", "task": "project.gate", HEADER: stamp_of_liar}
     lie = element(b'[["open"], {}, {}]', headers=headers, properties={MESSAGE: "another message"})
     client.lpush("celery", lie)
     project.effects.run_of("liar")
@@ -104,7 +111,8 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(
         client.lpush("celery", one)
     # A body that touches a file where it is unpickled; the project accepts JSON alone.
     body = pickle.dumps(((Canary(tmp_path / "canary"),), {}, {}))
-    for headers in ({"lang": "py"}, {HEADER: f"{generation}:0-ab"}, {"id": victim.id}):
+    ours = {"id": "ours", HEADER: Stamp(generation, "0-ab").of_task("ours")}
+    for headers in ({"lang": "py"}, ours, {"id": victim.id}):
         lie = element(body, headers=headers, content_type=PICKLE, content_encoding="binary")
         client.lpush("celery", lie)
     last = project.send("work", 0)
@@ -124,3 +132,29 @@ def test_a_forged_header_harms_no_other_task_and_no_worker(
     left = {key.decode() for key in client.keys(RECORD + "*")} - {RECORD + parked.id}
     dead = {RECORD + one.decode() for one in client.zrange(DEAD, 0, -1)}
     assert left == dead
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@promise("nothing-lost")
+def test_a_message_that_was_copied_onto_another_id_runs(project: Project, pool: str) -> None:
+    """A publisher that sends messages on, and knows nothing of the package, copies all headers."""
+    project = project.with_settings(celery={"worker_pool": pool})
+    client = project.redis.client()
+    first = project.send("work", 0)
+    (raw,) = client.lrange("celery", 0, -1)
+    project.start_worker("one", pool="")
+    assert first.get(timeout=20) == "worked"
+
+    # By the way on which an idle worker waits, and by the way on which it takes what is there.
+    for copied in (["alone"], ["several 1", "several 2", "several 3"]):
+        messages = []
+        for task_id in copied:
+            message = json.loads(raw)
+            message["headers"]["id"] = message["properties"]["correlation_id"] = task_id
+            message["properties"]["delivery_tag"] = str(uuid4())
+            messages.append(json.dumps(message))
+        client.lpush("celery", *messages)
+        for task_id in copied:
+            wait_for(lambda: project.effects.finished(task_id), 20, f"{task_id} ran")  # noqa: B023
+    wait_until_settled(project.redis, 20)
+    assert all(len(project.effects.runs(one)) == 1 for one in ("alone", *copied))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from celery_reliable.app import reliable_of
+from celery_reliable.message import Stamp
 from celery_reliable.model import Cause, Reason, State, SweepReport, TaskRef
 from celery_reliable.recovery.broker_view import BrokerView
 from celery_reliable.recovery.dead_workers import DeadWorkers
@@ -200,7 +201,7 @@ def test_no_message_is_returned_that_its_task_is_done_with(
         broker.close()
     assert not client.exists("unacked:gone")
     headers = [json.loads(one)["headers"] for one in client.lrange("celery", 0, -1)]
-    epochs = {one["id"]: one["reliable"].partition(":")[2] for one in headers}
+    epochs = {one["id"]: Stamp.of(one).epoch for one in headers}
     assert len(headers) == len(epochs)
     parked = {claims[1].task_id: "1-again"} if how == "released" else {}
     assert epochs == {claims[2].task_id: records[2].epoch, **parked}

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.ledger import NextTask
+from celery_reliable.message import Stamp
 from tests.ledger.scene import Published, Scene
 
 
@@ -24,7 +25,7 @@ class Taking:
     def put(self, task_id: str, queue: str = "a", priority: int = 0, **headers: Any) -> Published:
         """Publish a task, and put its message into a list."""
         published = self.scene.publish(task_id)
-        stamp = f"{published.generation}:{published.epoch}"
+        stamp = Stamp(published.generation, published.epoch).of_task(task_id)
         about = {"id": task_id, "task": "app.work", "reliable": stamp, "eta": None}
         about.update({"timelimit": [None, None], **headers})
         payload = {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from celery_reliable.broker import Queues, take_next_text
 from celery_reliable.ledger import NextTask, answers
+from celery_reliable.message import Stamp
 from celery_reliable.model import Record
 from tests.ledger.scene import RestartableScene, Scene
 from tests.ledger.taking import Taking
@@ -55,7 +56,7 @@ def sent(taking: Taking, task_id: str, args: Any = (), kwargs: Any = None, **opt
         app.conf.task_default_queue = f"{taking.prefix}sent"
         # By default every app has it from then on.
         task = app.task(name="app.work", base=Task, shared=False)(work)
-        stamp = f"{published.generation}:{published.epoch}"
+        stamp = Stamp(published.generation, published.epoch).of_task(task_id)
         headers = {**options.pop("headers", {}), "reliable": stamp}
         task.apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
     raw = taking.scene.client.rpop(f"{taking.prefix}sent")
@@ -159,7 +160,8 @@ def test_whatever_somebody_changes_both_ways_say_the_same(
         task_id = uuid4().hex
         published = taking.scene.publish(task_id)
         payload = json.loads(raw.replace("the-base", task_id))
-        headers = {**payload["headers"], "reliable": f"{published.generation}:{published.epoch}"}
+        stamp = Stamp(published.generation, published.epoch).of_task(task_id)
+        headers = {**payload["headers"], "reliable": stamp}
         headers = {name: value for name, value in headers.items() if name not in dropped}
         # What is new stands in front of one of the others.
         ordered: dict[str, Any] = {}

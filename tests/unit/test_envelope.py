@@ -14,7 +14,12 @@ from celery_reliable.message.validity import check_delivered
 def test_a_stamp_is_read_as_it_was_written(generation: str) -> None:
     stamp = Stamp(generation, "0-abc")
 
-    assert Stamp.of({HEADER: str(stamp)}) == stamp
+    for task_id in ("one", "\u00e4 \u20ac", "a:b", "\ud800"):
+        header = stamp.of_task(task_id)
+        assert Stamp.of({HEADER: header, "id": task_id}) == stamp
+        # Copied onto another id it says nothing.
+        assert Stamp.of({HEADER: header, "id": f"{task_id} again"}) == Stamp()
+        assert Stamp.of({HEADER: header}) == Stamp.of({HEADER: header, "id": 7}) == Stamp()
 
 
 @pytest.mark.parametrize(
@@ -22,7 +27,10 @@ def test_a_stamp_is_read_as_it_was_written(generation: str) -> None:
     ["", "1", ":0-abc", "-1:0-abc", "\u00b2:0-abc", "\u0663:0-abc", "9" * 21 + ":0-abc", 7, None],
 )
 def test_what_is_no_stamp_counts_as_none(value: object) -> None:
-    assert Stamp.of({HEADER: value}) == Stamp()
+    assert Stamp.of({HEADER: value, "id": "one"}) == Stamp()
+    if isinstance(value, str):
+        digest = Stamp("1", "0").of_task("one").rpartition(":")[2]
+        assert Stamp.of({HEADER: f"{value}:{digest}", "id": "one"}) == Stamp()
 
 
 @pytest.mark.parametrize("value", [None, -1, -(10**9), True, 1.5, "3", [], {}])

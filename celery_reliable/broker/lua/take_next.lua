@@ -91,11 +91,11 @@ local function behind(key, from)
     end
   end
 end
-local generation, epoch
+local generation, epoch, digest
 at = behind('", "origin": "', behind('", "kwargsrepr": "', at))
 if at then
-  generation, epoch, at = string.match(item, '^[^"\\]*", "ignore_result": %l+, "replaced_task_nesting": %d+, '
-    .. '"stamped_headers": null, "stamps": {}, "reliable": "(%d+):([^"\\]*)"()', at)
+  generation, epoch, digest, at = string.match(item, '^[^"\\]*", "ignore_result": %l+, "replaced_task_nesting": %d+, '
+    .. '"stamped_headers": null, "stamps": {}, "reliable": "(%d+):([^"\\]*):(%x+)"()', at)
 end
 if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
   local to = from and string.find(item, '}, "properties": {', from, true)
@@ -117,9 +117,11 @@ if not at or string.sub(item, at, at + 17) ~= '}, "properties": {' then
     if is_given(limit) then return told('cold', queue) end
   end
   id, task = headers.id, headers.task
-  generation, epoch = string.match(headers.reliable, '^(%d+):(.*)$')
+  generation, epoch, digest = string.match(headers.reliable, '^(%d+):(.*):(%x+)$')
 end
-if not generation or #generation > 20 or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
+-- A stamp that was copied onto another id says nothing.
+if not generation or #generation > 20 or digest ~= string.sub(redis.sha1hex(id), 1, 8)
+    or string.find(ARGV[10], '\n' .. task .. '\n', 1, true) then
   return told('cold', queue)
 end
 local answer, object = claim({ARGV[5] .. id, KEYS[3], KEYS[4], KEYS[5], KEYS[6]},

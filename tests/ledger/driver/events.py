@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from celery_reliable.message import Stamp
 from tests.ledger.driver.facts import Body
 from tests.ledger.driver.hosts import Host
 from tests.ledger.driver.tasks import QUEUE
@@ -378,10 +379,11 @@ class Events:
         if ours:
             world.note("a message claims to be of the far future")
             raw = world.choice.choice(ours)
+            raw = raw.replace(b'"id": "', b'"id": "h')
+            stamp = Stamp("999999999999999", "x").of_task(json.loads(raw)["headers"]["id"])
             head, _, tail = raw.partition(b'"reliable": "')
-            tail = b"999999999999999:x" + tail[tail.index(b'"') :]
-            raw = head + b'"reliable": "' + tail
-            broker.lpush(QUEUE, raw.replace(b'"id": "', b'"id": "h'))
+            tail = stamp.encode() + tail[tail.index(b'"') :]
+            broker.lpush(QUEUE, head + b'"reliable": "' + tail)
 
     def _long(self) -> None:
         """A day goes by."""
