@@ -20,7 +20,7 @@ from celery_reliable.message.payload import (
     task_id_of,
 )
 from celery_reliable.message.task_ids import id_as_text, looks_used_once
-from celery_reliable.message.validity import check_delivered
+from celery_reliable.message.validity import check_delivered, check_limits
 
 __all__ = [
     "HEADER",
@@ -33,6 +33,7 @@ __all__ = [
     "as_published",
     "as_sent",
     "check_delivered",
+    "check_limits",
     "context_of",
     "from_request",
     "headers_as_written",

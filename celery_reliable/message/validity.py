@@ -7,7 +7,18 @@ from uuid import UUID
 
 from celery_reliable.message.task_ids import id_as_text
 
-__all__ = ["check_delivered"]
+__all__ = ["check_delivered", "check_limits"]
+
+
+def check_limits(limits: Any) -> None:
+    """Raise ValueError for time limits that would end the worker."""
+    if limits is not None and not (
+        isinstance(limits, (list, tuple))
+        and len(limits) == 2
+        and all(one is None or isinstance(one, (int, float)) for one in limits)
+        and not any(isinstance(one, bool) for one in limits)
+    ):
+        raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
 
 
 def check_delivered(message: Any) -> None:
@@ -21,13 +32,7 @@ def check_delivered(message: Any) -> None:
         return
     if isinstance(headers.get("id"), (UUID, bytes)):
         headers["id"] = id_as_text(headers["id"])
-    limits = headers.get("timelimit")
-    if limits is not None and not (
-        isinstance(limits, (list, tuple))
-        and len(limits) == 2
-        and all(one is None or type(one) in (int, float) for one in limits)
-    ):
-        raise ValueError(f"timelimit is {limits!r}: two numbers of seconds, or null for none")
+    check_limits(headers.get("timelimit"))
     try:
         payload = message.payload
     except Exception:

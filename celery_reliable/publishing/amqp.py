@@ -17,7 +17,7 @@ from celery_reliable.compat.amqp import send_anew
 from celery_reliable.compat.app import give_part, make_part_by, tasks_so_far
 from celery_reliable.compat.result_consumer import subscribe_when_awaited
 from celery_reliable.context import running
-from celery_reliable.message import id_as_text
+from celery_reliable.message import check_limits, id_as_text
 from celery_reliable.options import is_reliable, key_of, take_call, take_if_exists
 from celery_reliable.publishing.placement import named_anew
 from celery_reliable.publishing.producers import ProducingAMQP
@@ -84,8 +84,10 @@ def _recording(app: Celery, send: Callable[..., Any]) -> Callable[..., Any]:
                 carry_on(name, message.headers, options)
             named_anew(options)
             take_call(name, options)
+            # What its worker would refuse is refused here.
+            check_limits(message.headers.get("timelimit"))
+            _give_text_id(message)
         if_exists = take_if_exists(name, options, is_known=task is not None and is_reliable(task))
-        _give_text_id(message)
         # A message of protocol 1 has no headers to stamp; it gets its record when it is claimed.
         if task is None or not is_reliable(task) or not message.headers.get("id"):
             return send(producer, name, message, **options)

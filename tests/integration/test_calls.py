@@ -184,6 +184,9 @@ def test_an_id_that_is_no_text_is_made_one_or_refused(project: Project, pool: st
             work.apply_async((0,), task_id=refused)
         with pytest.raises(TypeError):
             project.app.send_task("project.work", (0,), task_id=refused)
+    for limit in ("time_limit", "soft_time_limit"):
+        with pytest.raises(ValueError, match="timelimit is"):
+            work.apply_async((0,), **{limit: "30"})
     assert not client.keys(RECORD + "*")
     assert not client.exists(DEAD)
     assert client.llen("celery") == 0
