@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_reliable.message.convert import (
+    Wire,
     as_published,
     as_sent,
     context_of,
@@ -30,6 +31,7 @@ __all__ = [
     "Envelope",
     "NamedWorkers",
     "Stamp",
+    "Wire",
     "as_published",
     "as_sent",
     "check_delivered",

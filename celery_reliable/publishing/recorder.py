@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -12,8 +13,9 @@ from celery_reliable.app import Reliable
 from celery_reliable.broker import sending_with
 from celery_reliable.compat.amqp import ask_before_sending
 from celery_reliable.compat.app import may_yet_get
+from celery_reliable.compat.connection import at_flush, is_batching
 from celery_reliable.exceptions import ReliableError
-from celery_reliable.message import as_published, prepared
+from celery_reliable.message import Wire, as_published, prepared
 from celery_reliable.model import State
 from celery_reliable.publishing.errors import not_sent, outages, retry_seconds, unknown
 from celery_reliable.publishing.producers import PLACE
@@ -60,12 +62,23 @@ class RecordingProducer:
         return getattr(self._producer, name)
 
     def publish(self, body: Any, **options: Any) -> Any:
-        """Record the publication, then send it."""
+        """Record the publication, then send it; within a batch, when that is flushed."""
         publication = self._publication
         # The same producer also carries Celery's task-sent event.
         if not publication.is_of(options.get("headers")):
             return self._producer.publish(body, **options)
         self._is_seen = True
+        if publication.attempt is None and is_batching(self._producer):
+            # A caller may change the arguments before that.
+            wire, options = prepared(self._producer, body, options)
+            # Which task has the object is not known before, and the caller gets a result now.
+            publication.unique = None
+            return at_flush(self._producer, partial(self._publish, wire, options))
+        return self._publish(body, options)
+
+    def _publish(self, body: Any, options: dict[str, Any]) -> Any:
+        """Record the publication, then send it. *body*: a Wire if it is prepared already."""
+        publication = self._publication
         if is_left(publication):
             return None
         publication.sent_with(options["headers"])
@@ -75,7 +88,8 @@ class RecordingProducer:
         is_plain = publication.attempt is None and publication.unique is None
         if is_plain and state is State.QUEUED and self._is_one_step(options):
             try:
-                return self._publish_in_one_step(body, options, look_seconds)
+                content = body.body if isinstance(body, Wire) else body
+                return self._publish_in_one_step(content, options, look_seconds)
             except ReliableError:
                 raise
             except outages(self._producer.connection):
@@ -86,7 +100,9 @@ class RecordingProducer:
                 # The ledger may be there all the same.  If it is not, the call raises what the
                 # ledger's answer means.
                 publication.retry_seconds = 0.0
-        wire, options = prepared(self._producer, body, options)
+        wire = body
+        if not isinstance(wire, Wire):
+            wire, options = prepared(self._producer, body, options)
         envelope = as_published(wire, options)
         if (
             not publication.record(envelope.to_text, state, look_seconds)

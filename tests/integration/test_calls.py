@@ -12,14 +12,15 @@ from uuid import UUID
 import pytest
 from celery import chain, chord, group
 
-from celery_reliable import TaskExists
+from celery_reliable import NotPublished, TaskExists
 from celery_reliable.model import State
 from celery_reliable.operations.dead_letters import DeadLetters
 from tests.integration.conftest import SOON, Project
-from tests.integration.figures import DEAD, DUE, RECORD, record_of, wait_until_settled
+from tests.integration.figures import DEAD, DUE, LOCKS, RECORD, record_of, wait_until_settled
 from tests.integration.foreign import element
 from tests.integration.project.awkward import add_tasks
 from tests.support.processes import Beat
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import wait_for
 
 POOLS = ("prefork", "celery_reliable.pool:TaskPool")
@@ -260,3 +261,65 @@ def test_an_id_that_is_another_tasks_is_no_repetition(project: Project) -> None:
     is_dead(project, linked.id, 1)
     project.effects.open_gate("next")
     assert held.get(timeout=20) == "next"
+
+
+@pytest.mark.parametrize("place", ["together", "apart"])
+def test_a_batch_is_published_when_it_is_flushed_and_never_if_it_is_aborted(
+    project: Project, ledger_server: RedisServer, place: str
+) -> None:
+    if place == "apart":
+        project = project.with_settings(reliable={"REDIS_URL": ledger_server.url()})
+    ledger = ledger_server if place == "apart" else project.redis
+    client = ledger.client()
+
+    def call(producer: Any) -> dict[str, Any]:
+        results = {
+            "work": project.send("work", 0, producer=producer),
+            "far": project.send("work", 0, producer=producer, countdown=3600),
+            "unique": project.send("unique", "object", producer=producer),
+            "plain": project.send("plain_work", 0, producer=producer),
+            "by name": project.app.send_task("project.work", (0,), producer=producer),
+        }
+        numbers = [1, 2]
+        results["add"] = project.task("add").apply_async(numbers, producer=producer)
+        numbers[0] = 7
+        return results
+
+    def found() -> tuple[int, int, int]:
+        """Records, objects that are held, and messages."""
+        locks = client.keys(LOCKS)
+        return len(client.keys(RECORD + "*")), len(locks), project.redis.client().llen("celery")
+
+    def ending_in(end: Callable[[], object]) -> None:
+        with project.app.producer_pool.acquire(block=True) as producer, producer.batch():
+            call(producer)
+            end()
+
+    with pytest.raises(StopIteration):
+        ending_in(partial(next, iter(())))
+    assert found() == (0, 0, 0)
+
+    with project.app.producer_pool.acquire(block=True) as producer, producer.batch() as batch:
+        first = call(producer)
+        assert found() == (0, 0, 0)
+        batch.flush()
+        assert found() == (5, 0, 5)
+        second = call(producer)
+        assert found() == (5, 0, 5)
+    # Within a batch, none is published instead of another.
+    assert found() == (10, 0, 10)
+
+    project.start_worker("one")
+    for results in (first, second):
+        far, unique = results.pop("far"), results.pop("unique")
+        answers = {name: result.get(timeout=20) for name, result in results.items()}
+        assert answers == {"work": "worked", "plain": "worked", "by name": "worked", "add": 3}
+        assert all(len(project.effects.runs(one.id)) == 1 for one in results.values())
+        far.revoke()
+        # It runs, or is skipped.
+        assert len(project.effects.runs(unique.id)) <= 1
+    wait_for(lambda: found() == (0, 0, 0), 20, "all have ended")
+
+    # An outage is told by the flush.
+    with pytest.raises(NotPublished):
+        ending_in(ledger.stop)

@@ -163,7 +163,7 @@ TABLE: Table = {
         ],
     },
     "publishing/recorder.py": {
-        "RecordingProducer.publish": [
+        "RecordingProducer._publish": [
             (
                 "a retry is sent while its attempt still runs",
                 drop("if publication.attempt is not None:"),
