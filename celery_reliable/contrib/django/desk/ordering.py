@@ -51,7 +51,6 @@ def order_page(visit: Visit) -> HttpResponse:
         "why": given.get("why", "").strip(),
     }
     stop = bool(given.get("stop"))
-    visit.desk.app.loader.import_default_modules()
     try:
         asked["for_seconds"] = _number(seconds) if seconds else None
         visit.desk.orders.check(OrderKind(kind), target, **asked)
