@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from celery import Celery
 from django.contrib.auth import decorators
 from django.http import HttpRequest, HttpResponse, RawPostDataException, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
@@ -66,7 +64,7 @@ def _answered(request: HttpRequest, by_method: Mapping[str, Operation]) -> Any:
         if getattr(query, name):
             _require(config, user, right)
     body = None if operation.body is None else read_body(operation.body, _body_of(request))
-    app = _app()
+    app = desk_app()
     with problems_told(app), Desk(app, patience_seconds=_PATIENCE_SECONDS) as desk:
         by = f"api:{_name_of(user)}"
         server = request.path.removesuffix(operation.path).rstrip("/")
@@ -152,21 +150,6 @@ def _body_of(request: HttpRequest) -> bytes:
 def _name_of(user: Any) -> str:
     name = user.get_username() if hasattr(user, "get_username") else user
     return str(name)[:200]
-
-
-def _app() -> Celery:
-    app = desk_app()
-    _import_tasks(app)
-    return app
-
-
-@lru_cache(maxsize=8)
-def _import_tasks(app: Celery) -> None:
-    """Import the modules of tasks, once: a web process may not have done so, and only a task says
-    whether it is reliable, and which object it is about.
-    """
-    app.loader.import_default_modules()
-    app.finalize()
 
 
 def _response(value: Any, problem: Problem | None = None) -> HttpResponse:

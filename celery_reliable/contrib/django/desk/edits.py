@@ -60,8 +60,6 @@ def _publish(visit: Visit, task_id: str, args: str, kwargs: str, to_queue: str) 
     new_args = _read("Positional arguments", args, list)
     new_kwargs = _read("Keyword arguments", kwargs, dict)
     app = visit.desk.app
-    # A process that only publishes may not have imported the task.
-    app.loader.import_default_modules()
     about = {"ids": [task_id], "to_queue": to_queue}
     with visit.desk.noted("replay edited", visit.by, about) as outcome:
         new_id = publish_edited(

@@ -34,9 +34,6 @@ def revoke_page(visit: Visit) -> HttpResponse:
         if_running = IfRunning(given.get("if_running", IfRunning.STOP.value))
     except ValueError:
         return HttpResponseBadRequest("What runs is to stop, to be killed, or to finish.")
-    app = visit.desk.app
-    # Results are stored by the backends of the tasks, which this process may not have imported.
-    app.loader.import_default_modules()
     if "confirmed" not in given:
         return _ask(visit, chosen)
     found = visit.desk.revocations.revoke(chosen, by=visit.by, if_running=if_running)
@@ -100,7 +97,6 @@ def move_page(visit: Visit) -> HttpResponse:
         "prefer": _names(given.get("prefer", "")),
         "else_queue": given.get("else_queue", "").strip() if workers else "",
     }
-    visit.desk.app.loader.import_default_modules()
     is_asked = "confirmed" not in given
     try:
         found = visit.desk.moves.move(chosen, workers, by=visit.by, dry_run=is_asked, **named)
@@ -148,9 +144,6 @@ def _names(given: str) -> list[str]:
 
 def sweep_page(visit: Visit) -> HttpResponse:
     """Run a pass of the sweeper, unless one has just finished."""
-    app = visit.desk.app
-    # Which tasks are reliable, and what their losses lead to, only they say.
-    app.loader.import_default_modules()
     report = visit.desk.sweep(visit.by, most_passes=1)
     if report is None:
         messages.info(visit.request, "A pass runs, or has just finished: none was needed.")
