@@ -17,7 +17,7 @@ from celery_reliable.context import RunningAttempt, put_off
 from celery_reliable.exceptions import LedgerForbidden, one_line
 from celery_reliable.ledger import FOREVER, answers
 from celery_reliable.model import Cause, Claim, Reason
-from celery_reliable.options import keep_ms
+from celery_reliable.options import is_kept_dead, keep_ms
 from celery_reliable.results import tell_chord_patiently
 
 __all__ = ["broken_off", "bury", "conclude", "no_outcome", "released"]
@@ -55,7 +55,7 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
             members=attempt.members,
             patience_seconds=FOREVER,
         )
-    elif state in (states.FAILURE, states.REJECTED) and type(task).dead_letter:
+    elif state in (states.FAILURE, states.REJECTED) and is_kept_dead(task, state, retval):
         answer = bury(
             task,
             claim,

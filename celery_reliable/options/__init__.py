@@ -25,6 +25,7 @@ from celery_reliable.options.definition import (
 from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
+    is_kept_dead,
     is_limited,
     is_of_object,
     is_placed_early,
@@ -51,6 +52,7 @@ __all__ = [
     "doubts",
     "in_force",
     "is_cut_short",
+    "is_kept_dead",
     "is_limited",
     "is_of_object",
     "is_placed_early",

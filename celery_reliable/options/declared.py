@@ -47,8 +47,9 @@ class TaskOptions:
     #: Whose rate that is: ``"task"`` (all calls of the task together) or ``"object"`` (the calls of
     #: each object that `object_id` names).
     rate_per: str = "task"
-    #: Whether a task that failed for good is kept as a dead letter.
-    dead_letter: bool = True
+    #: Whether a task that failed for good is kept as a dead letter: True (but not by an error that
+    #: Celery's own ``throws`` names as expected), ``"always"`` (by such an error too) or False.
+    dead_letter: bool | str = True
     #: Names of the workers that may run the task, as patterns: ``("gpu-*", "alpha@host")``. One
     #: without an ``@`` is about what stands before it in a worker's name. None: any worker.
     only_workers: str | Sequence[str] | None = None

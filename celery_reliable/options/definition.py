@@ -19,6 +19,7 @@ from celery_reliable.options.object_id import check_object_id_spec
 from celery_reliable.options.rates import RATE_PER, rate_problem
 
 __all__ = [
+    "ALWAYS",
     "OPTIONS",
     "TaskObject",
     "doubts",
@@ -31,6 +32,8 @@ __all__ = [
 
 _ON_CONFLICT = ("skip", "retry", "fail", "wait")
 _UNIQUE = _PLACE = ("running", "queued")
+#: The `dead_letter` of a task whose expected failures are dead letters too.
+ALWAYS = "always"
 
 #: How similar a name must be (difflib's ratio) to count as a misspelt option.  A class's attributes
 #: may be anything, so they must be more similar than a decorator's options.
@@ -144,8 +147,8 @@ def _wrong_values(cls: Any) -> Iterator[tuple[str, str]]:
         seconds = getattr(cls, option)
         if seconds is not None and (expected := seconds_problem(seconds)):
             yield option, expected
-    if not isinstance(cls.dead_letter, bool):
-        yield "dead_letter", "True or False"
+    if not _is_dead_letter(cls.dead_letter):
+        yield "dead_letter", f"True, False or {ALWAYS!r}"
     yield from naming_problems(
         {name: getattr(cls, name) for name in NAMING if getattr(cls, name) is not None}
     )
@@ -263,6 +266,10 @@ def _would_fit(option: str, value: Any) -> bool:
     return bool(OPTIONS[option](value))
 
 
+def _is_dead_letter(value: Any) -> bool:
+    return isinstance(value, bool) or value == ALWAYS
+
+
 def _fits(problem: Callable[[Any], str], value: Any) -> bool:
     return not problem(value)
 
@@ -277,7 +284,7 @@ OPTIONS: dict[str, Callable[[Any], bool]] = {
     "once_for_seconds": is_number,
     "time_to_run_seconds": is_number,
     "max_losses": is_number,
-    "dead_letter": lambda value: isinstance(value, bool),
+    "dead_letter": _is_dead_letter,
     **{name: partial(_fits, wrong) for name, wrong in NAMING.items()},
     "rate": lambda value: not rate_problem(value),
     "rate_per": lambda value: value in RATE_PER,

@@ -6,14 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from celery.states import FAILURE
+
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force, may_have_more_places
-from celery_reliable.options.definition import TaskObject
+from celery_reliable.options.definition import ALWAYS, TaskObject
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.rates import interval_us
 
 __all__ = [
+    "is_kept_dead",
     "is_limited",
     "is_of_object",
     "is_placed_early",
@@ -47,6 +50,13 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
         spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
     )
     return object_key(task.name, value, spec)
+
+
+def is_kept_dead(task: Any, state: str, error: object) -> bool:
+    """Whether a task that ended for good in *state* by *error* becomes a dead letter."""
+    wanted = type(task).dead_letter
+    is_expected = state == FAILURE and task.throws and isinstance(error, task.throws)
+    return bool(wanted) and (wanted == ALWAYS or not is_expected)
 
 
 def is_of_object(task: Any, object_id: str, args: Any, kwargs: Any) -> bool:

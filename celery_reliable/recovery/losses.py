@@ -10,7 +10,7 @@ from celery_reliable.exceptions import one_line
 from celery_reliable.leases import Verdict, WorkerLease
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.model import Cause, Claim, Reason, Record, SweepReport
-from celery_reliable.options import keep_ms
+from celery_reliable.options import is_kept_dead, is_reliable, keep_ms
 from celery_reliable.recovery.announcements import try_to_announce
 from celery_reliable.recovery.stored_results import (
     fail_as_stored,
@@ -99,7 +99,7 @@ class Losses:
         failed = fail_as_stored(self.app, record)
         if failed is None:
             return
-        if not getattr(task, "dead_letter", True):
+        if task is not None and is_reliable(task) and not is_kept_dead(task, end, failed[0]):
             self.ledger.settle(claim, outcome=end, by=_BY_RESULT)
             return
         error, traceback = one_line(failed[0]), failed[1]

@@ -11,6 +11,7 @@ from celery import states
 from celery_reliable import events
 from celery_reliable.app import reliable_of
 from celery_reliable.attempt import bury
+from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.context import current_worker
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.ledger import answers
@@ -23,7 +24,7 @@ from celery_reliable.worker.patience import PATIENCE_SECONDS
 
 __all__ = [
     "conclude",
-    "end_failed",
+    "end_over_limit",
     "end_revoked",
     "end_stopped",
     "ending",
@@ -112,10 +113,22 @@ def end_stopped(request: Any) -> None:
         )
 
 
-def end_failed(request: Any, reason: Reason, exc: Exception, *, is_owed: bool) -> None:
-    """End an attempt of which the main process has stored the failure, or owes that (*is_owed*).
-    Errors of the ledger are only logged.
+def end_over_limit(request: Any, exc_info: Any, exc: Exception, *, is_owed: bool) -> None:
+    """Call the hooks of an attempt whose time limit was up, as Celery does, then end it.
+
+    The main process has stored its failure, or owes that (*is_owed*).  Errors of the ledger are
+    only logged.
     """
+    task, told = request.task, (request.id, request.args, request.kwargs)
+    try:
+        task.on_failure(exc, *told, exc_info)
+        if has_own_hook(task, "after_return"):
+            task.after_return(states.FAILURE, exc, *told, None)
+    finally:
+        _end_failed(request, exc, is_owed=is_owed)
+
+
+def _end_failed(request: Any, exc: Exception, *, is_owed: bool) -> None:
     with _logged(request):
         record = own_record(request)
         if record is None:
@@ -125,7 +138,7 @@ def end_failed(request: Any, reason: Reason, exc: Exception, *, is_owed: bool) -
             bury(
                 request.task,
                 record.claim,
-                reason,
+                Reason.TIME_LIMIT,
                 exc,
                 is_owed=is_owed,
                 patience_seconds=PATIENCE_SECONDS,

@@ -22,10 +22,8 @@ from celery_reliable.app import reliable_of
 from celery_reliable.attempt import DELIVERY, EARLY, MESSAGE, NotBegun
 from celery_reliable.compat.notes import noted
 from celery_reliable.compat.request import OpenRequest, lost_worker
-from celery_reliable.compat.tracer import has_own_hook
 from celery_reliable.exceptions import LedgerRefused, LedgerUnavailable
 from celery_reliable.message import Stamp, text_as_sent
-from celery_reliable.model import Reason
 from celery_reliable.options import is_reliable
 from celery_reliable.worker import own_claim, throughput
 from celery_reliable.worker.children import end_child
@@ -42,6 +40,18 @@ def _raised(exc_info: Any) -> BaseException:
     """Return the exception itself: billiard wraps one that a process has sent."""
     exc = exc_info.exception
     return exc.exc if isinstance(exc, ExceptionWithTraceback) else exc
+
+
+def _count(request: Any, exc: BaseException) -> None:
+    """Count an attempt that began and did not succeed, by Celery's state."""
+    if not request.is_ours or request.worker_pid is None or isinstance(exc, NotBegun):
+        return
+    if request.reliable_is_taken or isinstance(exc, _STOPPED):
+        throughput.no_success("")
+        return
+    kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED), (Reject, states.REJECTED))
+    how = next((how for kind, how in kinds if isinstance(exc, kind)), states.FAILURE)
+    throughput.no_success(str(how))
 
 
 class ReliableRequest(OpenRequest):
@@ -65,7 +75,7 @@ class ReliableRequest(OpenRequest):
         early: EarlyClaim | None = noted(message, "early")
         #: The token of the claim, which this worker or the task's process makes.
         self.reliable_token = early.request.token if early is not None else secrets.token_hex(8)
-        if not self._is_ours:
+        if not self.is_ours:
             return
         properties = {**(self.request_dict.get("properties") or {}), DELIVERY: self.reliable_token}
         # Set to None too: what a sender has put there could pass for a claim, or for the message.
@@ -75,7 +85,7 @@ class ReliableRequest(OpenRequest):
         self.request_dict["properties"] = properties
 
     @property
-    def _is_ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether the ledger knows, or is to know, of the task."""
         return is_reliable(self.task) and not reliable_of(self.app).is_unprotected
 
@@ -110,13 +120,13 @@ class ReliableRequest(OpenRequest):
     ) -> None:
         """Count the loss of a killed child; everything else is as in Celery."""
         exc = _raised(exc_info)
-        self._count(exc)
+        _count(self, exc)
         if self.reliable_is_taken:
             # Its successor owns the task: nothing of this attempt may be stored or given back.
             state.task_ready(self)
             self.acknowledge()
             return
-        if not self._is_ours:
+        if not self.is_ours:
             super().on_failure(exc_info, send_failed_event, return_ok)
             return
         # Celery's own note of a cancellation is missing where the hook or the backend has raised.
@@ -126,15 +136,12 @@ class ReliableRequest(OpenRequest):
             if self.is_revoked or not state.should_terminate:
                 own_claim.end_stopped(self)
             return
-        if not isinstance(exc, Exception) or isinstance(exc, Terminated):
+        is_untold = isinstance(exc, MemoryError) and not return_ok
+        if is_untold or isinstance(exc, Terminated) or not isinstance(exc, Exception):
             # Celery would take a process that was stopped for a task that somebody revoked, though
             # the signal may have been meant for the task before this one.
             exc_info = lost_worker(exc)
             exc = _raised(exc_info)
-        if isinstance(exc, MemoryError):
-            # Celery would raise it in this process, which has only read of it.
-            self._ran_out_of_memory(exc_info, exc, is_told=return_ok)
-            return
         if isinstance(exc, WorkerLostError) and not state.should_terminate:
             self._lost(exc)
         elif isinstance(exc, TimeLimitExceeded) and not state.should_terminate:
@@ -143,26 +150,10 @@ class ReliableRequest(OpenRequest):
             # The attempt has told the ledger; nothing else would ever let go of the message.
             self.acknowledge()
 
-    def _count(self, exc: BaseException) -> None:
-        """Count an attempt that began and did not succeed, by Celery's state."""
-        if not self._is_ours or self.worker_pid is None:
-            return
-        if isinstance(exc, NotBegun):
-            return
-        if self.reliable_is_taken or isinstance(exc, _STOPPED):
-            throughput.no_success("")
-            return
-        kinds = ((Retry, states.RETRY), (Ignore, states.IGNORED), (Reject, states.REJECTED))
-        how = next((how for kind, how in kinds if isinstance(exc, kind)), states.FAILURE)
-        throughput.no_success(str(how))
-
     def _lost(self, exc: BaseException) -> None:
         try:
-            if (
-                self.id in state.revoked
-                and own_claim.own_record(self) is not None
-                and self.revoked()
-            ):
+            is_called_off = self.id in state.revoked and own_claim.own_record(self) is not None
+            if is_called_off and self.revoked():
                 # Run again, it could meet workers that have forgotten the revocation.
                 return
             with events.through(self._send):
@@ -175,17 +166,6 @@ class ReliableRequest(OpenRequest):
             self.reject(requeue=True)
             events.loss_not_counted(name=self.name, task_id=self.id, error=error)
 
-    def _ran_out_of_memory(self, exc_info: Any, exc: MemoryError, *, is_told: bool) -> None:
-        """End an attempt by its MemoryError, as any failure; *is_told*: its process has stored it.
-        Without that nobody knows how far the process came.
-        """
-        if not is_told:
-            self._lost(_raised(lost_worker(exc)))
-            return
-        state.task_ready(self)
-        self.acknowledge()
-        self.send_event("task-failed", exception=safe_repr(exc), traceback=exc_info.traceback)
-
     def _over_limit(
         self, exc_info: Any, exc: Exception, send_failed_event: bool, return_ok: bool
     ) -> None:
@@ -193,36 +173,34 @@ class ReliableRequest(OpenRequest):
         # billiard stops the process only when hooks and receivers have returned, and before Celery
         # calls those it forgets the request.
         end_child(self.worker_pid)
-        with own_claim.ending(self.reliable_token):
+        with own_claim.ending(self.reliable_token), events.through(self._send):
             if self.is_revoked:
                 state.task_ready(self)
                 own_claim.end_stopped(self)
-                return
-            if not own_claim.may_fail(self):
+            elif own_claim.may_fail(self):
+                own_claim.conclude(self)
+                is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
+                own_claim.end_over_limit(self, exc_info, exc, is_owed=is_owed)
+            else:
                 # It has ended at the very moment of its limit.
                 self._lost(exc)
-                return
-            own_claim.conclude(self)
-            is_owed = not self._try_to_fail(exc_info, send_failed_event, return_ok)
-            try:
-                self.task.on_failure(exc, self.id, self.args, self.kwargs, exc_info)
-                if has_own_hook(self.task, "after_return"):
-                    self.task.after_return(
-                        states.FAILURE, exc, self.id, self.args, self.kwargs, None
-                    )
-            finally:
-                with events.through(self._send):
-                    own_claim.end_failed(self, Reason.TIME_LIMIT, exc, is_owed=is_owed)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Leave a hard limit to `on_failure`, which the pool calls before this: Celery would tell
         of the failure once more, and also of an attempt that has ended in time.
         """
-        if soft or not self._is_ours:
+        if soft or not self.is_ours:
             super().on_timeout(soft, timeout)
 
     def _try_to_fail(self, exc_info: Any, send_failed_event: bool, return_ok: bool) -> bool:
         """Let Celery store a failure; False when it could not."""
+        exc = _raised(exc_info)
+        if isinstance(exc, MemoryError):
+            # Celery would raise it in this process, which has only read of it.
+            state.task_ready(self)
+            self.acknowledge()
+            self.send_event("task-failed", exception=safe_repr(exc), traceback=exc_info.traceback)
+            return True
         try:
             super().on_failure(exc_info, send_failed_event, return_ok)
         except Exception as error:
@@ -233,7 +211,7 @@ class ReliableRequest(OpenRequest):
     def on_retry(self, exc_info: Any) -> None:
         """Call off what was revoked while it ran: nobody may remember that when its ETA comes."""
         super().on_retry(exc_info)
-        if self._is_ours and self.id in state.revoked:
+        if self.is_ours and self.id in state.revoked:
             self.revoked()
 
     def cancel(self, pool: Any, signal: Any = None, emit_retry: bool = True) -> None:
@@ -243,7 +221,7 @@ class ReliableRequest(OpenRequest):
 
     def announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         """Let Celery store REVOKED, then end the record too."""
-        if not self._is_ours:
+        if not self.is_ours:
             super().announce_revoked(reason, terminated, signum, expired)
             return
         try:

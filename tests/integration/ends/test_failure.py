@@ -116,6 +116,24 @@ def test_a_failure_is_no_loss_whatever_it_says_and_wherever_it_comes_from(
         assert result.state == "FAILURE"
 
 
+def test_an_expected_failure_is_no_dead_letter(ending: Project, start: Start) -> None:
+    start(concurrency=1)
+    errback = ending.task("add").si(1, 1)
+    # The second needs the object of the first.
+    expected = [ending.send("expecting", "fail", link_error=errback) for _ in range(2)]
+    ends = {
+        **{result.id: End(GONE, "FAILURE") for result in expected},
+        ending.send("expecting", "RecursionError").id: End("failed", "FAILURE"),
+        ending.send("expecting", "os._exit").id: End("lost", "FAILURE", 2, 2),
+        ending.send("expecting", "sleep", time_limit=1).id: End("time_limit", "FAILURE"),
+        ending.send("expecting_always", "fail").id: End("failed", "FAILURE"),
+    }
+    wait_for_ends(ending, ends)
+    wait_until_only_ends_are_left(ending.redis, sum(end.left != GONE for end in ends.values()))
+    called = [run for run in ending.effects.runs() if run.task == "project.add"]
+    assert len(called) == len(expected)
+
+
 def test_a_failure_that_takes_long_to_tell_is_no_orphan(project: Project, start: Start) -> None:
     project = project.with_settings(reliable={"SWEEP_SECONDS": 1})
     add_tasks(project.app)

@@ -189,6 +189,18 @@ def add_tasks(to: Any) -> None:  # noqa: C901 - one small task after another
         with to.effects.run(self, how):
             return HOW[how](self)
 
+    @task(object_id="how", max_losses=1, throws=(Broken,))
+    def expecting(self: Any, how: str) -> Any:
+        """`ending`, which is expected to fail with Broken."""
+        with to.effects.run(self, how):
+            return HOW[how](self)
+
+    @task(throws=(Broken,), dead_letter="always")
+    def expecting_always(self: Any, how: str) -> Any:
+        """The same, and a dead letter all the same."""
+        with to.effects.run(self, how):
+            return HOW[how](self)
+
     @task(base=Unpublished, max_losses=1)
     def unpublished(self: Any, how: str) -> Any:
         """`ending`, which publishes nothing of what it would publish."""
