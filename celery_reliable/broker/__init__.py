@@ -8,7 +8,7 @@ from celery_reliable.broker.entries import Entry, quoted, unquoted
 from celery_reliable.broker.hooks import WorkerHooks
 from celery_reliable.broker.inbox import bring_all_back
 from celery_reliable.broker.producer_transport import (
-    sending_first,
+    sending_again,
     sending_together,
     sending_transport_for,
     sending_with,
@@ -43,7 +43,7 @@ __all__ = [
     "keeping_transport",
     "opened_unacked",
     "quoted",
-    "sending_first",
+    "sending_again",
     "sending_together",
     "sending_transport_for",
     "sending_with",

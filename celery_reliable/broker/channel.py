@@ -1,17 +1,18 @@
-"""The Redis channel of workers and producers, as far as both need the same."""
+"""The Redis channel of workers and producers, as far as both need the same, and that of workers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import redis
+from kombu.transport.virtual.base import queue_declare_ok_t
 
 from celery_reliable import events
 from celery_reliable.broker.qos import QoS
 from celery_reliable.compat.kombu import OpenChannel
-from celery_reliable.redis_io import losing
+from celery_reliable.redis_io import is_of_full_server, losing
 
-__all__ = ["ConnectedChannel"]
+__all__ = ["ConnectedChannel", "ConsumingChannel"]
 
 
 class ConnectedChannel(OpenChannel):
@@ -64,3 +65,31 @@ class ConnectedChannel(OpenChannel):
         except BaseException:
             self.close_connections()
             raise
+
+
+class ConsumingChannel(ConnectedChannel):
+    """A channel that consumes queues, also of a full server, which refuses part of declaring
+    them.
+    """
+
+    def queue_declare(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        """Declare a queue; how many messages wait there a full server does not say."""
+        try:
+            return super().queue_declare(queue, *args, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            return queue_declare_ok_t(queue, 0, 0)
+
+    def queue_bind(
+        self, queue: str, exchange: str | None = None, routing_key: str = "", **kwargs: Any
+    ) -> None:
+        """Bind a queue.  Only publishers need what a full server does not note: who declares the
+        queue again notes it.
+        """
+        try:
+            super().queue_bind(queue, exchange, routing_key, **kwargs)
+        except redis.ResponseError as exc:
+            if not is_of_full_server(exc):
+                raise
+            self.state.binding_delete(queue, exchange or "amq.direct", routing_key)

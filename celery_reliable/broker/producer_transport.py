@@ -9,16 +9,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import redis
 from kombu.transport import redis as kombu_redis
 from kombu.utils.json import dumps
 
 from celery_reliable.broker.channel import ConnectedChannel
+from celery_reliable.broker.unacked import script
 from celery_reliable.compat.kombu import PuttingChannel, expires_after_ms, list_key, priority_of
+from celery_reliable.redis_io import is_of_full_server
 
 __all__ = [
     "SendingSentinelTransport",
     "SendingTransport",
-    "sending_first",
+    "sending_again",
     "sending_together",
     "sending_transport_for",
     "sending_with",
@@ -26,7 +29,8 @@ __all__ = [
 
 #: Is given a list's key and a message, and puts the message there if it is the expected one.
 Send = Callable[[str, dict[str, Any]], bool]
-_is_first: ContextVar[bool] = ContextVar("celery_reliable_sending_first", default=False)
+#: The command that puts a recorded message into its list; empty for what is sent the first time.
+_again: ContextVar[str] = ContextVar("celery_reliable_sending_again", default="")
 _sending: ContextVar[Send | None] = ContextVar("celery_reliable_sending", default=None)
 
 
@@ -44,15 +48,15 @@ def sending_with(send: Send) -> Iterator[None]:
 
 
 @contextmanager
-def sending_first() -> Iterator[None]:
-    """Let what is published inside go in front of what waits in its list, if the sending transport
-    puts it there.
+def sending_again(*, is_first: bool) -> Iterator[None]:
+    """Let what is published inside, and is recorded, go to its list also on a full server, if the
+    sending transport puts it there; *is_first*: in front of what waits in the list.
     """
-    token = _is_first.set(True)
+    token = _again.set("RPUSH" if is_first else "LPUSH")
     try:
         yield
     finally:
-        _is_first.reset(token)
+        _again.reset(token)
 
 
 class _Together:
@@ -60,14 +64,14 @@ class _Together:
 
     def __init__(self) -> None:
         self._channel: SendingChannel | None = None
-        #: Of each its list, and whether it goes in front of what is there.
-        self._messages: list[tuple[str, str, bool]] = []
+        #: Of each the command that puts it into its list, the list, and what is put there.
+        self._messages: list[tuple[str, str, str]] = []
         self._queues: dict[str, None] = {}
 
     def add(self, channel: SendingChannel, queue: str, message: dict[str, Any]) -> None:
         key = list_key(channel, queue, priority_of(channel, message))
         self._channel = channel
-        self._messages.append((key, dumps(message), _is_first.get()))
+        self._messages.append((_again.get() or "LPUSH", key, dumps(message)))
         self._queues[queue] = None
 
     def put(self) -> None:
@@ -75,9 +79,12 @@ class _Together:
         if channel is None:
             return
         with channel.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
-            for key, message, is_first in self._messages:
-                (pipe.rpush if is_first else pipe.lpush)(key, message)
-            pipe.execute()
+            for command, key, message in self._messages:
+                getattr(pipe, command.lower())(key, message)
+            replies = pipe.execute(raise_on_error=False)
+        for one, reply in zip(self._messages, replies, strict=True):
+            if isinstance(reply, Exception):
+                channel.send_when_full(*one, reply)
         for queue in self._queues:
             channel.keep_from_expiring(queue)
 
@@ -127,12 +134,27 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         if together is not None:
             together.add(self, queue, message)
             return
-        if _is_first.get():
-            with self.conn_or_acquire() as client:
-                client.rpush(list_key(self, queue, priority_of(self, message)), dumps(message))
-            self.keep_from_expiring(queue)
+        command = _again.get()
+        if not command:
+            super().put(queue, message, **kwargs)
             return
-        super().put(queue, message, **kwargs)
+        one = command, list_key(self, queue, priority_of(self, message)), dumps(message)
+        try:
+            with self.conn_or_acquire() as client:
+                getattr(client, command.lower())(*one[1:])
+        except redis.RedisError as exc:
+            self.send_when_full(*one, exc)
+        self.keep_from_expiring(queue)
+
+    def send_when_full(self, command: str, key: str, message: str, why: Exception) -> None:
+        """Put a recorded message into its list after a full server has refused it; raises *why* if
+        that was another error.
+        """
+        if not is_of_full_server(why):
+            raise why
+        with self.conn_or_acquire() as client:
+            # kombu's client does not add its prefix to this one's key.
+            client.eval(script("send").text, 1, self.global_keyprefix + key, command, message)
 
     def keep_from_expiring(self, queue: str) -> None:
         """Put off the expiry of a queue that was declared with ``expires``, as kombu does when it
@@ -140,7 +162,7 @@ class SendingChannel(PuttingChannel, ConnectedChannel):
         """
         after_ms = expires_after_ms(self, queue)
         if after_ms is not None:
-            with self.conn_or_acquire() as client, client.pipeline() as pipe:
+            with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
                 for priority in self.priority_steps:
                     pipe.pexpire(list_key(self, queue, priority), after_ms)
                 pipe.execute()

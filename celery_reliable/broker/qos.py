@@ -11,6 +11,7 @@ from celery_reliable.broker.worker_unacked import WorkerUnacked, opened_unacked,
 from celery_reliable.compat.kombu import OpenQoS
 from celery_reliable.compat.notes import noted
 from celery_reliable.message import Stamp
+from celery_reliable.redis_io import left_out_when_full
 
 __all__ = ["GOES_FIRST", "QoS"]
 
@@ -87,6 +88,11 @@ class QoS(OpenQoS):
     def forget(self, delivery_tag: str) -> None:
         """Stop holding the message.  If it is still in the unacked hash, it is given back later."""
         self.let_go(delivery_tag)
+
+    def restore_visible(self, *args: Any, **kwargs: Any) -> None:
+        """Look after kombu's own unacked messages; on a full server, when there is room again."""
+        with left_out_when_full():
+            super().restore_visible(*args, **kwargs)
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """Give back what this channel was delivered and nobody runs, when it is closed.

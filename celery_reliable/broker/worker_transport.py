@@ -14,7 +14,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
 
 from celery_reliable.broker.arriving import Arriving
-from celery_reliable.broker.channel import ConnectedChannel
+from celery_reliable.broker.channel import ConsumingChannel
 from celery_reliable.broker.consumers import Consumers
 from celery_reliable.broker.shared_taking import SharedTaking
 from celery_reliable.compat.kombu import list_key
@@ -40,7 +40,7 @@ def transport_for(scheme: str) -> str | None:
     return None
 
 
-class Channel(SharedTaking, Arriving, ConnectedChannel):
+class Channel(SharedTaking, Arriving, ConsumingChannel):
     """A worker's channel: it takes messages from the queues into the worker's unacked hash.
 
     Taking is one step that pops messages and files them.  The worker takes as many as it can begin

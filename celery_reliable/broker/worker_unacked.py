@@ -21,6 +21,7 @@ from celery_reliable.broker.unacked import Unacked, script
 from celery_reliable.broker.unfiled import Unfiled
 from celery_reliable.compat.kombu import new_pool
 from celery_reliable.compat.redis import repeat_nothing
+from celery_reliable.redis_io import left_out_when_full
 
 __all__ = ["WorkerUnacked", "opened_unacked", "unacked_of"]
 
@@ -70,10 +71,11 @@ class WorkerUnacked(Unacked):
         """Put the hash on the namespace's list of unacked hashes.
 
         Each `take` puts it there again: a worker that was forgotten is taken off without hearing of
-        it, and the broker may have lost the list.
+        it, and the broker may have lost the list, or be full now.
         """
         self._namespace, self._listed_in = namespace, self.list_key(namespace)
-        self.client.sadd(self._listed_in, self.name)
+        with left_out_when_full():
+            self.client.sadd(self._listed_in, self.name)
 
     def note_lost_pop(self, timeout_seconds: float) -> None:
         """Note that a connection was lost before the answer to a blocking pop of at most so many

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 
 from celery import Celery
 
 from celery_reliable import events
-from celery_reliable.broker import sending_first, sending_together
+from celery_reliable.broker import sending_again, sending_together
 from celery_reliable.ledger import Ledger, answers
 from celery_reliable.message import RETURNS, Envelope
 from celery_reliable.model import Due
@@ -32,8 +31,7 @@ def resend(app: Celery, envelope: Envelope, *, is_first: bool = False) -> None:
         for queue in app.amqp.queues.values()
         if envelope.exchange and queue.exchange and queue.exchange.name == envelope.exchange
     ]
-    first = sending_first() if is_first else nullcontext()
-    with first, app.producer_pool.acquire(block=True) as producer:
+    with sending_again(is_first=is_first), app.producer_pool.acquire(block=True) as producer:
         producer.publish(
             envelope.body,
             exchange=envelope.exchange,

@@ -5,10 +5,21 @@ from __future__ import annotations
 from celery_reliable.redis_io.connection import Line
 from celery_reliable.redis_io.errors import (
     is_of_cluster,
+    is_of_full_server,
     is_transient,
     is_undone,
+    left_out_when_full,
     losing,
     refuses_writes,
 )
 
-__all__ = ["Line", "is_of_cluster", "is_transient", "is_undone", "losing", "refuses_writes"]
+__all__ = [
+    "Line",
+    "is_of_cluster",
+    "is_of_full_server",
+    "is_transient",
+    "is_undone",
+    "left_out_when_full",
+    "losing",
+    "refuses_writes",
+]

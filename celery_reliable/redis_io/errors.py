@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -10,7 +12,16 @@ from redis import exceptions as errors
 
 from celery_reliable.compat.notes import note, noted
 
-__all__ = ["is_of_cluster", "is_transient", "is_undone", "losing", "refuses_writes", "undone"]
+__all__ = [
+    "is_of_cluster",
+    "is_of_full_server",
+    "is_transient",
+    "is_undone",
+    "left_out_when_full",
+    "losing",
+    "refuses_writes",
+    "undone",
+]
 
 #: Errors after which nothing is known about whether the command was executed, or that pass by
 #: themselves: a server that loads its data, a replica that is about to be promoted, a cluster
@@ -48,6 +59,24 @@ def refuses_writes(exc: BaseException) -> bool:
     replicas, one that is full, or that cannot save.
     """
     return isinstance(exc, redis.RedisError) and _REFUSING_REPLY.search(str(exc)) is not None
+
+
+def is_of_full_server(exc: BaseException) -> bool:
+    """Whether a server refuses to write although it is the right one: it is full, or cannot save.
+
+    A replica, or a master without its replicas, is a lost connection (`losing`).
+    """
+    return isinstance(exc, redis.ResponseError) and refuses_writes(exc)
+
+
+@contextmanager
+def left_out_when_full() -> Iterator[None]:
+    """Leave out what a full server refuses, and a worker that starts does not need just now."""
+    try:
+        yield
+    except redis.ResponseError as exc:
+        if not is_of_full_server(exc):
+            raise
 
 
 def is_of_cluster(exc: BaseException) -> bool:

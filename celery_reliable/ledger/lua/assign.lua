@@ -21,6 +21,8 @@ local before = redis.call('HGET', KEYS[1], ARGV[1])
 if not before then
   return {'absent'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 if ARGV[2] ~= '' then
   local worker = ARGV[2] == '-' and '' or ARGV[2]
   redis.call('HSET', KEYS[1], ARGV[1], worker)

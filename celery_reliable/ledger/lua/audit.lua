@@ -14,6 +14,9 @@ for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 50)) 
   end
 end
 local time = redis.call('TIME')
+-- A removal comes first, as in claim: an operator can make room on a full server. That it fails, as nothing is removed
+-- from a stream so, is no matter.
+redis.pcall('ZREM', KEYS[1], '')
 redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'token', ARGV[1], 'about', ARGV[2],
   'at_ms', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)))
 return {'audited'}

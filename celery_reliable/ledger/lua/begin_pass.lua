@@ -45,6 +45,8 @@ local is_back = latest_ms - now_ms > tonumber(ARGV[3])
 if now_ms - passed_ms < tonumber(ARGV[2]) and not is_other_server and not is_back then
   return {'not_due', passed_ms + ARGV[2] - now_ms, now_ms}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[2], '')
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
   -- A pass never has more time left than at its beginning, unless the clock has stepped back since.
   if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[3]) then

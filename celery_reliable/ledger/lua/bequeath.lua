@@ -19,5 +19,7 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[1] or found[3] ~= ARGV[2] then
   return {'fenced', found[1]}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'heir', ARGV[3])
 return {'bequeathed', found[4] or ''}

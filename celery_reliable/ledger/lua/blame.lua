@@ -55,9 +55,10 @@ local history = cjson.decode(found[5] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = ARGV[7] == '' and 'spared' or 'lost', attempt = tonumber(found[6] or 0),
   cause = ARGV[6], owner = ARGV[3]}
 while #history > 20 do table.remove(history, 1) end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 redis.call('HSET', KEYS[1], 'losses', losses, 'cause', ARGV[6], 'blamed', ARGV[3],
   'suspect', found[8] or 'opened', 'openings', openings, 'history', cjson.encode(history))
-redis.call('HDEL', KEYS[4], 'opening', 'opening_id', 'opening_epoch', 'opening_alone')
 if is_buried then
   -- Whoever reads its message again may die of it too.
   redis.call('HSET', KEYS[1], 'state', 'dead', 'reason', 'lost', 'buried_ms', now_ms, 'owed', '1',

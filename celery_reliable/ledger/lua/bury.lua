@@ -48,6 +48,8 @@ local is_freed = not found[10]
 if is_freed and found[9] and found[9] ~= ARGV[12] then
   return {'object', found[9]}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 if not state then
   redis.call('HSET', KEYS[1], 'message', ARGV[6], 'name', ARGV[7], 'epoch', ARGV[10],
     'published_ms', now_ms)
@@ -59,7 +61,6 @@ history[#history + 1] = {at_ms = now_ms, what = ARGV[3], attempt = tonumber(ARGV
 while #history > 20 do table.remove(history, 1) end
 redis.call('HSET', KEYS[1], 'state', 'dead', 'ended', ARGV[2], 'reason', ARGV[3],
   'exception', ARGV[4], 'traceback', ARGV[5], 'buried_ms', now_ms, 'history', cjson.encode(history))
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'heir')
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[9] == '1' then
   redis.call('HSET', KEYS[1], 'owed', '1')

@@ -35,6 +35,8 @@ if (found[5] and 'called_off' or found[2] or '') ~= ARGV[2] then
 end
 if found[1] == 'running' then
   if ARGV[4] == '1' then
+    -- The removal comes first, as in claim.
+    redis.call('HDEL', KEYS[1], '')
     redis.call('HSET', KEYS[1], 'revoked', '1')
   end
   return {'running', found[3]}
@@ -48,17 +50,18 @@ end
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = KEYS[4] and redis.call('HMGET', KEYS[1], 'name', 'published_ms', 'losses', 'attempt')
+-- The removal comes first, as in claim.
+redis.call('ZREM', KEYS[2], ARGV[1])
 if not found[4] then
   redis.call('DEL', KEYS[1])
-  redis.call('ZREM', KEYS[2], ARGV[1])
   if ARGV[5] ~= '' and string.match(redis.call('GET', KEYS[3]) or '', '^%d+:(.*)$') == ARGV[1] then
     redis.call('DEL', KEYS[3])
   end
 else
   -- An attempt still runs.  Its number and its object stay its own, and the next task of this id waits for it.
-  redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
   redis.call('HDEL', KEYS[1], 'epoch', 'ended', 'losses', 'history', 'cause', 'resends', 'unsent', 'stored', 'relied', 'kept',
     'suspect', 'spared', 'openings', 'waits', 'alone', 'revoked')
+  redis.call('HSET', KEYS[1], 'state', 'waiting', 'called_off', '1')
   redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 end
 if known then

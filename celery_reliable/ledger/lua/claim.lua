@@ -65,6 +65,7 @@ if not state or called_off then
     if not generation or run_id == '' or run_id ~= meta[2] then
       -- The generation is a time, as in begin_pass.
       generation = string.format('%.0f', math.max(now_ms, tonumber(generation or 0) + 1, tonumber(ARGV[3]) + 1))
+      redis.call('HDEL', KEYS[3], '')
       redis.call('HSET', KEYS[3], 'generation', generation, 'run_id', run_id)
     end
     if generation == ARGV[3] then
@@ -96,9 +97,11 @@ elseif found[2] ~= ARGV[2] or state == 'waiting'
 elseif state == 'parked' then
   return {'parked'}
 elseif found[7] then
+  redis.call('HDEL', KEYS[1], '')
   redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
   return {'held', found[7]}
 elseif found[10] then
+  redis.call('HDEL', KEYS[1], '')
   redis.call('ZADD', KEYS[2], 'XX', 'LT', now_ms, ARGV[1])
   return {'stale'}
 elseif found[8] == 'ran' and ARGV[11] ~= '' then
@@ -108,10 +111,10 @@ elseif found[8] == 'ran' and ARGV[11] ~= '' then
     if redis.call('HGET', KEYS[1], 'alone') == ARGV[5] then
       return {'alone'}
     end
+    redis.call('HDEL', KEYS[1], 'resends')
     local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
     -- At random, so that not all suspects come back at the same time: only one of them can begin.
     local wait_ms = math.floor(ARGV[11] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
-    redis.call('HDEL', KEYS[1], 'resends')
     redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[5])
     redis.call('ZADD', KEYS[2], now_ms + wait_ms, ARGV[1])
     return {'alone'}
@@ -135,11 +138,8 @@ end
 local attempt = tonumber(found[3] or 0) + 1
 -- A removal comes first: a full Redis runs the rest of a script that has removed something.  Otherwise no worker
 -- could work a full Redis off.
-local is_unlimited = tonumber(ARGV[7]) <= 0
-if is_unlimited then
-  redis.call('ZREM', KEYS[2], ARGV[1])
-end
-if not is_unlimited or found[13] or found[14] or found[15] or found[16] then
+redis.call('ZREM', KEYS[2], ARGV[1])
+if found[13] or found[14] or found[15] or found[16] then
   redis.call('HDEL', KEYS[1], 'resends', 'unsent', 'stored', 'waiting_for')
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'attempt', attempt, 'owner', ARGV[4],
@@ -173,7 +173,7 @@ if was_in_death or worker[3] then
     redis.call('HSET', KEYS[4], 'spared_claims', cjson.encode(running))
   end
 end
-if not is_unlimited then
+if tonumber(ARGV[7]) > 0 then
   redis.call('ZADD', KEYS[2], now_ms + ARGV[7], ARGV[1])
 end
 return {'claimed', attempt, tonumber(found[6] or 0)}, found[17]

@@ -17,6 +17,8 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[1] or found[3] ~= ARGV[2] then
   return {'fenced', found[1]}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 -- The note names the claim, so nobody has to remove it when another attempt begins.
 redis.call('HSET', KEYS[1], 'concluding', ARGV[2])
 return {'concluding'}

@@ -37,6 +37,8 @@ if found[2] ~= ARGV[3] or found[3] ~= ARGV[4] then
 end
 local until_ms = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)
 local lease_ms = tonumber(found[7] or ARGV[6])
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 local meta = redis.call('HMGET', KEYS[3], 'grace_ms', 'interrupted_ms', 'unseen_step', 'passed_ms')
 -- The clock has stepped since the pass began, so it proves nothing.  The next pass deals with the step.
 if ARGV[7] ~= '' and math.abs(now_ms - ARGV[7]) > lease_ms / 4 then

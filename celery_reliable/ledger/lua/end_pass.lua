@@ -15,6 +15,8 @@ Cost      O(1), with the first of an hour O(counts)
 ]]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[2], '')
 -- By the time that the sweeper reckons, the next pass notices a step of the clock during this one. One that began
 -- meanwhile, by another clock, has said when that was: the step would not be seen any more.
 local by = redis.call('HGET', KEYS[2], 'passed_by')

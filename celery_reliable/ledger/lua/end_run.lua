@@ -20,5 +20,7 @@ if ARGV[3] ~= '' then
   return {'ended'}
 end
 local time = redis.call('TIME')
+-- The removal comes first, as in claim.
+redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[4], ARGV[1])
 return {'postponed'}

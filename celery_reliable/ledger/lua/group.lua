@@ -13,6 +13,8 @@ ARGV[3...]   two for each letter: its member of the index, and what its group ha
 Returns   {"grouped", added, removed}
 Cost      O(log N) in dead letters for each that is named
 ]]
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[3], '')
 local added, removed, told, left = 0, 0, {}, {}
 for i = 3, #ARGV, 2 do
   local member, about = ARGV[i], ARGV[i + 1]

@@ -56,6 +56,7 @@ elseif state == 'alive' then
     end
   end
 elseif state == 'dead' then
+  redis.call('HDEL', KEYS[1], '')
   -- It lives after all: what the sweeper may not move it can keep.
   redis.call('HSET', KEYS[1], 'thawed', '1')
   reply[1] = 'declared_dead'

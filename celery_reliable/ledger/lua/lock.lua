@@ -32,6 +32,8 @@ end
 if not is_his then
   return {'fenced'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[2], '')
 local own = record[6] or ''
 if ARGV[2] ~= '0' and string.sub(own, 1, #ARGV[5] + 1) == ARGV[5] .. '#'
     and string.match(own, '^%d+$', #ARGV[5] + 2) then

@@ -48,6 +48,8 @@ local history = cjson.decode(found[6] or '[]')
 history[#history + 1] = {at_ms = now_ms, what = 'moved', attempt = tonumber(found[3] or 0), cause = ARGV[5],
   owner = ARGV[10]}
 while #history > 20 do table.remove(history, 1) end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'message', ARGV[4], 'history', cjson.encode(history))
 if state == 'running' and ARGV[8] == '' then
   redis.call('HSET', KEYS[1], 'moved', ARGV[5], 'next_epoch', ARGV[3])

@@ -15,6 +15,8 @@ Cost      O(1)
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local counted = ARGV[2] ~= '' and ARGV[1] .. ':' .. ARGV[2] or ARGV[1]
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[2], '')
 redis.call('HINCRBY', KEYS[2], string.format('%.0f ', math.floor(now_ms / 3600000)) .. counted, 1)
 local minute = string.format('%.0f', math.floor(now_ms / 60000))
 local last, count = string.match(redis.call('HGET', KEYS[2], 'minute of ' .. ARGV[1]) or '', '^(%d+) (%d+)$')

@@ -43,10 +43,11 @@ if runs_suspect or runs_spared then
   local has_just_begun = runs_suspect and age_ms >= 0 and age_ms < tonumber(ARGV[4])
   if is_queued and (has_just_begun or has_to_be_clear or found[3] == 'ran') then
     if found[4] ~= ARGV[3] then
+      -- The removal comes first, as in claim.
+      redis.call('HDEL', KEYS[1], 'resends')
       local times = redis.call('HINCRBY', KEYS[1], 'waits', 1)
       -- At random, as in claim.
       local wait_ms = math.floor(ARGV[5] * math.min(2 ^ (times - 1), 16) * (0.5 + time[2] % 1000 / 2000))
-      redis.call('HDEL', KEYS[1], 'resends')
       redis.call('HSET', KEYS[1], 'unsent', '1', 'alone', ARGV[3], 'suspect', found[3] or 'opened')
       redis.call('ZADD', KEYS[2], now_ms + wait_ms, ARGV[1])
     end
@@ -57,6 +58,7 @@ if runs_suspect or runs_spared then
     return {'opening'}
   end
 end
+redis.call('HDEL', KEYS[3], '')
 redis.call('HSET', KEYS[3], 'opening', ARGV[3], 'opening_id', ARGV[1], 'opening_epoch', ARGV[2],
   'opening_alone', has_to_be_clear and '1' or '')
 return {'opening'}

@@ -180,8 +180,8 @@ if is_attempt then
     redis.call('HDEL', KEYS[1], 'moved', 'next_epoch')
   end
 end
-redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', places, 'object', ARGV[4])
 redis.call('HDEL', KEYS[1], 'list')
+redis.call('HSET', KEYS[1], 'waiting_for', waits_for, 'places', places, 'object', ARGV[4])
 if ARGV[7] == '1' and not record[12] then
   redis.call('HSET', KEYS[1], 'list', KEYS[5])
 end

@@ -19,6 +19,8 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'gone'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[1], 'unsent', '1')
   if redis.call('HINCRBY', KEYS[1], 'resends', -1) <= 0 then

@@ -20,6 +20,8 @@ if ARGV[3] == '1' then
   end
   return {'opened'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 if found[4] or (found[3] and found[3] ~= ARGV[2]) then
   redis.call('HSET', KEYS[1], 'sealed', '1')
   return {'sealed'}

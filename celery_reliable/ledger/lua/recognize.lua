@@ -13,6 +13,8 @@ local before = redis.call('HGET', KEYS[1], 'broker')
 if before == ARGV[1] then
   return {'known'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'broker', ARGV[1])
 if not before then
   return {'known'}

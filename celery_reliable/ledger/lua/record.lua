@@ -82,6 +82,8 @@ if state and found[2] == ARGV[2] then
   return {'recorded'}
 end
 if ARGV[8] ~= '' then
+  -- The removal comes first, as in claim: what runs can be retried on a full server.
+  redis.call('HDEL', KEYS[4], '')
   if state ~= 'running' or found[3] ~= ARGV[8] or found[4] ~= ARGV[10] then
     if ARGV[14] ~= '' then redis.call('SET', KEYS[7], ARGV[2] .. ' fenced', 'PX', ARGV[11]) end
     return {'fenced'}

@@ -32,6 +32,8 @@ if found[1] and tonumber(found[2] or 0) >= tonumber(ARGV[5]) then
   return {'registered'}
 end
 local info = redis.pcall('INFO', 'server')
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'state', 'alive', 'facts', ARGV[4], 'client_id', ARGV[3], 'renewals', ARGV[5],
   'run_id', type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '', 'registered_ms', now_ms,
   'lease_ms', ARGV[2])

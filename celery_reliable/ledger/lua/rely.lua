@@ -18,5 +18,7 @@ end
 if state == 'running' and found[4] == found[3] and ARGV[1] == '' then
   return {'concluding'}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'relied', '1')
 return {'exists', state}

@@ -34,9 +34,10 @@ if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[4] ~= ARGV[4] then
   end
   return {'fenced', found[1]}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'spared', 'openings', 'waits', 'alone')
 redis.call('HSET', KEYS[1], 'state', 'waiting', 'ended', ARGV[2], 'epoch', ARGV[2] .. '-replaced',
   'waiting_ms', now_ms, 'members', ARGV[6])
-redis.call('HDEL', KEYS[1], 'owner', 'token', 'pid', 'claimed_ms', 'suspect', 'spared', 'openings', 'waits', 'alone')
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], 'stored', ARGV[5])

@@ -41,8 +41,9 @@ if ARGV[5] ~= '' then
   redis.call('HDEL', KEYS[3], ARGV[1])
 end
 local resends = tonumber(found[3] or 0)
-redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
+-- The removal comes first, as in claim.
 redis.call('HDEL', KEYS[1], 'unsent')
+redis.call('HSET', KEYS[1], 'state', 'queued', 'sent_ms', now_ms, 'resends', resends + 1)
 if ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'stored', ARGV[4])
 end

@@ -32,6 +32,7 @@ if not order.ended_ms then
   redis.call('HSET', KEYS[1], 'version',
     string.format('%.0f', math.max(now_ms, (tonumber(found[2] or '') or 0) + 1)))
 end
+redis.call('ZREM', KEYS[3], '')
 local ids, released = {}, order.released or 0
 for _, member in ipairs(redis.call('ZRANGE', KEYS[3], '[' .. ARGV[1] .. ' ', '(' .. ARGV[1] .. '!', 'BYLEX', 'LIMIT', 0,
     ARGV[3])) do

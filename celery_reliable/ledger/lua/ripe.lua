@@ -26,6 +26,8 @@ local before_ms = now_ms
 if pacer and pacer ~= ARGV[1] then
   before_ms = now_ms - ARGV[3]
 end
+-- The removal comes first, as in claim.
+redis.call('ZREM', KEYS[2], '')
 local function is_right(n, at)
   local item = redis.call('ZRANGE', KEYS[n], at, at, 'WITHSCORES')
   return not item[1] or redis.call('ZSCORE', KEYS[2], item[1]) == item[2]

@@ -14,6 +14,8 @@ if not meta[1] then
   return {'ended'}
 end
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], meta[2], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[2], '')
 for n = 1, #found, 2 do
   redis.call('ZADD', KEYS[1], found[n + 1] - meta[1], found[n])
 end

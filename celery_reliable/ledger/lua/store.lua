@@ -29,6 +29,10 @@ if found[2] ~= ARGV[1] or (ARGV[8] == '1' and not is_next)
     or (ARGV[8] ~= '1' and (found[1] ~= 'running' or found[3] ~= ARGV[2])) then
   return {'fenced', found[1]}
 end
+if #ARGV[3] <= 700 then
+  -- As in settle.
+  redis.call('HDEL', KEYS[1], '')
+end
 if ARGV[6] ~= '' and redis.pcall('SELECT', ARGV[6])['err'] then
   return {'elsewhere'}
 end

@@ -19,5 +19,7 @@ end
 if found[1] ~= 'running' or found[2] ~= ARGV[2] or found[3] ~= ARGV[4] then
   return {'fenced', found[1]}
 end
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[1], '')
 redis.call('ZADD', KEYS[2], now_ms + ARGV[3], ARGV[1])
 return {'touched'}

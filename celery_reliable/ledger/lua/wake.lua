@@ -19,5 +19,7 @@ if ARGV[2] == '' then
   return {'waiting'}
 end
 local time = redis.call('TIME')
+-- The removal comes first, as in claim.
+redis.call('HDEL', KEYS[3], '')
 redis.call('ZADD', KEYS[2], 'LT', time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
 return {'woken'}

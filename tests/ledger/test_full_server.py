@@ -1,0 +1,146 @@
+"""A full server refuses what makes more of it, and runs everything else.
+
+Redis refuses a command that needs memory in a script that has not written before. So each script
+begins to write with a removal, on each of its ways; what it removes may be nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+from celery_reliable.broker import sending_again, sending_together, sending_transport_for
+from celery_reliable.broker.unacked import script as broker_script
+from celery_reliable.ledger import scripts
+from celery_reliable.ledger.answers.tasks import Ended, Queued
+from celery_reliable.ledger.answers.workers import Begun, Declared
+from tests.ledger.expected import EXPECTED
+from tests.ledger.scene import LEASE_MS, RestartableScene, Scene, open_ledger
+from tests.ledger.stages import STAGES, Steps
+from tests.support.redis_server import RedisServer
+
+#: New work, which a full server refuses.
+PUBLICATIONS = {"record", "replay", "begin_run"}
+#: What stores a result, which may be longer than what is removed: short ones are stored.
+RESULTS = {"settle", "store"}
+IN_BROKER = ("give_back", "put_back", "requeue", "send", "strike_off", "take", "take_next")
+
+NEEDS_MEMORY = {"HINCRBY", "HSET", "LPUSH", "RPUSH", "SADD", "SET", "XADD", "ZADD"}
+REMOVES = "DEL|HDEL|LREM|RPOP|SREM|ZREM"
+#: A line on which a removal is made in any case.
+REMOVAL = re.compile(rf"\s*(?:local [\w, ]+ = |[\w\[\]]+ = |if )?redis\.p?call\('(?:{REMOVES})'")
+
+
+def refused_writes(text: str) -> list[str]:
+    """Return the lines of a script that a full server may refuse: those to which a way leads on
+    which nothing is removed before. The ways are told by how far the lines are indented.
+    """
+    lines = [line.partition("--")[0] for line in text.partition("\n]]\n")[2].splitlines()]
+    depths = [len(line) - len(line.lstrip()) for line in lines]
+    found = []
+    for at, line in enumerate(lines):
+        if not NEEDS_MEMORY & set(re.findall(r"redis\.p?call\('(\w+)'", line)):
+            continue
+        depth = depths[at]
+        for before in range(at - 1, -1, -1):
+            if lines[before].strip() and depths[before] <= depth:
+                if REMOVAL.match(lines[before]):
+                    break
+                depth = depths[before]
+        else:
+            found.append(line.strip())
+    return found
+
+
+@pytest.mark.parametrize("name", sorted({*scripts.names()} - PUBLICATIONS - RESULTS))
+def test_each_script_of_the_ledger_begins_to_write_with_a_removal(name: str) -> None:
+    assert refused_writes(scripts.script(name).text) == []
+
+
+@pytest.mark.parametrize("name", IN_BROKER)
+def test_each_script_of_the_broker_does_so_too(name: str) -> None:
+    assert refused_writes(broker_script(name).text) == []
+
+
+@pytest.mark.parametrize("name", sorted(PUBLICATIONS | RESULTS))
+def test_what_a_full_server_may_refuse_is_seen(name: str) -> None:
+    assert refused_writes(scripts.script(name).text)
+
+
+@pytest.mark.parametrize("step", sorted({*EXPECTED} - {"record", "record_as_heir", "replay"}))
+def test_a_full_server_answers_what_any_server_answers(
+    redis_server: RedisServer, step: str
+) -> None:
+    with redis_server.client() as client:
+        for stage, cell in EXPECTED[step].items():
+            expected, _, state_after = cell.partition(" > ")
+            ledger = open_ledger(redis_server.url(), f"n{stage}")
+            scene = Scene(ledger, client)
+            scene.start_worker("me")
+            scene.start_worker("other")
+            steps = Steps(scene, STAGES[stage](scene))
+            with full(client):
+                answer = getattr(steps, step)()
+            assert (stage, answer.word) == (stage, expected)
+            assert not state_after or scene.state() == state_after
+            ledger.close()
+
+
+@contextmanager
+def full(client: redis.Redis) -> Iterator[None]:
+    """Have a server refuse what needs memory."""
+    client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+def test_a_worker_that_comes_finds_its_work_and_what_a_dead_one_has_left(
+    restartable: RestartableScene,
+) -> None:
+    scene = restartable
+    lost = scene.claim(scene.publish("lost"))
+    scene.client.zadd(scene.ledger.keys.workers, {"me": 0})
+    with full(scene.client):
+        scene.start_worker("fresh")
+        answer = scene.ledger.passes.begin(
+            "mine", interval_ms=0, ttl_ms=1000, interruption_ms=10**15, lease_ms=LEASE_MS
+        )
+        assert isinstance(answer, Begun)
+        declared = scene.workers.declare(scene.lease("me"), "lapsed", witness_ms=0)
+        assert isinstance(declared, Declared)
+        assert isinstance(scene.lose(lost), Queued)
+        assert isinstance(scene.ledger.passes.end("mine", {}), Ended)
+
+
+def test_what_is_recorded_goes_to_its_list_on_a_full_server(redis_server: RedisServer) -> None:
+    transport = sending_transport_for("redis")
+    with Connection(redis_server.url(), transport=transport) as connection:
+        client: Any = redis_server.client()
+        producer = connection.Producer(serializer="json")
+
+        def send(what: str) -> None:
+            producer.publish(what, routing_key="queue")
+
+        with full(client):
+            with pytest.raises(redis.ResponseError):
+                send("new")
+            with sending_again(is_first=False):
+                send("behind")
+            with sending_again(is_first=True):
+                send("first")
+            with sending_together(), sending_again(is_first=True):
+                send("before the first")
+        bodies = [json.loads(one)["body"] for one in client.lrange("queue", 0, -1)]
+        client.close()
+    sent = [json.loads(base64.b64decode(body)) for body in bodies]
+    assert sent == ["behind", "first", "before the first"]
