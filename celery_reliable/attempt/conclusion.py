@@ -55,7 +55,9 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
             members=attempt.members,
             patience_seconds=FOREVER,
         )
-    elif state in (states.FAILURE, states.REJECTED) and is_kept_dead(task, state, retval):
+    elif state in (states.FAILURE, states.REJECTED) and is_kept_dead(
+        task, retval if state == states.FAILURE else None
+    ):
         answer = bury(
             task,
             claim,

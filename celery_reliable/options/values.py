@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from celery.states import FAILURE
-
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.model import Rate, Room, TaskRef
 from celery_reliable.options.calls import in_force, may_have_more_places
@@ -52,10 +50,10 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
     return object_key(task.name, value, spec)
 
 
-def is_kept_dead(task: Any, state: str, error: object) -> bool:
-    """Whether a task that ended for good in *state* by *error* becomes a dead letter."""
+def is_kept_dead(task: Any, error: object) -> bool:
+    """Whether a task becomes a dead letter that ended for good; *error*: None if by no failure."""
     wanted = type(task).dead_letter
-    is_expected = state == FAILURE and task.throws and isinstance(error, task.throws)
+    is_expected = bool(task.throws) and isinstance(error, task.throws)
     return bool(wanted) and (wanted == ALWAYS or not is_expected)
 
 

@@ -99,7 +99,7 @@ class Losses:
         failed = fail_as_stored(self.app, record)
         if failed is None:
             return
-        if task is not None and is_reliable(task) and not is_kept_dead(task, end, failed[0]):
+        if task is not None and is_reliable(task) and not is_kept_dead(task, failed[0]):
             self.ledger.settle(claim, outcome=end, by=_BY_RESULT)
             return
         error, traceback = one_line(failed[0]), failed[1]
