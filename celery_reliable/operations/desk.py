@@ -45,10 +45,14 @@ class Desk:
     Args:
         app: the Celery app whose settings say where the ledger is.
         patience_seconds: how long to go on asking a Redis that does not answer.
+        sees_arguments: who asks may see arguments, so objects are called by their ids.
     """
 
-    def __init__(self, app: Celery, *, patience_seconds: float = 3.0) -> None:
+    def __init__(
+        self, app: Celery, *, patience_seconds: float = 3.0, sees_arguments: bool = False
+    ) -> None:
         self.app = app
+        self._sees_arguments = sees_arguments
         self.ledger = reliable_of(app).own_ledger(
             reply_timeout_seconds=5.0,
             patience_seconds=patience_seconds,
@@ -104,7 +108,7 @@ class Desk:
     @cached_property
     def tasks(self) -> Tasks:
         """The tasks that live, and any task by its id."""
-        return Tasks(self.app, self.ledger, self._broker)
+        return Tasks(self.app, self.ledger, self._broker, sees_arguments=self._sees_arguments)
 
     @cached_property
     def revocations(self) -> Revocations:
@@ -145,7 +149,7 @@ class Desk:
     @cached_property
     def objects(self) -> Objects:
         """The objects that tasks have to themselves."""
-        return Objects(self.app, self.ledger)
+        return Objects(self.app, self.ledger, sees_arguments=self._sees_arguments)
 
     @cached_property
     def workers(self) -> Workers:

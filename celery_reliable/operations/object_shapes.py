@@ -43,6 +43,8 @@ class Object(TypedDict):
     """
 
     object_key: str
+    #: What people call it: its task, and its id for who may see arguments.
+    object_name: str
     holder: str
     name: str
     attempt: int

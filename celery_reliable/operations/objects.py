@@ -9,12 +9,14 @@ from celery import Celery
 
 from celery_reliable.exceptions import ObjectIdError
 from celery_reliable.ledger import Held, Ledger, Look, ObjectLook, line_of
-from celery_reliable.model import MOST_PLACES
+from celery_reliable.model import MOST_PLACES, Record
 from celery_reliable.operations import shapes
+from celery_reliable.operations.messages import object_name
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
 from celery_reliable.operations.walks import Walk
 from celery_reliable.options import is_reliable, key_of, object_key
+from celery_reliable.recovery import MOST_BYTES
 
 __all__ = ["HolderView", "ObjectView", "Objects", "since_ms"]
 
@@ -63,6 +65,7 @@ class ObjectView:
 
     Attributes:
         object_key: the name of its lock: a digest of the task's name and the object's id.
+        object_name: what people call it (`messages.object_name`); the key where nobody knows.
         places: how many tasks may have it at a time, as far as is known: by this app's tasks, by
             who stands in its line, or by those that have it.
         holders: the tasks that have it, by their places; none: it is free.
@@ -75,6 +78,7 @@ class ObjectView:
     """
 
     object_key: str
+    object_name: str = ""
     places: int = 1
     holders: tuple[HolderView, ...] = ()
     kept_seconds: float | None = None
@@ -126,6 +130,7 @@ class ObjectView:
         first = self._first.as_dict()
         return {
             "object_key": self.object_key,
+            "object_name": self.object_name,
             "holder": first["task_id"],
             "name": first["name"],
             "attempt": first["attempt"],
@@ -144,9 +149,10 @@ class ObjectView:
 class Objects:
     """The objects of a ledger's namespace.  Raises what the ledger raises."""
 
-    def __init__(self, app: Celery, ledger: Ledger) -> None:
+    def __init__(self, app: Celery, ledger: Ledger, *, sees_arguments: bool = False) -> None:
         self._app = app
         self._ledger = ledger
+        self._sees_arguments = sees_arguments
 
     def key_of(self, task_name: str, object_id: object = None) -> str:
         """Return the key of one object of one task; without an id, that of a task of this app of
@@ -167,10 +173,11 @@ class Objects:
             )
         return key
 
-    def get(self, key: str, *, task_name: str = "") -> ObjectView:
+    def get(self, key: str, *, task_name: str = "", object_id: object = None) -> ObjectView:
         """Return who has an object, and who waits for it; a free one too.
 
-        *task_name*: of its tasks, where it is known: how many places a free one has depends on it.
+        *task_name* and *object_id*: of its tasks, where they are known: how many places a free one
+        has, and what it is called, depends on them.
         """
         key = line_of(key)
         found = self._ledger.object_look(key, places=MOST_PLACES, most_in_line=_MOST_WAITERS)
@@ -181,9 +188,13 @@ class Objects:
         if view.is_free and not waiters:
             view = replace(view, places=self._places_of(task_name))
         others, has_more = self._others(key, _MOST_WAITERS - len(waiters))
+        waiters += others
+        asked = " ".join([task_name, *([repr(object_id)] if object_id is not None else [])])
+        (view,) = self._named([view], [next(iter((*waiters, view.holder)))])
         return replace(
             view,
-            waiters=waiters + others,
+            object_name=asked if task_name else view.object_name,
+            waiters=waiters,
             has_more=has_more or found.in_line > len(found.line),
         )
 
@@ -196,6 +207,7 @@ class Objects:
         """
         walk = Walk(self._ledger, None, cursor)
         found: list[ObjectView] = []
+        tasks: list[str] = []
         #: Many may stand in one line.
         seen: dict[str, tuple[str, ObjectView]] = {}
         for look in walk:
@@ -207,9 +219,23 @@ class Objects:
             whose, view = seen[key]
             if whose == look.record.task_id:
                 found.append(view)
+                tasks.append(whose)
             if len(found) >= limit:
                 break
-        return Page(tuple(found), walk.cursor, walk.looked_at)
+        return Page(tuple(self._named(found, tasks)), walk.cursor, walk.looked_at)
+
+    def _named(self, views: list[ObjectView], task_ids: list[str]) -> list[ObjectView]:
+        """Return objects with their names; *task_ids*: of each a task that has it or waits."""
+        found = self._ledger.find_in_groups(task_ids, most_bytes=MOST_BYTES)
+        return [
+            replace(view, object_name=self._name(one.record if one.is_readable else None, view))
+            for view, one in zip(views, found, strict=True)
+        ]
+
+    def _name(self, record: Record | None, view: ObjectView) -> str:
+        if record is None:
+            return view.object_key
+        return object_name(self._app, record, view.object_key, sees_arguments=self._sees_arguments)
 
     def _listed(self, key: str, look: Look) -> tuple[str, ObjectView]:
         """Return an object as lists have it, and by whose record it is listed."""
@@ -251,7 +277,7 @@ class Objects:
         told = max((one.record.places for one in known), default=0)
         told = told or max((self._places_of(one.record.name) for one in known), default=1)
         places = max([told, *(one.place for one in holders)])
-        return ObjectView(key, places, holders, in_line=found.in_line)
+        return ObjectView(key, places=places, holders=holders, in_line=found.in_line)
 
     def _places_of(self, name: str) -> int:
         task = self._app.tasks.get(name)

@@ -102,6 +102,9 @@ class Task(TypedDict):
     cause: str
     queue: str
     object_key: str
+    #: What people call the object that it has or waits for: its task, and its id for who may see
+    #: arguments.
+    object_name: str
     worker: str
     only_workers: list[str]
     prefer_workers: list[str]

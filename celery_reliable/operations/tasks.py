@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from celery import Celery
 
 from celery_reliable.ledger import Held, Ledger, Look
-from celery_reliable.message import Envelope, NamedWorkers, seconds_until
+from celery_reliable.message import NamedWorkers
 from celery_reliable.model import HistoryEntry, Record, State
 from celery_reliable.operations import shapes
 from celery_reliable.operations.filters import Filter, Subject
 from celery_reliable.operations.happenings import Happenings
-from celery_reliable.operations.messages import envelope_of, object_of, publisher_of
+from celery_reliable.operations.messages import (
+    envelope_of,
+    eta_ms,
+    object_name,
+    object_of,
+    own_call_of,
+    publisher_of,
+)
 from celery_reliable.operations.objects import since_ms
 from celery_reliable.operations.pages import Page
 from celery_reliable.operations.times import iso
@@ -24,7 +32,6 @@ from celery_reliable.operations.waits import Seen, Why, absent, ended, waits_for
 from celery_reliable.operations.walks import Kind, Walk
 from celery_reliable.operations.whereabouts import Whereabouts
 from celery_reliable.operations.workers import Workers
-from celery_reliable.options import NAMING, call_of
 from celery_reliable.orders import Order
 from celery_reliable.recovery import MOST_BYTES, BrokerView, stored_task
 
@@ -53,6 +60,7 @@ class TaskView:
         cause: of the last loss, for people.
         queue: that its message is for; empty where it cannot be told.
         object_key: the object that it has, or had when its lock was last looked at.
+        object_name: what people call that, or what it waits for (`messages.object_name`).
         worker: that runs it.
         only_workers: patterns of the workers that may run it; none: any.
         prefer_workers: patterns of those that get it first.
@@ -78,6 +86,7 @@ class TaskView:
     cause: str = ""
     queue: str = ""
     object_key: str = ""
+    object_name: str = ""
     worker: str = ""
     only_workers: tuple[str, ...] = ()
     prefer_workers: tuple[str, ...] = ()
@@ -127,6 +136,7 @@ class TaskView:
             "cause": self.cause,
             "queue": self.queue,
             "object_key": self.object_key,
+            "object_name": self.object_name,
             "worker": self.worker,
             "only_workers": [*self.only_workers],
             "prefer_workers": [*self.prefer_workers],
@@ -145,8 +155,11 @@ class TaskView:
 class Tasks:
     """The tasks of a ledger's namespace.  Raises what the ledger raises."""
 
-    def __init__(self, app: Celery, ledger: Ledger, broker: BrokerView) -> None:
+    def __init__(
+        self, app: Celery, ledger: Ledger, broker: BrokerView, *, sees_arguments: bool = False
+    ) -> None:
         self._app = app
+        self._name_of = partial(object_name, app, sees_arguments=sees_arguments)
         self._ledger = ledger
         self._broker = broker
         self._workers = Workers(ledger, broker)
@@ -280,22 +293,18 @@ class Tasks:
         envelope = envelope_of(look.record)
         if envelope is None:
             return Seen(orders=orders)
-        waits = envelope.headers.get(_WAITS)
-        priority = envelope.properties.get("priority")
         return Seen(
             orders=orders,
-            queue=self._queue(envelope),
+            # Most messages name their queue; only the broker knows where an exchange leads to.
+            queue=envelope.routing_key or envelope.exchange,
+            object_name=self._name_of(look.record, look.object_key or look.waiting_for),
             publisher=publisher_of(envelope),
-            eta_ms=_eta_ms(envelope, now_ms),
-            waits_for_object=isinstance(waits, int) and waits > 0,
+            eta_ms=eta_ms(envelope, now_ms),
+            waits_for_object=_number(envelope.headers.get(_WAITS)) > 0,
             named=NamedWorkers.of(envelope.headers),
-            call=_call(envelope),
-            priority=priority if isinstance(priority, int) else 0,
+            call=own_call_of(envelope),
+            priority=_number(envelope.properties.get("priority")),
         )
-
-    def _queue(self, envelope: Envelope) -> str:
-        # Most messages name their queue; only the broker knows where an exchange leads to.
-        return envelope.routing_key or envelope.exchange
 
     def _seen(self, look: Look, now_ms: int) -> Seen:
         seen = self._told(look, self._ledger.orders.read().in_force(now_ms), now_ms)
@@ -320,6 +329,7 @@ class Tasks:
         if not key:
             return seen
         record = look.record
+        seen = replace(seen, object_name=self._name_of(record, key))
         if record.in_line_of:
             holders, before = self._ledger.line_of(key, record.places, record.task_id)
             return replace(
@@ -356,6 +366,7 @@ def _view(look: Look, seen: Seen, now_ms: int, history: Iterable[HistoryEntry] =
         queue=seen.queue,
         publisher=seen.publisher,
         object_key=look.object_key,
+        object_name=seen.object_name,
         worker=record.owner,
         only_workers=named.only,
         prefer_workers=named.prefer,
@@ -384,15 +395,5 @@ def _subject(view: TaskView) -> Subject:
     )
 
 
-def _call(envelope: Envelope) -> dict[str, Any]:
-    # An operator may have named other workers since.
-    told = call_of(envelope.headers)
-    return {option: value for option, value in told.items() if option not in NAMING}
-
-
-def _eta_ms(envelope: Envelope, now_ms: int) -> int:
-    try:
-        seconds = seconds_until(envelope.headers.get("eta"))
-    except (ValueError, OverflowError):
-        return 0
-    return now_ms + int(seconds * 1000) if seconds else 0
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -25,6 +25,7 @@ from celery_reliable.options.definition import (
 from celery_reliable.options.naming import NAMING, naming_problems, patterns_of
 from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.values import (
+    id_of,
     is_kept_dead,
     is_limited,
     is_of_object,
@@ -50,6 +51,7 @@ __all__ = [
     "check_call",
     "check_if_exists",
     "doubts",
+    "id_of",
     "in_force",
     "is_cut_short",
     "is_kept_dead",

@@ -14,6 +14,7 @@ from celery_reliable.options.object_id import object_key, resolve_object_id
 from celery_reliable.options.rates import interval_us
 
 __all__ = [
+    "id_of",
     "is_kept_dead",
     "is_limited",
     "is_of_object",
@@ -43,11 +44,25 @@ def key_of(task: Any, args: Any, kwargs: Any) -> str | None:
         # The whole task is the object.
         has_places = getattr(type(task), "at_most", None) is not None
         return object_key(task.name, _ALL) if has_places else None
-    spec = found.spec_for(task)
-    value = resolve_object_id(
-        spec, found.signature, task.name, args or (), kwargs or {}, by_name=found.by_name
+    return object_key(task.name, id_of(task, args, kwargs), found.spec_for(task))
+
+
+def id_of(task: Any, args: Any, kwargs: Any) -> object:
+    """Return the object id that a call of *task* gives; None if the task names no object.
+
+    Raises ObjectIdError when the arguments do not give it.
+    """
+    found: TaskObject | None = getattr(type(task), "_reliable_object", None)
+    if found is None:
+        return None
+    return resolve_object_id(
+        found.spec_for(task),
+        found.signature,
+        task.name,
+        args or (),
+        kwargs or {},
+        by_name=found.by_name,
     )
-    return object_key(task.name, value, spec)
 
 
 def is_kept_dead(task: Any, error: object) -> bool:

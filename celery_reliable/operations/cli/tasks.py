@@ -62,7 +62,7 @@ def tasks(
     Dead letters are listed with --state dead, the oldest first; --reason and --exception need it.
     """
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with errors_told(ctx), _desk(ctx) as desk:
         page = _page(desk, filter_of(given), Kind(state) if state else None, cursor, limit)
     if console is None:
         print_json(page.view(TaskView.short_view))
@@ -78,6 +78,11 @@ def tasks(
             [[one.name or "(no name)", one.why.sentence] for one in page.items],
         )
     _print_end(page, "task")
+
+
+def _desk(ctx: click.Context) -> Desk:
+    # Who has a shell of the project may read its messages.
+    return Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS, sees_arguments=True)
 
 
 def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int) -> Page[TaskView]:
@@ -97,10 +102,11 @@ def _page(desk: Desk, wanted: Filter, kind: Kind | None, cursor: str, limit: int
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show one task, whatever became of it: its state, why it waits, and what happened to it.
 
-    Of its arguments nothing is shown; `dead-letters show` has those of a dead letter.
+    Of its arguments nothing is shown but the id of its object; `dead-letters show` has those of a
+    dead letter.
     """
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with errors_told(ctx), _desk(ctx) as desk:
         view = desk.tasks.get(task_id)
     if console is None:
         print_json(view.as_dict())
@@ -157,11 +163,12 @@ def objects(
     if task is None and object_id is not None:
         raise click.UsageError("--id goes with --task.")
     console = None if as_json else console_of(ctx)
-    with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
+    with errors_told(ctx), _desk(ctx) as desk:
         if task is not None:
             key = _key_of(desk, task, object_id)
         if key:
-            page = Page((desk.objects.get(key, task_name=task or ""),), "", 1)
+            found = desk.objects.get(key, task_name=task or "", object_id=object_id)
+            page = Page((found,), "", 1)
         else:
             page = desk.objects.page(cursor, limit=limit)
     if console is None:
@@ -186,7 +193,7 @@ def _key_of(desk: Desk, task: str, object_id: str | None) -> str:
 
 
 def _about(one: ObjectView) -> list[str]:
-    lines = []
+    lines = [one.object_name] if one.object_name != one.object_key else []
     if one.has_places:
         line = f", {one.in_line} in line" if one.in_line else ""
         lines.append(f"{len(one.holders)} of {one.places} places taken{line}")

@@ -16,23 +16,24 @@ def for_object(look: Look, seen: Seen, now_ms: int) -> Why:
     record = look.record
     until_ms = seen.eta_ms or look.due_ms or 0
     key = look.waiting_for or seen.object_key
+    name = seen.object_name or key
     held = seen.holder
     if record.in_line_of:
         return _in_line(look, seen, now_ms)
     if look.waiting_for and not seen.object_key:
         # Lists do not look at who has it.
-        said = f"It waits for the object {key}, which another task had when it last tried."
+        said = f"It waits for the object {name}, which another task had when it last tried."
     elif held is None or held.task_id == record.task_id:
-        whose = "another task had" if not key else f"{key} was another task's, and is free now"
+        whose = "another task had" if not key else f"{name} was another task's, and is free now"
         said = f"It waits for its object, which {whose}." if not key else f"Its object {whose}."
     elif held.kept_ms is not None:
         said = (
-            f"It waits for the object {key}, which is kept after the success of {held.task_id} "
+            f"It waits for the object {name}, which is kept after the success of {held.task_id} "
             f"(once_for_seconds), for {span(held.kept_ms / 1000)} yet."
         )
     else:
         since = f" since {at(seen.holder_since_ms)}" if seen.holder_since_ms else ""
-        said = f"It waits for the object {key}, which {held.task_id} has{since}."
+        said = f"It waits for the object {name}, which {held.task_id} has{since}."
     return Why(
         Wait.OBJECT,
         f"{said} It tries again at {until(until_ms, now_ms)}.",
@@ -47,7 +48,7 @@ def for_object(look: Look, seen: Seen, now_ms: int) -> Why:
 
 def _in_line(look: Look, seen: Seen, now_ms: int) -> Why:
     record, key = look.record, look.record.in_line_of
-    said = f"It stands in line for the object {key}"
+    said = f"It stands in line for the object {seen.object_name or key}"
     if seen.before is not None:
         said += f", with {seen.before} before it"
     if seen.holders:

@@ -24,6 +24,7 @@ class Seen:
         eta_ms: of its message, if that lies in the future; 0 for none.
         waits_for_object: its message says that it waits for an object.
         object_key: the object that it waits for, if that can be told.
+        object_name: what people call the object that it has or waits for; empty where it has none.
         holder: who has that.
         holders: all who have a place of it, where it stands in line.
         holder_since_ms: since when.
@@ -44,6 +45,7 @@ class Seen:
     eta_ms: int = 0
     waits_for_object: bool = False
     object_key: str = ""
+    object_name: str = ""
     holder: Held | None = None
     holders: tuple[str, ...] = ()
     holder_since_ms: int = 0

@@ -81,6 +81,9 @@ def test_from_status_to_the_cause(project: Project, run: Run) -> None:
     objects = run("objects")
     assert fits(objects.out)
     assert by_name.json["object_key"] in objects.out
+    assert "project.locked_retry_gate 'contract 7'" in " ".join(objects.out.split())
+    assert "project.locked_retry_gate 'contract 7'" in run("show", holder.id).out
+    assert "contract 7" in run("objects", "--task", "some.task", "--id", "contract 7").out
     assert run("objects", "--task", "alone").code == 2
 
     workers = run("workers", "--long")

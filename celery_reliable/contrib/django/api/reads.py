@@ -125,7 +125,7 @@ def one_object(asked: Asked) -> shapes.Object:
         key = asked.desk.objects.key_of(query.task, object_id)
     except ObjectIdError as exc:
         raise _bad(str(exc), "id") from exc
-    return asked.desk.objects.get(key, task_name=query.task).as_dict()
+    return asked.desk.objects.get(key, task_name=query.task, object_id=object_id).as_dict()
 
 
 def _bad(detail: str, parameter: str) -> Problem:

@@ -65,7 +65,11 @@ def _answered(request: HttpRequest, by_method: Mapping[str, Operation]) -> Any:
             _require(config, user, right)
     body = None if operation.body is None else read_body(operation.body, _body_of(request))
     app = desk_app()
-    with problems_told(app), Desk(app, patience_seconds=_PATIENCE_SECONDS) as desk:
+    sees = config.permission(user, Right.SEE_ARGUMENTS)
+    with (
+        problems_told(app),
+        Desk(app, patience_seconds=_PATIENCE_SECONDS, sees_arguments=sees) as desk,
+    ):
         by = f"api:{_name_of(user)}"
         server = request.path.removesuffix(operation.path).rstrip("/")
         return operation.answer(Asked(desk, query, body, by, server, ways))

@@ -66,7 +66,7 @@ def object_page(visit: Visit, key: str) -> HttpResponse:
     key = unquote(key)
     found = visit.desk.objects.get(key)
     context = {
-        "title": f"Object {shown(key, _LONGEST)}",
+        "title": f"Object {shown(found.object_name, _LONGEST)}",
         "object": _object(visit, found),
         "is_free": found.is_free,
         "waiters": [

@@ -108,7 +108,7 @@ def task_page(visit: Visit, task_id: str) -> HttpResponse:
         "row_name": shown(row_name, _LONGEST),
         "run_link": visit.link("fleet_run", task.run) if task.run else "",
         "object_link": visit.link("object", key) if (key := _object_of(task)) else "",
-        "object_key": key,
+        "object_name": shown(task.object_name or key, _LONGEST),
         "arguments": shown(desk.tasks.arguments(task_id)) if with_arguments else None,
         "with_arguments": with_arguments,
         "has_arguments": task.is_known,

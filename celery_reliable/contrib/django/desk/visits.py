@@ -88,7 +88,11 @@ class Visit:
     @cached_property
     def desk(self) -> Desk:
         """The desk; `close` closes it."""
-        return Desk(desk_app(), patience_seconds=_PATIENCE_SECONDS)
+        return Desk(
+            desk_app(),
+            patience_seconds=_PATIENCE_SECONDS,
+            sees_arguments=self.may(Right.SEE_ARGUMENTS),
+        )
 
     def close(self) -> None:
         """Close the connections, if there are any."""
