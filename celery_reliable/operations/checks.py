@@ -263,8 +263,12 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
                 "warning",
                 f"The oldest task in {queue.name!r} waits for {span(age_seconds)}, with "
                 f"{queue.depth} messages there.",
-                "More comes than is worked off: start more workers, or see what their slots are "
-                "taken by (`reliable workers`).",
+                _remedy(
+                    status,
+                    queue,
+                    "More comes than is worked off: start more workers, or see what their slots "
+                    "are taken by (`reliable workers`).",
+                ),
             )
 
 
@@ -282,9 +286,20 @@ def _growing(status: Status, queue: QueueView) -> Iterator[Finding]:
         f"{queue.name!r} has grown from {before} to {queue.depth} messages in {span(seconds)}, and "
         f"in every look of a pass meanwhile; the oldest waits for "
         f"{span(queue.oldest_seconds or 0.0)}.",
-        "More comes than is worked off: start more workers, or see who publishes so much. A burst "
-        "is worked off by itself.",
+        _remedy(
+            status,
+            queue,
+            "More comes than is worked off: start more workers, or see who publishes so much. A "
+            "burst is worked off by itself.",
+        ),
     )
+
+
+def _remedy(status: Status, queue: QueueView, otherwise: str) -> str:
+    consumers = [one for one in status.workers if one.nodename in queue.workers]
+    if consumers and all(one.is_drained for one in consumers):
+        return "All workers that consume it are drained: `reliable resume` lets them go on."
+    return otherwise
 
 
 def _has_no_consumer(queue: QueueView, is_old: bool, all_tell: bool) -> bool:

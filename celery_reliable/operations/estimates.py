@@ -6,12 +6,10 @@ from dataclasses import replace
 
 from celery_reliable.operations.bulk import Bulk, Chosen, Done
 from celery_reliable.operations.dead_letters import DeadLetters
+from celery_reliable.operations.filters import OF_GROUPS
 from celery_reliable.operations.groups import LetterPages
 
 __all__ = ["estimated"]
-
-#: Parts of a filter that fit all letters of a group, or none.
-_OF_GROUPS = {"task", "reason", "exception"}
 
 
 def estimated(
@@ -41,7 +39,7 @@ def _indexed(letters: DeadLetters, pages: LetterPages, chosen: Chosen) -> int | 
     asked = set(chosen.wanted.given)
     if not asked:
         return pages.count(chosen.group) if chosen.group else letters.count()
-    if chosen.group or asked - _OF_GROUPS:
+    if chosen.group or asked - OF_GROUPS:
         return None
     found = pages.groups(chosen.wanted)
     return sum(one.count for one in found.groups) if found.is_complete else None

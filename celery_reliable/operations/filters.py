@@ -10,7 +10,10 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.leases import matches, nodename_of
 from celery_reliable.model import Group
 
-__all__ = ["BadFilter", "Filter", "Subject"]
+__all__ = ["OF_GROUPS", "BadFilter", "Filter", "Subject"]
+
+#: Parts of a filter that fit all letters of a group, or none.
+OF_GROUPS = frozenset({"task", "reason", "exception"})
 
 
 class BadFilter(ReliableError, ValueError):

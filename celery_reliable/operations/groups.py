@@ -10,7 +10,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.ledger import Ledger
 from celery_reliable.model import DeadLetter, Group, GroupOfLetters
 from celery_reliable.operations import shapes
-from celery_reliable.operations.filters import Filter
+from celery_reliable.operations.filters import OF_GROUPS, Filter
 from celery_reliable.operations.letter_walks import LetterWalk
 from celery_reliable.operations.pages import Page, Position
 from celery_reliable.operations.views import group_view
@@ -20,6 +20,10 @@ __all__ = ["GroupsOfLetters", "LetterPages", "UnknownGroup"]
 
 #: Looked at by one page.
 _MOST = 500
+#: So many groups are walked at once; among more, all letters are looked at.
+_MOST_GROUPS = 50
+#: A name of a task that is as long may have been cut.
+_LONGEST_WHOLE = 100
 #: Of messages, in one page.
 _MOST_BYTES_OF_A_PAGE = 8 * MOST_BYTES
 #: New letters whose group one reader finds out at most.
@@ -81,12 +85,17 @@ class LetterPages:
         if group:
             self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
             self.group(group)
+        wanted = wanted or Filter()
+        groups = None if group else self._groups_with(wanted)
+        if groups == []:
+            return Page((), "", 0)
         walk = LetterWalk(
             self._app,
             self._ledger,
-            wanted or Filter(),
+            wanted,
             self._ledger.workers.time_ms(),
             group=group,
+            groups=groups or (),
             place=Position.of(cursor),
             is_latest_first=True,
             most=_MOST,
@@ -97,6 +106,19 @@ class LetterPages:
             if len(found) >= limit or walk.n_bytes > _MOST_BYTES_OF_A_PAGE:
                 break
         return Page(tuple(found), walk.cursor, walk.looked_at)
+
+    def _groups_with(self, wanted: Filter) -> list[str] | None:
+        """Return groups outside of which no letter fits; None where the index does not tell, or
+        there are too many.
+        """
+        if not OF_GROUPS & wanted.given.keys():
+            return None
+        state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+        counts = self._ledger.groups.counts()
+        if sum(one.count for one in counts) != state.letters:
+            return None
+        found = [one.group.id for one in counts if _may_have(one.group, wanted)]
+        return found if len(found) <= _MOST_GROUPS else None
 
     def group(self, group_id: str) -> Group:
         """Return what the letters of a group have in common.  Raises UnknownGroup."""
@@ -129,3 +151,14 @@ class LetterPages:
         state = self._ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
         found = [one for one in self._ledger.groups.counts() if filter_.fits_group(one.group)]
         return GroupsOfLetters(tuple(found), state.letters, min(state.grouped, state.letters))
+
+
+def _may_have(group: Group, wanted: Filter) -> bool:
+    """Whether a group may have letters that fit.  Its exception is a type's name, or nothing; the
+    name of its task may be cut.
+    """
+    return Filter(
+        task=wanted.task if len(group.task) < _LONGEST_WHOLE else None,
+        reason=wanted.reason,
+        exception=wanted.exception if group.exception else None,
+    ).fits_group(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from celery import Celery
@@ -34,6 +34,7 @@ class LetterWalk:
         wanted: those that fit.
         now_ms: the server's time, from which ages are reckoned.
         group: only those of this one, by its id.
+        groups: look at no others than those of these, which the index knows completely.
         place: where to begin.
         is_latest_first: else the oldest.
         until_ms: none that was buried later.
@@ -49,6 +50,7 @@ class LetterWalk:
         now_ms: int,
         *,
         group: str = "",
+        groups: Sequence[str] = (),
         place: Position | None = None,
         is_latest_first: bool = False,
         until_ms: int | None = None,
@@ -62,6 +64,7 @@ class LetterWalk:
         self._light = replace(wanted, queue=None, object_id=None)
         self._now_ms = now_ms
         self._group = group
+        self._groups = (group,) if group else groups
         self._is_latest_first = is_latest_first
         self._until_ms = until_ms
         self._most = most
@@ -114,14 +117,20 @@ class LetterWalk:
 
     def _entries(self) -> list[tuple[str, int]]:
         place = None if self.place is None else (self.place.ms, self.place.id)
-        if self._group:
-            return self._ledger.groups.letters_of(
-                self._group,
-                place,
-                _AT_ONCE,
-                is_latest_first=self._is_latest_first,
-                until_ms=self._until_ms,
-            )
+        if self._groups:
+            found = [
+                one
+                for group in self._groups
+                for one in self._ledger.groups.letters_of(
+                    group,
+                    place,
+                    _AT_ONCE,
+                    is_latest_first=self._is_latest_first,
+                    until_ms=self._until_ms,
+                )
+            ]
+            found.sort(key=lambda one: (one[1], one[0]), reverse=self._is_latest_first)
+            return found[:_AT_ONCE]
         return self._ledger.letters_after(
             place, _AT_ONCE, is_latest_first=self._is_latest_first, until_ms=self._until_ms
         )

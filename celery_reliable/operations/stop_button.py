@@ -221,10 +221,10 @@ class StopButton:
                 f"{target} has no object_id, so none of its calls is about an object. Strike the "
                 "task without an object, or give it an object_id."
             )
-        unknown = self._unknown(order, tasks)
-        if kind is OrderKind.PAUSE and any(map(order.names, self._app.amqp.queues)):
-            unknown = ""
-        if unknown and not later:
+        is_declared = kind is OrderKind.PAUSE and any(map(order.names, self._app.amqp.queues))
+        if later or is_declared:
+            return
+        if unknown := _unknown(order, tasks, self._living()):
             raise BadOrder(f"{unknown}. If one that comes later is meant, say so (--later).")
 
     def _tasks(self, order: Order) -> list[Any]:
@@ -234,22 +234,13 @@ class StopButton:
         self._app.loader.import_default_modules()
         return [one for name, one in self._app.tasks.items() if order.names(name)]
 
-    def _unknown(self, order: Order, tasks: Sequence[Any]) -> str:
-        """Say that nobody is there whom an order names; empty: somebody is."""
-        if order.kind is OrderKind.STRIKE:
-            return "" if tasks else f"This app has no task {order.target}"
-        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
-        if any(_is_meant(order, one) for one in looks):
-            return ""
-        if order.kind is OrderKind.PAUSE:
-            return f"No living worker consumes {order.target}"
-        alive = ", ".join(sorted(one.lease.nodename for one in looks)[:_MOST_NAMED])
-        return f"No living worker is called {order.target} (alive: {alive or 'none'})"
+    def _living(self) -> list[WorkerLook]:
+        return [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
 
     def _notes(self, view: OrderView) -> Iterator[str]:
         order = view.order
-        looks = [one for one in self._ledger.worker_looks() if not one.lease.is_dead]
-        if unknown := self._unknown(order, self._tasks(order)):
+        looks = self._living()
+        if unknown := _unknown(order, self._tasks(order), looks):
             yield f"{unknown}; one that starts will obey."
         unable = sorted(
             f"{one.lease.facts.get('nodename') or one.lease.worker} ({pool})"
@@ -265,6 +256,18 @@ class StopButton:
                 "Of a release that knows no orders, and going on: "
                 f"{', '.join(view.deaf)}. Restart them with this release."
             )
+
+
+def _unknown(order: Order, tasks: Sequence[Any], looks: Sequence[WorkerLook]) -> str:
+    """Say that nobody is there whom an order names; empty: somebody is."""
+    if order.kind is OrderKind.STRIKE:
+        return "" if tasks else f"This app has no task {order.target}"
+    if any(_is_meant(order, one) for one in looks):
+        return ""
+    if order.kind is OrderKind.PAUSE:
+        return f"No living worker consumes {order.target}"
+    alive = ", ".join(sorted(one.lease.nodename for one in looks)[:_MOST_NAMED])
+    return f"No living worker is called {order.target} (alive: {alive or 'none'})"
 
 
 def _is_meant(order: Order, look: WorkerLook) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from celery_reliable.operations import OrderKind
 from tests.browser.night import Night
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import DESK, Visitor
 
 #: By WCAG 2, AA.
 LEAST_CONTRAST = 4.5
 #: What is used, or says something without text.
 USED = "#content :is(input:not([type=hidden]), select, textarea, button, svg):not([hidden])"
+#: What somebody with a phone reads and presses.
+PHONE_SEES = "#content :is(td, th, button, a, time, input:not([type=hidden]), select, textarea)"
+PHONE_WIDTH = 390
 #: What has text of its own.
 TEXTS = (
     "#content :is(a, p, td, th, h1, h2, label, code, pre, time, dt, dd, li, span, text, button, \
@@ -34,6 +38,25 @@ def test_every_page_can_be_read_by_day_by_night_and_by_ear(visitor: Visitor, nig
 
     assert pale == {}
     assert grounds == {"light": {False}, "dark": {True}}
+
+
+def test_on_a_phone_each_cell_and_each_act_is_on_the_screen(visitor: Visitor, night: Night) -> None:
+    night.charges(2)
+    night.refunds(1)
+    night.picture()
+    night.remind_later(3600)
+    night.desk.orders.give(OrderKind.PAUSE, "invoices", by="ann", why="its night", later=True)
+    visitor.log_in("root")
+
+    beyond = {
+        address: found
+        for address in visitor.walk()
+        if (found := visitor.off_screen(PHONE_SEES, PHONE_WIDTH))
+    }
+
+    assert beyond == {}
+    visitor.open(f"{DESK}deadletter/orders/")
+    assert visitor.all(".desk-resume")
 
 
 def named(visitor: Visitor, address: str) -> None:

@@ -72,6 +72,12 @@ const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+
 return (r + g + b) / 3 / 255;
 """
 
+_OFF_SCREEN = """
+return [...document.querySelectorAll(arguments[0])]
+  .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1)
+  .map(one => one.outerHTML.slice(0, 120));
+"""
+
 _GET = """
 return fetch(arguments[0], {redirect: "manual"}).then(
   answer => answer.type === "opaqueredirect" ? 302 : answer.status);
@@ -240,6 +246,14 @@ class Visitor:
         """Whether the page is wider than the window."""
         script = "return document.documentElement.scrollWidth > innerWidth"
         return bool(self.driver.execute_script(script))
+
+    def off_screen(self, css: str, width: int) -> list[str]:
+        """What fits, can be seen, and reaches beyond the right edge of a screen of this width."""
+        size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        found: list[str] = self.driver.execute_script(_OFF_SCREEN, css)
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        return found
 
     def picture(self, path: Path) -> None:
         """Have a picture of the page, from its top to its end or to where it gets long."""

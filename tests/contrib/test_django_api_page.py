@@ -45,6 +45,7 @@ def environ(celery_project: Celery, monkeypatch: pytest.MonkeyPatch) -> Iterator
     def bill(*args: object, **kwargs: object) -> None: ...
 
     celery_project.task(bill, name="shop.bill", base=ReliableTask, shared=False)
+    celery_project.amqp.queues.add("invoices")
     apps.get_app_config("celery_reliable").ready()
     said: dict[str, Any] = {}
     monkeypatch.setenv("DESK_TOKEN", "t0ken")

@@ -123,7 +123,8 @@ def test_a_filter_finds_what_fits(project: Project, desk: Desk) -> None:
     for wanted, expected in cases:
         page = desk.letter_pages.page(wanted)
         assert {letter.task_id for letter in page.items} == expected, wanted
-        assert page.looked_at == 5
+        # What cannot fit by the index of groups is not looked at.
+        assert page.looked_at == 5 or wanted.exception or wanted.reason
         assert desk.bulk.count(Chosen(wanted=wanted)).done == len(expected), wanted
 
 
@@ -136,10 +137,10 @@ def test_a_page_looks_at_so_many_letters_and_says_where_it_goes_on(
     for number in range(30):
         bury(project, f"other-{number}", exception="KeyError: x")
 
-    pages = [desk.letter_pages.page(Filter(exception="ValueError"))]
+    wanted = Filter(text="first")
+    pages = [desk.letter_pages.page(wanted)]
     while not pages[-1].is_last:
-        last = pages[-1]
-        pages.append(desk.letter_pages.page(Filter(exception="ValueError"), cursor=last.cursor))
+        pages.append(desk.letter_pages.page(wanted, cursor=pages[-1].cursor))
 
     assert [page.looked_at for page in pages] == [10, 10, 10, 1]
     assert [letter.task_id for page in pages for letter in page.items] == ["first"]

@@ -178,7 +178,7 @@ def test_a_name_forges_no_line(project: Project, run: Run) -> None:
         message="{}",
         name=forged,
     )
-    order = run("pause", forged, "--reason", forged, "--json").json["id"]
+    order = run("pause", forged, "--later", "--reason", forged, "--json").json["id"]
 
     wrong = []
     for command in (

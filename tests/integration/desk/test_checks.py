@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from celery_reliable.exceptions import LedgerUnavailable
-from celery_reliable.operations import Desk, check
+from celery_reliable.operations import Desk, OrderKind, check
 from celery_reliable.operations.checks import Limits
 from celery_reliable_probe import problems
 from tests.integration.conftest import ONE_EACH, SOON, Project
@@ -134,6 +134,10 @@ def test_a_queue_that_nobody_consumes_and_one_that_is_old(hasty: Project, desk: 
     assert "'forgotten'" in messages["celery_reliable.queue_without_consumer"]
     # Its slots are taken: that is no fault of the worker's.
     assert "worker_takes_nothing" not in found(desk)
+    # Who has drained it need not start more workers.
+    desk.orders.give(OrderKind.DRAIN, "one", by="ann")
+    hints = {one.id: one.hint for one in check(desk.status(), Limits(oldest_seconds=3))}
+    assert "are drained" in hints["celery_reliable.queue_old"]
     hasty.effects.open_gate("door")
 
 

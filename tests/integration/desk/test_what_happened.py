@@ -77,7 +77,7 @@ def test_what_was_refused_stands_in_it_though_no_record_was_changed(
     skipped = project.send("locked_gate", "object", "door")
     # It is refused first, and settled then.
     view = wait_for(
-        lambda: (one := desk.tasks.get(skipped.id)).state == "absent" and one.history and one,
+        lambda: not (one := desk.tasks.get(skipped.id)).is_known and one.history and one,
         20,
         "its refusal",
     )
@@ -107,7 +107,9 @@ def test_nothing_is_kept_of_what_nothing_happened_to(project: Project, desk: Des
         result.get(timeout=20)
     wait_for(lambda: not any(desk.tasks.get(one.id).is_known for one in results), 10, "their ends")
 
-    assert {desk.tasks.get(one.id).state for one in results} == {"absent"}
+    # Their results are known, and no more.
+    views = [desk.tasks.get(one.id) for one in results]
+    assert {(one.state, one.outcome, one.name) for one in views} == {("ended", "SUCCESS", "")}
     assert not desk.ledger.ended_tasks()
 
 

@@ -149,6 +149,7 @@ class Orders:
             object_id=order.object_id,
             for_seconds=for_seconds,
             stop=is_stop,
+            later=True,
         )
         order.id, order.given_ms = view.order.id, self.now_ms
         self.world.note(f"operator: {order} is given")
