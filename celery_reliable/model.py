@@ -334,6 +334,8 @@ class GroupOfLetters:
     last_ms: int
     #: The latest letter.
     example_id: str
+    #: How many were buried at a time that was asked for, or since.
+    recent: int = 0
 
 
 @dataclass(frozen=True)

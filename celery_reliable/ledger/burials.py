@@ -1,4 +1,4 @@
-"""Transitions that make dead letters, and those that replay, read or discard them."""
+"""Transitions that make dead letters, and those that replay or read them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from celery_reliable.ledger.answers import (
     BlameAnswer,
     BuryAnswer,
     BuryMessageAnswer,
-    DiscardAnswer,
     ReadAnswer,
     ReplayAnswer,
 )
-from celery_reliable.ledger.answers.tasks import Absent, Buried, Discarded, Gone, OtherGeneration
-from celery_reliable.ledger.ended_tasks import call_ending_task
+from celery_reliable.ledger.answers.tasks import Buried, Gone, OtherGeneration
 from celery_reliable.ledger.formats import refuse_newer
 from celery_reliable.ledger.lock_release import call_freeing_lock
-from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
+from celery_reliable.ledger.transition_group import TransitionGroup
 from celery_reliable.ledger.transitions import A, Transition
 from celery_reliable.model import Claim, DeadLetter, Reason
 
@@ -27,9 +25,6 @@ _BURY_MESSAGE: Transition[BuryMessageAnswer] = Transition("bury", BuryMessageAns
 _BLAME: Transition[BlameAnswer] = Transition("blame", BlameAnswer, frees=True)
 _READ: Transition[ReadAnswer] = Transition("read", ReadAnswer)
 _REPLAY: Transition[ReplayAnswer] = Transition("replay", ReplayAnswer)
-_DISCARD: Transition[DiscardAnswer] = Transition(
-    "discard", DiscardAnswer, repeated=(Absent, Discarded), frees=True
-)
 _ANNOUNCE: Transition[AnnounceAnswer] = Transition("announce", AnnounceAnswer)
 
 
@@ -210,35 +205,6 @@ class Burials(TransitionGroup):
         if isinstance(answer, OtherGeneration):
             refuse_newer(answer.format, self._caller.shown, self.keys.meta, "replay")
         return answer
-
-    def discard(
-        self,
-        task_id: str,
-        *,
-        buried_ms: int | None = None,
-        by: str = "",
-        outcome: str = "DISCARDED",
-        is_surplus: bool = False,
-    ) -> DiscardAnswer:
-        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
-
-        *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
-        many letters; `passes.meta` counts those that went for that.
-        """
-        return call_ending_task(
-            self._caller,
-            self.keys,
-            _DISCARD,
-            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
-            [
-                task_id,
-                "" if buried_ms is None else buried_ms,
-                STOPPING_LOOK_MS,
-                "1" if is_surplus else "",
-            ],
-            how=self._ending(task_id, outcome, by, is_kept=True),
-            on_next=self.on_next,
-        )
 
     def announced(self, task_id: str, buried_ms: int) -> AnnounceAnswer:
         """Note that Celery has been told of the burial."""

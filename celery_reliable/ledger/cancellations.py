@@ -1,10 +1,10 @@
-"""Transitions that call off a task of which nothing runs."""
+"""Transitions that call off a task of which nothing runs, or discard it."""
 
 from __future__ import annotations
 
 from celery_reliable.ledger import rows
-from celery_reliable.ledger.answers import CancelAnswer
-from celery_reliable.ledger.answers.tasks import Gone, Stale
+from celery_reliable.ledger.answers import CancelAnswer, DiscardAnswer
+from celery_reliable.ledger.answers.tasks import Absent, Discarded, Gone, Stale
 from celery_reliable.ledger.ended_tasks import call_ending_task
 from celery_reliable.ledger.transition_group import STOPPING_LOOK_MS, TransitionGroup
 from celery_reliable.ledger.transitions import Transition, encoded
@@ -12,13 +12,16 @@ from celery_reliable.ledger.transitions import Transition, encoded
 __all__ = ["Cancellations"]
 
 _CANCEL: Transition[CancelAnswer] = Transition("cancel", CancelAnswer, frees=True, keeps=True)
+_DISCARD: Transition[DiscardAnswer] = Transition(
+    "discard", DiscardAnswer, repeated=(Absent, Discarded), frees=True
+)
 
 #: In the place of an epoch: what was called off has none.
 _CALLED_OFF = "called_off"
 
 
 class Cancellations(TransitionGroup):
-    """How a task that nobody runs is called off."""
+    """How a task that nobody runs is called off, and a dead letter discarded."""
 
     def cancel(
         self,
@@ -91,3 +94,32 @@ class Cancellations(TransitionGroup):
         If the id was published again meanwhile, nothing is changed.
         """
         return self.cancel(task_id, epoch=_CALLED_OFF)
+
+    def discard(
+        self,
+        task_id: str,
+        *,
+        buried_ms: int | None = None,
+        by: str = "",
+        outcome: str = "DISCARDED",
+        is_surplus: bool = False,
+    ) -> DiscardAnswer:
+        """Remove a dead letter for good.  *buried_ms*: only if it was buried at this time.
+
+        *by*: the operator, or the reason, for those who ask later.  *is_surplus*: there are too
+        many letters; `passes.meta` counts those that went for that.
+        """
+        return call_ending_task(
+            self._caller,
+            self.keys,
+            _DISCARD,
+            [self.keys.record(task_id), self.keys.due, self.keys.dead, self.keys.meta],
+            [
+                task_id,
+                "" if buried_ms is None else buried_ms,
+                STOPPING_LOOK_MS,
+                "1" if is_surplus else "",
+            ],
+            how=self._ending(task_id, outcome, by, is_kept=True),
+            on_next=self.on_next,
+        )

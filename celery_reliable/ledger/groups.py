@@ -192,8 +192,8 @@ class Groups:
 
     # -- reading
 
-    def counts(self) -> list[GroupOfLetters]:
-        """Return the groups, the largest first; not all of them where there are thousands."""
+    def counts(self, *, since_ms: int = 0) -> list[GroupOfLetters]:
+        """Return the groups, the largest first, of thousands not all; and what came *since_ms*."""
 
         def read(client: Any) -> tuple[list[Group], list[Any]]:
             named = client.hscan_iter(self._keys.groups, count=1000)
@@ -207,6 +207,7 @@ class Groups:
                 pipe.zlexcount(self._keys.grouped, low, high)
                 pipe.zrange(self._keys.grouped, low, high, bylex=True, offset=0, num=1)
                 pipe.zrange(self._keys.grouped, high, low, bylex=True, desc=True, offset=0, num=1)
+                pipe.zlexcount(self._keys.grouped, f"{low}{max(0, since_ms):015d}", high)
             return groups, pipe.execute()
 
         groups, (grouped, *found) = self._caller.read("groups", read)
@@ -264,14 +265,17 @@ def group_of(letter: DeadLetter) -> Group:
 
 
 def _counted(groups: Sequence[Group], found: Sequence[Any]) -> list[GroupOfLetters]:
-    """Return groups by what was *found* of each: its count, its first member and its last."""
+    """Return groups by what was *found* of each: its count, its first member, its last one, and how
+    many are recent.
+    """
     told = []
-    for group, count, first, last in zip(groups, found[::3], found[1::3], found[2::3], strict=True):
+    parts = (found[at::4] for at in range(4))
+    for group, count, first, last, recent in zip(groups, *parts, strict=True):
         ends = [_MEMBER.fullmatch(one) for one in (*first, *last)]
         if len(ends) == 2 and ends[0] and ends[1]:
             first_ms, last_ms = int(ends[0][2]), int(ends[1][2])
             example_id = text_of(ends[1][3])
-            told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id))
+            told.append(GroupOfLetters(group, count, first_ms, last_ms, example_id, recent))
     return told
 
 

@@ -5,7 +5,6 @@ Pure.  Each finding has a name that stays, says what happens, and what to do.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -13,19 +12,21 @@ from celery_reliable.leases import nodename_of, too_long_seconds
 from celery_reliable.model import Finding
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import QueueView
-from celery_reliable.operations.status import Burial, Status
+from celery_reliable.operations.finding_words import PREFIX, counted, listed
+from celery_reliable.operations.letter_checks import burials, room
+from celery_reliable.operations.order_words import in_words
+from celery_reliable.operations.status import RECENT_SECONDS, Status
 from celery_reliable.operations.times import span
 from celery_reliable.operations.workers import WorkerView
+from celery_reliable.orders import OrderKind
 from celery_reliable.settings import check_server
 
 __all__ = ["Limits", "check", "finding_view", "status_view"]
 
-_PREFIX = "celery_reliable."
 #: A full pass that finds its oldest so late falls behind.
 _LATE_SECONDS = 60.0
-_MOST_NAMED = 5
-#: So much of the room for dead letters may be taken.
-_FILLED = 0.8
+#: An order without an end that holds for longer may have been forgotten.
+_FORGOTTEN_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,19 @@ class Limits:
 
     Attributes:
         oldest_seconds: for so long a task may wait in its queue.
-        recent_seconds: so long ago a death or a burial is still told.
+        recent_seconds: so long ago a death is still told; `Status.recent_seconds` says so of
+            burials.
         fill: so much of the ledger's memory may be used, from 0 to 1.
+        run_seconds: for so long an attempt may run.
+        failures: so many tasks that failed for good are many, within `Status.recent_seconds`; ten
+            times as many are an error.
     """
 
     oldest_seconds: float = 300.0
-    recent_seconds: float = 600.0
+    recent_seconds: float = RECENT_SECONDS
     fill: float = 0.9
+    run_seconds: float = 1200.0
+    failures: int = 100
 
 
 def check(status: Status, limits: Limits | None = None) -> list[Finding]:
@@ -48,12 +55,13 @@ def check(status: Status, limits: Limits | None = None) -> list[Finding]:
     limits = limits or Limits()
     found = [
         *_sweeper(status),
-        *_workers(status),
+        *_workers(status, limits),
         *_orders(status),
+        *_nobody(status, limits),
         *_deaths(status, limits),
         *_queues(status, limits),
-        *_burials(status, limits),
-        *_room(status, limits),
+        *burials(status, failures=limits.failures),
+        *room(status, recent_seconds=limits.recent_seconds),
         *_server(status, limits),
     ]
     return sorted(found, key=lambda one: one.level != "error")
@@ -85,7 +93,7 @@ def _sweeper(status: Status) -> Iterator[Finding]:
     if silent and not is_quiet and not just_begun:
         since = "has never run" if last.seconds_ago is None else f"ran {span(last.seconds_ago)} ago"
         yield Finding(
-            f"{_PREFIX}sweeper_silent",
+            f"{PREFIX}sweeper_silent",
             "error",
             f"The last pass of the sweeper {since}; it should run every "
             f"{status.sweep_seconds:g} s. Until it runs, nothing that is lost comes back, and no "
@@ -100,7 +108,7 @@ def _sweeper(status: Status) -> Iterator[Finding]:
     report = last.report
     if report.get("failed"):
         yield Finding(
-            f"{_PREFIX}pass_failed",
+            f"{PREFIX}pass_failed",
             "warning",
             f"The last pass could not deal with {report['failed']} of what it looked at, and tries "
             "again with each pass.",
@@ -110,7 +118,7 @@ def _sweeper(status: Status) -> Iterator[Finding]:
     late_seconds = float(report.get("oldest_overdue_seconds") or 0)
     if report.get("is_full") and late_seconds > _LATE_SECONDS:
         yield Finding(
-            f"{_PREFIX}sweeper_behind",
+            f"{PREFIX}sweeper_behind",
             "warning",
             f"Passes have more to do than they can: the oldest task at which one had to look was "
             f"due {span(late_seconds)} before.",
@@ -118,20 +126,23 @@ def _sweeper(status: Status) -> Iterator[Finding]:
         )
 
 
-def _workers(status: Status) -> Iterator[Finding]:
+def _workers(status: Status, limits: Limits) -> Iterator[Finding]:
     patience_seconds = _patience_seconds(status)
-    waits = status.waiting or status.tasks["queued"]
-    if waits and not status.workers_by_state["alive"]:
+    if not status.workers_by_state["alive"]:
+        waits = (status.waiting or status.tasks["queued"]) + status.tasks["parked"]
         yield Finding(
-            f"{_PREFIX}no_worker",
-            "error",
-            f"{waits} tasks wait, and no worker is alive.",
-            "Start workers, or see why they end: they have said so in their logs.",
+            f"{PREFIX}no_worker",
+            "error" if waits else "info",
+            f"{counted(waits, 'task')} waiting, and no worker is alive."
+            if waits
+            else "No worker is alive. Nothing waits for one.",
+            "Start workers, or see why they end: their logs say so.",
         )
+    yield from _long_runs(status, limits)
     for one in status.workers:
         if one.state == "lapsed":
             yield Finding(
-                f"{_PREFIX}worker_lapsed",
+                f"{PREFIX}worker_lapsed",
                 "error",
                 f"The lease of {one.nodename} (pid {one.pid}) ran out {span(-one.seconds_left)} "
                 f"ago, and nobody has declared it dead. It runs {_tasks(one)}.",
@@ -148,12 +159,68 @@ def _orders(status: Status) -> Iterator[Finding]:
     deaf = sorted({name for one in status.orders if one.in_force for name in one.deaf})
     if deaf:
         yield Finding(
-            f"{_PREFIX}worker_knows_no_orders",
+            f"{PREFIX}worker_knows_no_orders",
             "error",
             f"{len(status.orders)} order(s) of operators hold, and workers of an older release do "
-            f"not know them: {_listed(deaf)}. They go on.",
+            f"not know them: {listed(deaf)}. They go on.",
             "Restart them with this release, or stop them. `reliable orders` lists what is "
             "paused, struck and drained.",
+        )
+
+    for view in status.orders:
+        age_seconds = (status.now_ms - view.order.given_ms) / 1000
+        if not view.in_force or view.order.until_ms or age_seconds < _FORGOTTEN_SECONDS:
+            continue
+        held = view.parked
+        if view.order.kind is OrderKind.PAUSE:
+            held = sum(one.depth or 0 for one in status.queues if view.order.names(one.name))
+        yield Finding(
+            f"{PREFIX}order_without_end",
+            "warning",
+            f"{in_words(view.order)}. It holds for {span(age_seconds)}, and nothing ends it by "
+            f"itself; {counted(held, 'task')} waiting for that.",
+            f"`reliable resume {view.order.id}`; or give the order again with --for.",
+        )
+
+
+def _nobody(status: Status, limits: Limits) -> Iterator[Finding]:
+    """Tasks that name workers of which none is alive."""
+    late = [
+        one
+        for one in status.waits.named
+        if not one.alive
+        and one.since_ms
+        and status.now_ms - one.since_ms > 1000 * limits.oldest_seconds
+    ]
+    if late:
+        since_ms = min(one.since_ms for one in late)
+        yield Finding(
+            f"{PREFIX}named_worker_missing",
+            "warning",
+            f"Tasks may run on certain workers only, of which none is alive: "
+            f"{listed([one.sentence for one in late])}. The longest waits for "
+            f"{span((status.now_ms - since_ms) / 1000)}.",
+            "Start such a worker, or let others run them: `reliable move ID --anywhere`.",
+        )
+
+
+def _long_runs(status: Status, limits: Limits) -> Iterator[Finding]:
+    found = sorted(
+        (run.since_ms, f"{run.name}[{run.task_id}] on {one.nodename}")
+        for one in status.workers
+        if one.state == "alive"
+        for run in one.runs
+        if run.since_ms and status.now_ms - run.since_ms > 1000 * limits.run_seconds
+    )
+    if found:
+        yield Finding(
+            f"{PREFIX}long_run",
+            "warning",
+            f"{counted(len(found), 'attempt')} running for longer than "
+            f"{span(limits.run_seconds)}, the first since "
+            f"{span((status.now_ms - found[0][0]) / 1000)}: {listed([one for _, one in found])}.",
+            "If it hangs, end it (`reliable revoke ID --if-running kill`) and give its task a "
+            "time_limit. If it is to take so long, raise --max-run.",
         )
 
 
@@ -163,7 +230,7 @@ def _stuck_recovery(status: Status, one: WorkerView, patience_seconds: float) ->
     age_seconds = (status.now_ms - at_ms) / 1000 if at_ms else -one.seconds_left
     if age_seconds > patience_seconds:
         yield Finding(
-            f"{_PREFIX}recovery_stuck",
+            f"{PREFIX}recovery_stuck",
             "error",
             f"{one.nodename} was declared dead {span(age_seconds)} ago, and what it held is still "
             f"not recovered: {_tasks(one) if one.claims else 'messages that it had fetched'}.",
@@ -177,7 +244,7 @@ def _standing(status: Status, one: WorkerView, patience_seconds: float) -> Itera
     is_busy_alone = one.pool == "solo" and one.running
     if turned_seconds > patience_seconds and not is_busy_alone:
         yield Finding(
-            f"{_PREFIX}worker_stands",
+            f"{PREFIX}worker_stands",
             "error",
             f"The main loop of {one.nodename} (pid {one.pid}) has not turned for "
             f"{span(turned_seconds)}: it takes no task and hears no command.",
@@ -198,7 +265,7 @@ def _standing(status: Status, one: WorkerView, patience_seconds: float) -> Itera
     if waiting:
         names = ", ".join(queue.name for queue in waiting)
         yield Finding(
-            f"{_PREFIX}worker_takes_nothing",
+            f"{PREFIX}worker_takes_nothing",
             "error",
             f"{one.nodename} (pid {one.pid}) lives and has {one.idle_slots} of {one.slots} slots "
             f"free, but has begun nothing for {span(idle_seconds)}, while work waits in what it "
@@ -216,9 +283,9 @@ def _deaths(status: Status, limits: Limits) -> Iterator[Finding]:
     ]
     if recent:
         last = recent[-1]
-        names = _listed([nodename_of(one.worker) for one in recent])
+        names = listed([nodename_of(one.worker) for one in recent])
         yield Finding(
-            f"{_PREFIX}worker_died",
+            f"{PREFIX}worker_died",
             "warning",
             f"{len(recent)} worker(s) were declared dead in the last "
             f"{span(limits.recent_seconds)}: {names}; the last one "
@@ -233,7 +300,7 @@ def _deaths(status: Status, limits: Limits) -> Iterator[Finding]:
 def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
     if status.broker_problem:
         yield Finding(
-            f"{_PREFIX}broker_away",
+            f"{PREFIX}broker_away",
             "error",
             f"The queues could not be looked at: {status.broker_problem}",
             "Check that the broker is up and that broker_url names it. What is published "
@@ -250,29 +317,40 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
             continue
         if _has_no_consumer(queue, age_seconds > patience_seconds, all_tell):
             yield Finding(
-                f"{_PREFIX}queue_without_consumer",
+                f"{PREFIX}queue_without_consumer",
                 "error",
                 f"{queue.depth} messages wait in {queue.name!r}, and no living worker consumes it.",
                 f"Start a worker with `-Q {queue.name}`, or find out who sends there.",
             )
             continue
-        yield from _growing(status, queue)
+        drained = _drained(status, queue)
+        yield from _growing(status, queue, drained)
         if age_seconds > limits.oldest_seconds:
             yield Finding(
-                f"{_PREFIX}queue_old",
+                f"{PREFIX}queue_old",
                 "warning",
                 f"The oldest task in {queue.name!r} waits for {span(age_seconds)}, with "
                 f"{queue.depth} messages there.",
-                _remedy(
-                    status,
-                    queue,
-                    "More comes than is worked off: start more workers, or see what their slots "
-                    "are taken by (`reliable workers`).",
-                ),
+                drained
+                or "More comes than is worked off: start more workers, or see what their slots are "
+                "taken by (`reliable workers`).",
             )
 
 
-def _growing(status: Status, queue: QueueView) -> Iterator[Finding]:
+def _drained(status: Status, queue: QueueView) -> str:
+    """Return what to do where each living worker of a queue is drained; empty where one is not."""
+    consumers = [
+        one.nodename for one in status.workers if one.state == "alive" and queue.name in one.queues
+    ]
+    if not consumers or not all(map(status.is_drained, consumers)):
+        return ""
+    return (
+        f"Operators have drained all that consume it: {listed(consumers)}. `reliable orders` says "
+        "who and why; `reliable resume ORDER` ends it."
+    )
+
+
+def _growing(status: Status, queue: QueueView, drained: str) -> Iterator[Finding]:
     past, patience_seconds = status.past_depths.get(queue.name), _patience_seconds(status)
     grown = past.grown(patience_seconds) if past is not None else None
     # A short queue goes up and down without anybody's waiting for long.
@@ -281,25 +359,15 @@ def _growing(status: Status, queue: QueueView) -> Iterator[Finding]:
         return
     before, seconds = grown
     yield Finding(
-        f"{_PREFIX}queue_growing",
+        f"{PREFIX}queue_growing",
         "warning",
         f"{queue.name!r} has grown from {before} to {queue.depth} messages in {span(seconds)}, and "
         f"in every look of a pass meanwhile; the oldest waits for "
         f"{span(queue.oldest_seconds or 0.0)}.",
-        _remedy(
-            status,
-            queue,
-            "More comes than is worked off: start more workers, or see who publishes so much. A "
-            "burst is worked off by itself.",
-        ),
+        drained
+        or "More comes than is worked off: start more workers, or see who publishes so much. A "
+        "burst is worked off by itself.",
     )
-
-
-def _remedy(status: Status, queue: QueueView, otherwise: str) -> str:
-    consumers = [one for one in status.workers if one.nodename in queue.workers]
-    if consumers and all(one.is_drained for one in consumers):
-        return "All workers that consume it are drained: `reliable resume` lets them go on."
-    return otherwise
 
 
 def _has_no_consumer(queue: QueueView, is_old: bool, all_tell: bool) -> bool:
@@ -310,66 +378,13 @@ def _has_no_consumer(queue: QueueView, is_old: bool, all_tell: bool) -> bool:
     return is_old and all_tell and not queue.workers
 
 
-def _burials(status: Status, limits: Limits) -> Iterator[Finding]:
-    recent = [
-        one
-        for one in status.latest_dead
-        if 0 <= status.now_ms - one.at_ms <= 1000 * limits.recent_seconds
-    ]
-    lost = [one for one in recent if one.reason in ("lost", "time_limit")]
-    if lost:
-        yield Finding(
-            f"{_PREFIX}poison",
-            "error",
-            f"Dead-lettered in the last {span(limits.recent_seconds)}, since attempts kept ending "
-            f"without an outcome: {_counted(len(lost), 'task')} ({_named(lost)}). The last one: "
-            f"{lost[0].cause or lost[0].reason} ({lost[0].task_id}).",
-            "Something kills whoever runs them. `reliable show ID` has the history with signal and "
-            "exit code; when it is mended, replay them.",
-        )
-    unreadable = [one for one in recent if one.reason == "unprocessable"]
-    if unreadable:
-        yield Finding(
-            f"{_PREFIX}unprocessable",
-            "warning",
-            f"Dead-lettered in the last {span(limits.recent_seconds)}, since no worker could run "
-            f"it: {_counted(len(unreadable), 'message')} ({_named(unreadable)}).",
-            "Workers without the code of these tasks, or a publisher in another format: replay "
-            "them when the code is there.",
-        )
-
-
-def _room(status: Status, limits: Limits) -> Iterator[Finding]:
-    """Whether dead letters are deleted before anybody has read them."""
-    since_ms = status.now_ms - status.trimmed_ms
-    if status.trimmed and 0 <= since_ms <= 1000 * limits.recent_seconds:
-        yield Finding(
-            f"{_PREFIX}dead_letters_trimmed",
-            "error",
-            f"Dead letters are being deleted, since there are more than DEAD_LETTER_MAX "
-            f"({status.dead_letter_max}): the last one {span(since_ms / 1000)} ago, "
-            f"{status.trimmed} in all.",
-            "The largest group loses its oldest letters first (`reliable dead-letters groups`). "
-            "Replay or discard what is there, or raise DEAD_LETTER_MAX.",
-        )
-    elif status.tasks["dead"] >= _FILLED * status.dead_letter_max:
-        yield Finding(
-            f"{_PREFIX}dead_letters_fill",
-            "warning",
-            f"There are {status.tasks['dead']} dead letters. From {status.dead_letter_max} on "
-            "(DEAD_LETTER_MAX) the oldest of the largest group are deleted.",
-            "`reliable dead-letters groups` shows what they died of. Replay or discard them, or "
-            "raise DEAD_LETTER_MAX.",
-        )
-
-
 def _server(status: Status, limits: Limits) -> Iterator[Finding]:
     yield from check_server(status.server.facts)
     fill = status.server.fill
     if fill is not None and fill >= limits.fill:
         is_full = fill >= 1
         yield Finding(
-            f"{_PREFIX}ledger_full",
+            f"{PREFIX}ledger_full",
             "error" if is_full else "warning",
             f"The ledger's Redis has used {fill:.0%} of its maxmemory"
             + (": nothing can be published, and attempts wait." if is_full else "."),
@@ -381,18 +396,4 @@ def _server(status: Status, limits: Limits) -> Iterator[Finding]:
 def _tasks(one: WorkerView) -> str:
     if not one.runs:
         return f"{one.claims} tasks"
-    return _listed([f"{run.name}[{run.task_id}]" for run in one.runs])
-
-
-def _named(letters: list[Burial]) -> str:
-    counts = Counter(one.name or "(not readable)" for one in letters)
-    return _listed([f"{name} ({count})" for name, count in counts.most_common()])
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return listed([f"{run.name}[{run.task_id}]" for run in one.runs])

@@ -24,7 +24,7 @@ from celery_reliable.operations.moves import Moves
 from celery_reliable.operations.objects import Objects
 from celery_reliable.operations.revocations import Revocations
 from celery_reliable.operations.runs import RunViews
-from celery_reliable.operations.status import Status, look_at_status
+from celery_reliable.operations.status import RECENT_SECONDS, Status, look_at_status
 from celery_reliable.operations.stop_button import StopButton
 from celery_reliable.operations.tasks import Tasks
 from celery_reliable.operations.workers import Workers
@@ -193,6 +193,6 @@ class Desk:
             after, kinds=kinds, task=task, patience_seconds=patience_seconds, on_away=on_away
         )
 
-    def status(self) -> Status:
-        """All of it in one value."""
-        return look_at_status(self.app, self.ledger, self._broker)
+    def status(self, recent_seconds: float = RECENT_SECONDS) -> Status:
+        """All of it in one value; *recent_seconds*: so long ago a burial is recent."""
+        return look_at_status(self.app, self.ledger, self._broker, recent_seconds)

@@ -118,7 +118,7 @@ class FleetCollector:
             try:
                 # A desk is one thread's, and scrapes come from any.
                 with Desk(self._app, patience_seconds=1.0) as desk:
-                    status = desk.status()
+                    status = desk.status((self._limits or Limits()).recent_seconds)
             except ReliableError:
                 yield gauge("reliable_up", "Whether the ledger could be reached.", 0)
                 return

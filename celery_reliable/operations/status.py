@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from celery_reliable.app import reliable_of
 from celery_reliable.events import as_shown
 from celery_reliable.exceptions import LedgerRefused, ReliableError
 from celery_reliable.ledger import Ledger
+from celery_reliable.model import GroupOfLetters
 from celery_reliable.operations import shapes
 from celery_reliable.operations.depths import Queues, QueueView
 from celery_reliable.operations.status_waiting import Waiting, look_at_waiting
@@ -26,12 +27,12 @@ from celery_reliable.orders import OrderKind
 from celery_reliable.recovery import BrokerView, Depths, depths_of
 from celery_reliable.settings import ServerFacts
 
-__all__ = ["Burial", "Death", "LastPass", "Server", "Status", "look_at_status"]
+__all__ = ["RECENT_SECONDS", "Death", "LastPass", "Server", "Status", "look_at_status"]
 
-#: Dead letters whose reason is read one by one; of more, their groups tell.
-_REASONS = 2_000
-#: Those looked at, the latest first.
-_LETTERS = 500
+#: So long ago a death or a burial is recent.
+RECENT_SECONDS = 600.0
+#: New letters whose group is found out at most.
+_CAUGHT_UP_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,6 @@ class Death:
     at_ms: int
     #: How many tasks it ran.
     claims: int
-
-
-@dataclass(frozen=True)
-class Burial:
-    """A dead letter of the latest."""
-
-    task_id: str
-    name: str
-    reason: str
-    at_ms: int
-    cause: str
 
 
 @dataclass(frozen=True)
@@ -110,9 +100,9 @@ class Status:
         now_ms: the server's time.
         tasks: how many are "queued", "parked", "running", "waiting", "owed", "dead".
         is_exact: whether those are counted; else what waits is estimated by a sample.
-        dead_by_reason: how many dead letters have each reason; of more than 2 000, as far as their
-            groups are known, and at least of the latest.
-        latest_dead: the latest dead letters.
+        groups: the dead letters by what they died of, as far as that is known, with how many of
+            each are recent.
+        recent_seconds: so long ago those were buried at most.
         waits: what waits in the ledger and in no queue: for a moment, a place, a worker.
         orders: what operators have paused, struck and drained.
         past_depths: how deep queues were at the last passes that looked, by name.
@@ -134,8 +124,8 @@ class Status:
     queues: tuple[QueueView, ...]
     tasks: Mapping[str, int]
     is_exact: bool
-    dead_by_reason: Mapping[str, int]
-    latest_dead: tuple[Burial, ...]
+    groups: tuple[GroupOfLetters, ...]
+    recent_seconds: float
     broker_problem: str
     sweep_seconds: float
     lease_seconds: float
@@ -159,6 +149,14 @@ class Status:
             one.in_force and one.order.kind is OrderKind.PAUSE and one.order.names(queue)
             for one in self.orders
         )
+
+    @property
+    def dead_by_reason(self) -> dict[str, int]:
+        """How many dead letters have each reason."""
+        found: Counter[str] = Counter()
+        for one in self.groups:
+            found[one.group.reason] += one.count
+        return dict(sorted(found.items()))
 
     @property
     def workers_by_state(self) -> dict[str, int]:
@@ -204,7 +202,7 @@ class Status:
             "is_exact": self.is_exact,
             "waiting_for_worker": self.waits.for_workers,
             "nobody_alive": [one.as_dict() for one in self.waits.named],
-            "dead_by_reason": dict(self.dead_by_reason),
+            "dead_by_reason": self.dead_by_reason,
             "workers_by_state": self.workers_by_state,
             "workers": [one.as_dict() for one in self.workers],
             "slots": self.slots,
@@ -226,7 +224,9 @@ class Status:
         }
 
 
-def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
+def look_at_status(
+    app: Celery, ledger: Ledger, broker: BrokerView, recent_seconds: float = RECENT_SECONDS
+) -> Status:
     """Look at everything once.  Raises what the ledger raises; a broker that is away is part of
     the answer.
 
@@ -242,7 +242,6 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
     looked_at = Queues(app, ledger, broker)
     states, is_exact = looked_at.states()
     queues, problem = _queues(app, looked_at, workers)
-    ids = ledger.dead_ids(limit=_REASONS)
     running = sum(one.claims for one in workers)
     return Status(
         now_ms=now_ms,
@@ -255,8 +254,8 @@ def look_at_status(app: Celery, ledger: Ledger, broker: BrokerView) -> Status:
         queues=queues,
         tasks={**states, "running": running, "dead": numbers.dead},
         is_exact=is_exact,
-        dead_by_reason=dict(sorted(_reasons(ledger, ids, numbers.dead).items())),
-        latest_dead=tuple(_burials(ledger, ids[:_LETTERS])),
+        groups=_groups(ledger, now_ms - int(1000 * recent_seconds)),
+        recent_seconds=recent_seconds,
         broker_problem=problem,
         sweep_seconds=config.sweep_seconds,
         lease_seconds=config.lease_seconds,
@@ -313,24 +312,10 @@ def _deaths(meta: Mapping[str, str]) -> tuple[Death, ...]:
     )
 
 
-def _reasons(ledger: Ledger, ids: Sequence[str], total: int) -> Counter[str]:
-    if total > len(ids):
-        # Where the ledger is full nobody can bring the groups up to date.
-        with suppress(LedgerRefused):
-            found: Counter[str] = Counter()
-            for one in ledger.groups.counts():
-                found[one.group.reason] += one.count
-            if found.total() >= len(ids):
-                return found
-    return Counter(reason for reason in ledger.reasons_of(ids) if reason)
-
-
-def _burials(ledger: Ledger, ids: Sequence[str]) -> list[Burial]:
-    looks = ledger.look_all(ids)
-    return [
-        Burial(
-            look.record.task_id, look.record.name, look.reason, look.buried_ms, look.record.cause
-        )
-        for look in looks
-        if look is not None and look.reason
-    ]
+def _groups(ledger: Ledger, since_ms: int) -> tuple[GroupOfLetters, ...]:
+    # Where the ledger is full nobody can bring the index up to date.
+    with suppress(LedgerRefused):
+        ledger.groups.catch_up(_CAUGHT_UP_AT_ONCE)
+    with suppress(LedgerRefused):
+        return tuple(ledger.groups.counts(since_ms=since_ms))
+    return ()

@@ -21,6 +21,8 @@ __all__ = ["NobodyAlive", "TaskPlaces", "Waiting", "look_at_waiting"]
 _LOOKED_AT = 1_000
 _MOST_KINDS = 20
 _MOST_NAMED = 5
+#: So many of a kind are asked since when they wait.
+_MOST_EXAMPLES = 20
 #: Tasks in line whose code this app has not.
 _OTHERS = "(others)"
 
@@ -49,6 +51,7 @@ class NobodyAlive:
         alive: names of such workers that live nevertheless: they are drained, have no queue of
             their own, are leaving, or have only just started.
         drained: those of them that are drained.
+        since_ms: since when the longest of some of them waits; 0: not known.
     """
 
     only_workers: tuple[str, ...]
@@ -56,6 +59,7 @@ class NobodyAlive:
     count: int
     alive: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
+    since_ms: int = 0
 
     @property
     def sentence(self) -> str:
@@ -136,10 +140,15 @@ def _places(ledger: Ledger, tasks: Mapping[str, object]) -> tuple[TaskPlaces, ..
 
 def _named(ledger: Ledger, workers: Iterable[WorkerView]) -> tuple[NobodyAlive, ...]:
     counts: Counter[tuple[tuple[str, ...], bool]] = Counter()
+    examples: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     entries = (one for some in ledger.named.each_waiting() for one in some)
-    for _, text in islice(entries, _LOOKED_AT):
+    for task_id, text in islice(entries, _LOOKED_AT):
         named = NamedWorkers.from_text(text)
-        counts[named.only, bool(named.run)] += 1
+        kind = named.only, bool(named.run)
+        counts[kind] += 1
+        some = examples.setdefault(kind, [])
+        if len(some) < _MOST_EXAMPLES:
+            some.append(task_id)
     alive = sorted({one.nodename for one in workers if one.state == "alive"})
     orders = ledger.orders.read()
     drained = {one for one in alive if orders.is_drained(one, orders.now_ms)}
@@ -147,5 +156,8 @@ def _named(ledger: Ledger, workers: Iterable[WorkerView]) -> tuple[NobodyAlive, 
     for (only, is_run), count in counts.most_common(_MOST_KINDS):
         meant = tuple(one for one in alive if NamedWorkers(only).means(one))
         no_more = tuple(one for one in meant if one in drained)
-        found.append(NobodyAlive(only, is_run, count, meant, no_more))
+        looks = filter(None, ledger.look_all(examples[only, is_run]))
+        since = [max(one.record.published_ms, one.record.sent_ms) for one in looks]
+        since_ms = min(filter(None, since), default=0)
+        found.append(NobodyAlive(only, is_run, count, meant, no_more, since_ms))
     return tuple(found)

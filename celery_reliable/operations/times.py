@@ -42,10 +42,12 @@ def span(seconds: float) -> str:
 
 
 def parse_age(text: str) -> float:
-    """Return the seconds of an age: 90, 15m, 2h, 3d.  Raises ValueError, which says what one is."""
+    """Return the seconds of a length of time: 90, 15m, 2h, 3d.  Raises ValueError, which says what
+    one is.
+    """
     match = _AGE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:50]!r} is no age: 90 (seconds), 15m, 2h or 3d.")
+        raise ValueError(f"{text[:50]!r} is no length of time: 90 (seconds), 15m, 2h or 3d.")
     return float(match[1]) * _ASKED[match[2]]
 
 

@@ -46,7 +46,10 @@ def test_letters_are_found_by_filters(some: None, log_in: Any) -> None:
 def test_what_is_no_filter_is_said_and_finds_nothing(some: None, log_in: Any) -> None:
     client = log_in("view")
 
-    for query, said in (("older_than=soon", "is no age"), ("reason=x", "Reason: one of")):
+    for query, said in (
+        ("older_than=soon", "is no length of time"),
+        ("reason=x", "Reason: one of"),
+    ):
         answer = client.get(f"{LIST}?{query}")
         assert answer.status_code == 400
         assert said in answer.content.decode()

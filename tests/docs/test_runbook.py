@@ -13,7 +13,7 @@ from docutils import nodes
 
 from celery_reliable import events
 from celery_reliable.app import reliable_of
-from celery_reliable.operations import checks
+from celery_reliable.operations import checks, letter_checks
 from celery_reliable.orders import OrderKind
 from celery_reliable.settings import check_rights, check_server
 from celery_reliable.settings import checks as of_settings
@@ -59,7 +59,8 @@ def names(about: str) -> list[str]:
 
 def findings() -> set[str]:
     """What `status --check` may say."""
-    own = re.findall(r'f"\{_PREFIX\}(\w+)"', inspect.getsource(checks))
+    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
+    own = re.findall(r'f"\{PREFIX\}(\w+)"', source)
     server = set(re.findall(r'"celery_reliable\.(redis_\w+)"', inspect.getsource(of_settings)))
     # Said by a worker that starts, and by nobody else.
     server -= set(re.findall(r'"celery_reliable\.(\w+)"', inspect.getsource(check_rights)))
@@ -104,6 +105,7 @@ def test_the_pages_name_what_there_is() -> None:
     known = {*events.DECLARED, *(name.partition(".")[2] for name in findings())}
     known |= {anchor.replace("-", "_") for anchor in ALL}
     known |= {"time_to_run_seconds", "result_expires", "broker_url", "broker_transport"}
+    known |= {"only_workers"}
     for page in (RUNBOOK, LOG):
         named = set(re.findall(r"``([a-z]+(?:_[a-z]+)+)``", page.text))
         assert named - known <= {"reliable_finding", "celery_reliable"}, page.name
@@ -125,7 +127,7 @@ def test_every_command_runs(project: Project) -> None:
         # One before may have replayed all that there were.
         known["ID"] = f"letter-{number}"
         put(project, known["ID"])
-        if " revoke " in command:
+        if " revoke " in command or " move " in command:
             known["ID"] = project.send("work", 0, countdown=3600).id
         if " resume " in command:
             known["ORDER"] = given(project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -12,24 +13,29 @@ from celery_reliable.model import Reason
 from celery_reliable.operations.filters import Filter
 from celery_reliable.operations.times import parse_age, parse_time
 
-__all__ = ["AGE", "TIME", "filter_of", "filter_options", "group_option"]
+__all__ = ["AGE", "TIME", "Duration", "filter_of", "filter_options", "group_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Age(click.ParamType):  # type: ignore[type-arg]
-    """Seconds, or a number and a unit: 90, 15m, 2h, 3d."""
+class Duration(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, or a number and a unit: 90, 15m, 2h, 3d; from *least* to *most* seconds."""
 
-    name = "age"
+    name = "duration"
+
+    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """Return seconds."""
-        if isinstance(value, float):
-            return value
         try:
-            return parse_age(str(value))
+            seconds = value if isinstance(value, float) else parse_age(str(value))
         except ValueError as exc:
             self.fail(str(exc), param, ctx)
+        if not self._least <= seconds <= self._most:
+            most = "" if math.isinf(self._most) else f" and at most {self._most:g}"
+            self.fail(f"It is at least {self._least:g} seconds{most}.", param, ctx)
+        return seconds
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]
@@ -47,7 +53,7 @@ class _Time(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(exc), param, ctx)
 
 
-AGE, TIME = _Age(), _Time()
+AGE, TIME = Duration(), _Time()
 
 _OPTIONS = (
     click.option("--task", help="Of tasks with this name; a pattern as the shell has them."),

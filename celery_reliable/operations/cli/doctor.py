@@ -10,6 +10,7 @@ from celery_reliable.exceptions import ReliableError
 from celery_reliable.model import Finding
 from celery_reliable.operations import shapes
 from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, as_json_option
+from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import counted, print_json
 from celery_reliable.operations.tables import printable
 
@@ -36,7 +37,7 @@ _FAILING = {
 )
 @click.option(
     "--grace-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Duration(0.001),
     help="How long the orchestrator waits from SIGTERM to SIGKILL.  [default: GRACE_SECONDS]",
 )
 @click.pass_context

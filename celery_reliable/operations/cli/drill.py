@@ -16,6 +16,7 @@ from celery_reliable.operations.cli.calling import (
     as_json_option,
     errors_told,
 )
+from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.drills import KINDS, Drill, DrillReport
@@ -35,10 +36,10 @@ _COLUMNS = (
 @click.option(
     "--timeout",
     "timeout_seconds",
-    type=click.FloatRange(min=1),
+    type=Duration(1),
     default=120.0,
     show_default=True,
-    help="How many seconds each thing is waited for.",
+    help="How long each thing is waited for.",
 )
 @click.option(
     "--restart-command",

@@ -15,6 +15,7 @@ from celery_reliable.operations.cli.calling import (
     as_json_option,
     errors_told,
 )
+from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import console_of, counted, print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
@@ -27,9 +28,8 @@ __all__ = ["drain", "orders", "pause", "resume", "strike"]
 _for = click.option(
     "--for",
     "for_seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="It is over by itself after so long; else when it is resumed.",
+    type=Duration(0.001),
+    help="End it after so long (90, 15m, 2h); without this it holds until it is resumed.",
 )
 _reason = click.option("--reason", "why", default="", help="Why: others will ask.")
 _stop = click.option(

@@ -18,6 +18,7 @@ from celery_reliable.operations.cli.calling import (
     as_json_option,
     errors_told,
 )
+from celery_reliable.operations.cli.choosing import AGE, Duration
 from celery_reliable.operations.cli.printing import console_of, print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.order_words import in_words
@@ -35,26 +36,34 @@ _FOUND = 1
 @click.option(
     "--max-age",
     "oldest_seconds",
-    type=click.FloatRange(min=0),
+    type=AGE,
     default=Limits.oldest_seconds,
     show_default=True,
-    help="For so many seconds a task may wait in its queue.",
+    help="For so long a task may wait in its queue: 90, 15m, 2h.",
 )
 @click.option(
     "--recent",
     "recent_seconds",
-    type=click.FloatRange(min=0),
+    type=AGE,
     default=Limits.recent_seconds,
     show_default=True,
-    help="So many seconds ago a death or a burial is still told.",
+    help="So long ago a death or a burial is still told: 90, 15m, 2h.",
+)
+@click.option(
+    "--max-run",
+    "run_seconds",
+    type=AGE,
+    default=Limits.run_seconds,
+    show_default=True,
+    help="For so long an attempt may run: 90, 15m, 2h.",
 )
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=Duration(0.2),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks with --watch.",
+    help="Time between two looks with --watch.",
 )
 @as_json_option
 @click.pass_context
@@ -63,6 +72,7 @@ def status(
     is_check: bool,
     oldest_seconds: float,
     recent_seconds: float,
+    run_seconds: float,
     watch: bool,
     interval: float,
     as_json: bool,
@@ -74,17 +84,19 @@ def status(
     """
     if watch and (as_json or is_check):
         raise click.UsageError("--watch is for people: without --json and --check.")
-    limits = Limits(oldest_seconds=oldest_seconds, recent_seconds=recent_seconds)
+    limits = Limits(
+        oldest_seconds=oldest_seconds, recent_seconds=recent_seconds, run_seconds=run_seconds
+    )
     console = None if as_json or is_check else console_of(ctx)
     with errors_told(ctx), Desk(app_of(ctx), patience_seconds=PATIENCE_SECONDS) as desk:
         if watch:
             _watch(console, desk, limits, interval)
             return
-        found = desk.status()
+        found = desk.status(limits.recent_seconds)
     findings = check(found, limits)
     if is_check:
         _print_findings(findings, as_json=as_json)
-        ctx.exit(_FOUND if findings else 0)
+        ctx.exit(_FOUND if any(one.level != "info" for one in findings) else 0)
     if console is None:
         print_json(status_view(found, findings))
     else:
@@ -111,7 +123,7 @@ def _watch(console: Any, desk: Desk, limits: Limits, interval: float) -> None:
         with Live(console=console, auto_refresh=False, transient=False) as live:
             while True:
                 try:
-                    found = desk.status()
+                    found = desk.status(limits.recent_seconds)
                     drawn = _drawn(found, check(found, limits))
                 except ReliableError as exc:
                     # It may come back.

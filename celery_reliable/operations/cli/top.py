@@ -19,6 +19,7 @@ from celery.bin.base import CeleryCommand
 from celery_reliable.exceptions import ReliableError
 from celery_reliable.operations.checks import check
 from celery_reliable.operations.cli.calling import PATIENCE_SECONDS, app_of, errors_told
+from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import console_of
 from celery_reliable.operations.cli.screen import Line, screen
 from celery_reliable.operations.desk import Desk
@@ -35,10 +36,10 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 @click.command("top", cls=CeleryCommand)
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.2),
+    type=Duration(0.2),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Time between two looks.",
 )
 @click.option("--once", is_flag=True, help="Print it once; for pipes.")
 @click.pass_context

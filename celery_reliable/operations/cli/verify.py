@@ -11,6 +11,7 @@ from celery_reliable.operations.cli.calling import (
     as_json_option,
     errors_told,
 )
+from celery_reliable.operations.cli.choosing import Duration
 from celery_reliable.operations.cli.printing import print_json
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.tables import printable
@@ -21,7 +22,7 @@ __all__ = ["verify"]
 @click.command("verify", cls=CeleryCommand)
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=Duration(0.1, 3600),
     default=60.0,
     show_default=True,
     help="For how long.",

@@ -11,10 +11,11 @@ SEEN_SECONDS = 30
 
 
 def found(desk: Desk, limits: Limits | None = None) -> set[str]:
-    """The names of what is wrong."""
-    findings = check(desk.status(), limits)
+    """The names of what is wrong; not of what is only worth knowing."""
+    limits = limits or Limits()
+    findings = check(desk.status(limits.recent_seconds), limits)
     assert all(one.message and one.hint for one in findings)
-    return {one.id.removeprefix("celery_reliable.") for one in findings}
+    return {one.id.removeprefix("celery_reliable.") for one in findings if one.level != "info"}
 
 
 def wait_for_finding(desk: Desk, name: str, limits: Limits | None = None) -> None:

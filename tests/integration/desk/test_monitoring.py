@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import celery_reliable_probe as probe
 from celery_reliable.doctor.rows import OpenRows
-from celery_reliable.operations import Desk, checks, metrics, registry_of
+from celery_reliable.operations import Desk, checks, letter_checks, metrics, registry_of
 from celery_reliable.operations.gauges import gauges_of_rows
 from celery_reliable.worker.signs import Signs
 from tests.integration.conftest import Project
@@ -90,7 +90,8 @@ def test_the_panels_name_what_there_is(known: dict[str, set[str]]) -> None:
 
 
 def test_there_is_an_alert_for_each_finding() -> None:
-    named = set(re.findall(r'f"\{_PREFIX\}(\w+)"', inspect.getsource(checks)))
+    source = inspect.getsource(checks) + inspect.getsource(letter_checks)
+    named = set(re.findall(r'f"\{PREFIX\}(\w+)"', source))
     told = set(re.findall(r'id="celery_reliable\.(\w+)"', str([r["expr"] for r in RULES])))
     assert named == told
     # Those of the server are one, as they are in the documentation.

@@ -49,7 +49,7 @@ _UNKNOWN = 404
 def status(asked: Asked) -> shapes.StatusWithFindings:
     """All of it in one value, and what is wrong with it."""
     query: StatusQuery = asked.query
-    found = asked.desk.status()
+    found = asked.desk.status(query.recent_seconds)
     limits = Limits(oldest_seconds=query.oldest_seconds, recent_seconds=query.recent_seconds)
     return status_view(found, check(found, limits))
 

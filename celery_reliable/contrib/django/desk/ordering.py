@@ -10,7 +10,7 @@ from django.shortcuts import redirect
 
 from celery_reliable.contrib.django.desk.kinds import log
 from celery_reliable.contrib.django.desk.visits import Visit, shown
-from celery_reliable.operations import BadOrder, OrderKind
+from celery_reliable.operations import BadOrder, OrderKind, parse_age, span
 
 __all__ = ["order_page", "orders_page", "resume_page"]
 
@@ -53,12 +53,12 @@ def order_page(visit: Visit) -> HttpResponse:
     }
     stop = bool(given.get("stop"))
     try:
-        asked["for_seconds"] = _number(seconds) if seconds else None
+        asked["for_seconds"] = _duration(seconds) if seconds else None
         visit.desk.orders.check(OrderKind(kind), target, **asked)
         if "confirmed" not in given:
             # As it was typed: a template would write a number as the reader's language has it.
             said = {"kind": kind, "target": target, "stop": stop, "for_seconds": seconds}
-            return _ask(visit, kinds[kind], {**asked, **said})
+            return _ask(visit, kinds[kind], {**asked, **said}, asked["for_seconds"])
         view = visit.desk.orders.give(OrderKind(kind), target, by=visit.by, stop=stop, **asked)
     except BadOrder as exc:
         messages.warning(visit.request, shown(str(exc), _LONGEST))
@@ -70,23 +70,26 @@ def order_page(visit: Visit) -> HttpResponse:
     return redirect(visit.link("orders"))
 
 
-def _ask(visit: Visit, words: tuple[str, str], given: dict[str, Any]) -> HttpResponse:
+def _ask(
+    visit: Visit, words: tuple[str, str], given: dict[str, Any], seconds: float | None
+) -> HttpResponse:
     what, about = words
     context = {
         "title": f"{what}: {shown(given['target'], _LONGEST)}?",
         "about": about,
         "given": given,
+        "lasting": span(seconds) if seconds else "",
         "action": visit.link("order"),
         "back": visit.link("orders"),
     }
     return visit.render("order", context, "orders")
 
 
-def _number(given: str) -> float:
+def _duration(given: str) -> float:
     try:
-        return float(given)
-    except ValueError:
-        raise BadOrder(f"For how many seconds it holds is a number, not {given!r}.") from None
+        return parse_age(given)
+    except ValueError as exc:
+        raise BadOrder(str(exc)) from None
 
 
 def resume_page(visit: Visit) -> HttpResponse:
