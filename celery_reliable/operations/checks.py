@@ -258,7 +258,7 @@ def _standing(status: Status, one: WorkerView, patience_seconds: float) -> Itera
     waiting = [
         queue
         for queue in status.queues
-        if not (status.is_drained(one.nodename) or status.is_paused(queue.name))
+        if not (one.is_drained or status.is_paused(queue.name))
         and queue.name in one.queues
         and (queue.oldest_seconds or 0) > patience_seconds
     ]
@@ -340,13 +340,14 @@ def _queues(status: Status, limits: Limits) -> Iterator[Finding]:
 def _drained(status: Status, queue: QueueView) -> str:
     """Return what to do where each living worker of a queue is drained; empty where one is not."""
     consumers = [
-        one.nodename for one in status.workers if one.state == "alive" and queue.name in one.queues
+        one for one in status.workers if one.state == "alive" and queue.name in one.queues
     ]
-    if not consumers or not all(map(status.is_drained, consumers)):
+    if not consumers or not all(one.is_drained for one in consumers):
         return ""
+    names = listed([one.nodename for one in consumers])
     return (
-        f"Operators have drained all that consume it: {listed(consumers)}. `reliable orders` says "
-        "who and why; `reliable resume ORDER` ends it."
+        f"Operators have drained all that consume it: {names}. `reliable orders` says who and why; "
+        "`reliable resume ORDER` ends it."
     )
 
 

@@ -136,13 +136,6 @@ class Status:
     trimmed: int = 0
     trimmed_ms: int = 0
 
-    def is_drained(self, nodename: str) -> bool:
-        """Whether an order lets a worker take nothing new."""
-        return any(
-            one.in_force and one.order.kind is OrderKind.DRAIN and one.order.names(nodename)
-            for one in self.orders
-        )
-
     def is_paused(self, queue: str) -> bool:
         """Whether an order lets nobody take from a queue."""
         return any(
