@@ -2,14 +2,18 @@
 
 Each function (or class) of this folder says with `relies_on` which names it needs, and in its
 docstring why.  `missing` looks for them in what is installed.
+
+A tool that measures or traces may have replaced any function of those packages.  So what a function
+names or sets is read from the code that its release has installed, and never from the function that
+stands there now.
 """
 
 from __future__ import annotations
 
 import dis
-import importlib
+import importlib.util
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
@@ -84,7 +88,7 @@ class Name:
             found = _raw(self.path)
         except (ImportError, AttributeError):
             return f"there is no {_dotted(self.path)}"
-        if self.takes and not _takes(found, self.takes):
+        if self.takes and not _takes(found, self.path, self.takes):
             return f"there is no {_dotted(self.path)} that takes ({', '.join(self.takes)})"
         name = self.path.replace(":", ".").rpartition(".")[2]
         if self.used_by and not _is_used(name, self.used_by):
@@ -105,11 +109,13 @@ class Kept:
             cls = _raw(owner)
         except (ImportError, AttributeError):
             return f"there is no {_dotted(owner)}"
-        members = (member for one in inspect.getmro(cls) for member in vars(one).values())
-        is_set = any(name in _set_in(_code_of(member)) for member in members)
-        if is_set or isinstance(inspect.getattr_static(cls, name, None), property):
-            return ""
-        return f"there is no {_dotted(self.path)}"
+        places = _places_of(owner)
+        is_known = (
+            _code_of_module(places[0][0]) is None
+            or any(_sets(code, name) for place in places for code in _within(*place))
+            or isinstance(inspect.getattr_static(cls, name, None), property)
+        )
+        return "" if is_known else f"there is no {_dotted(self.path)}"
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,7 @@ def missing(parts: Iterable[Part]) -> Iterator[Finding]:
                     "Install releases that celery-reliable was checked on, or a celery-reliable "
                     "that was checked on these.",
                 )
+    _code_of_module.cache_clear()
 
 
 def installed() -> str:
@@ -240,73 +247,106 @@ def _raw(path: str) -> Any:
     return found
 
 
-def _takes(function: Any, names: tuple[str, ...]) -> bool:
+def _takes(found: Any, path: str, names: tuple[str, ...]) -> bool:
+    """Whether a function takes these arguments first, as it stands there or as it is installed."""
     try:
-        parameters = list(inspect.signature(_function_of(function)).parameters.values())
+        signatures = [list(inspect.signature(_function_of(found)).parameters)]
     except (TypeError, ValueError):
-        return False
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
-        return True
-    own = [one.name for one in parameters if one.name not in ("self", "cls")]
-    return tuple(own[: len(names)]) == names
+        signatures = []
+    for code in _code_at(path) or ():
+        if code.co_flags & inspect.CO_VARARGS:
+            return True
+        signatures.append(list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]))
+    own = ([name for name in one if name not in ("self", "cls")] for one in signatures)
+    return any(tuple(one[: len(names)]) == names for one in own)
 
 
 def _function_of(member: Any) -> Any:
     """Return the function behind a property, a class method and the like."""
-    for name in ("fget", "__func__", "func", "__wrapped__"):
+    for name in ("fget", "__func__", "func"):
         inner = getattr(member, name, None)
         if callable(inner):
             return inner
     return member
 
 
-def _code_of(member: Any) -> CodeType | None:
-    code = getattr(_function_of(member), "__code__", None)
+def _is_used(name: str, path: str) -> bool:
+    """Whether the code of a function uses a name; True of code that cannot be read."""
+    codes = _code_at(path)
+    return codes is None or any(name in _named_in(one) for code in codes for one in _each(code))
+
+
+@cache
+def _code_of_module(module: str) -> CodeType | None:
+    """Return the code of a module as it is installed; None if it was compiled to something else."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    get_code = getattr(spec and spec.loader, "get_code", None)
+    code = get_code(module) if get_code is not None else None
     return code if isinstance(code, CodeType) else None
 
 
-def _is_used(name: str, path: str) -> bool:
-    """Whether the code of a function uses a name. If a tool that measures or traces has replaced
-    the function, the answer is True: its code does not tell what it calls.
+def _code_at(path: str) -> list[CodeType] | None:
+    """Return the code of a function as it is installed, or of a property's functions; None if that
+    cannot be read.
     """
+    module, _, qualified = path.partition(":")
+    owner, _, name = qualified.rpartition(".")
     try:
-        function = _function_of(_raw(path))
+        places = _places_of(f"{module}:{owner}")
     except (ImportError, AttributeError):
-        return False
-    theirs = str(getattr(function, "__globals__", {}).get("__name__", "")).partition(".")[0]
-    return theirs != _dotted(path).partition(".")[0] or name in _names_of(path)
+        return []
+    for where, names in places:
+        found = _within(where, [*names, name])
+        if found:
+            return found
+    return None if _code_of_module(places[0][0]) is None else []
 
 
-def _names_of(path: str) -> frozenset[str]:
-    """Return the attributes, globals and texts that the code of a function names; none of one that
-    is not there.
-    """
-    try:
-        code = _code_of(_raw(path))
-    except (ImportError, AttributeError):
-        return frozenset()
-    return frozenset(
-        name for one in _each(code) for name in _named_in(one) if isinstance(name, str)
-    )
+def _places_of(path: str) -> list[tuple[str, list[str]]]:
+    """Return where the code of a module is, or of a class and of those that it derives from."""
+    module, _, qualified = path.partition(":")
+    if not qualified:
+        return [(module, [])]
+    # The metaclass of Celery's steps changes the names of their classes.
+    others = [(one.__module__, one.__qualname__.split(".")) for one in inspect.getmro(_raw(path))]
+    return [(module, qualified.split(".")), *others]
+
+
+def _within(module: str, names: Sequence[str]) -> list[CodeType]:
+    """Return the code of what has this qualified name in a module."""
+    code = _code_of_module(module)
+    found = [] if code is None else [code]
+    for name in names:
+        inner = (one for outer in found for one in outer.co_consts)
+        found = [one for one in inner if isinstance(one, CodeType) and one.co_name == name]
+    return found
 
 
 def _named_in(code: CodeType) -> Iterator[str]:
+    """Yield the attributes, globals and texts that some code names."""
     yield from code.co_names
     for one in code.co_consts:
         # The names of arguments are in a tuple.
-        yield from one if isinstance(one, tuple) else (one,) if isinstance(one, str) else ()
+        named = one if isinstance(one, tuple) else (one,)
+        yield from (name for name in named if isinstance(name, str))
 
 
-def _set_in(code: CodeType | None) -> frozenset[str]:
-    """Return the attributes that some code sets."""
-    steps = (step for one in _each(code) for step in dis.get_instructions(one))
-    return frozenset(step.argval for step in steps if step.opname == "STORE_ATTR")
+def _sets(code: CodeType, name: str) -> bool:
+    """Whether some code sets an attribute of this name."""
+    return any(
+        step.opname == "STORE_ATTR" and step.argval == name
+        for one in _each(code)
+        if name in one.co_names
+        for step in dis.get_instructions(one)
+    )
 
 
-def _each(code: CodeType | None) -> Iterator[CodeType]:
+def _each(code: CodeType) -> Iterator[CodeType]:
     """Yield code, and that of the functions that are made in it."""
-    if code is not None:
-        yield code
-        for one in code.co_consts:
-            if isinstance(one, CodeType):
-                yield from _each(one)
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _each(one)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache, wraps
 from importlib import import_module
-from types import FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import pytest
@@ -74,27 +74,41 @@ def _set_no_more(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Let no instance of a class get the attribute that *path* names."""
     owner, name = _members(path)
     for one in inspect.getmro(owner):
-        for member_name, member in list(vars(one).items()):
-            if member_name == name and isinstance(member, property):
-                monkeypatch.delattr(one, name)
-            elif isinstance(member, FunctionType) and name in _names(inspect.unwrap(member)):
-                monkeypatch.setattr(one, member_name, _another)
-            elif isinstance(member, property) and name in _names(member.fget):
-                monkeypatch.setattr(one, member_name, property(_another))
-
-
-def _names(function: Any) -> set[str]:
-    return set(function.__code__.co_names)
+        if isinstance(vars(one).get(name), property):
+            monkeypatch.delattr(one, name)
+    _install_another(monkeypatch, inspect.getmro(owner), lambda code: name in code.co_names)
 
 
 def _another(self: Any, *, of_another_release: None = None) -> None:
     """What somebody may have made of it."""
 
 
-def _of_another_release(owner: Any) -> Any:
-    """Return a function that the module of *owner* may have in another release."""
-    module = sys.modules[getattr(owner, "__module__", owner.__name__)]
-    return FunctionType(_another.__code__, vars(module), "another")
+def _install_another(
+    monkeypatch: pytest.MonkeyPatch, owners: Iterable[Any], is_meant: Callable[[CodeType], bool]
+) -> None:
+    """Let a release with other functions, of those that are meant, be installed."""
+    installed = relied._code_of_module
+    modules = {getattr(one, "__module__", None) or one.__name__ for one in owners}
+
+    def release(code: CodeType) -> CodeType:
+        # Not the code of a class.
+        if code.co_flags & inspect.CO_OPTIMIZED and is_meant(code):
+            return _another.__code__.replace(co_name=code.co_name)
+        inner = (release(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+        return code.replace(co_consts=tuple(inner))
+
+    def another(module: str) -> CodeType | None:
+        code = installed(module)
+        return code if code is None or module not in modules else release(code)
+
+    monkeypatch.setattr(relied, "_code_of_module", cache(another))
+
+
+def _rewrite(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Let a release with another function of this path be installed."""
+    owner, name = _members(path)
+    owners = inspect.getmro(owner) if inspect.isclass(owner) else [owner]
+    _install_another(monkeypatch, owners, lambda code: code.co_name == name)
 
 
 def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
@@ -107,8 +121,7 @@ def _spoilt(monkeypatch: pytest.MonkeyPatch, one: Relied) -> Relied:
     elif isinstance(one, Kept):
         _set_no_more(monkeypatch, one.path)
     elif isinstance(one, Used):
-        owner, name = _members(one.by)
-        monkeypatch.setattr(owner, name, _of_another_release(owner))
+        _rewrite(monkeypatch, one.by)
     elif isinstance(one, Either):
         for name in {each.path for each in one.names}:
             _remove(monkeypatch, name)
@@ -154,6 +167,7 @@ def test_what_takes_something_else_is_told(
 ) -> None:
     owner, name = _members(one.path)
     monkeypatch.setattr(owner, name, _another)
+    _rewrite(monkeypatch, one.path)
     assert any("that takes" in finding.message for finding in _told(monkeypatch, hook, one))
 
 
@@ -170,32 +184,54 @@ def test_what_takes_something_else_is_told(
 def test_what_nobody_asks_for_any_more_is_told(
     monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name
 ) -> None:
-    owner, name = _members(one.used_by)
-    monkeypatch.setattr(owner, name, _of_another_release(owner))
+    _rewrite(monkeypatch, one.used_by)
     assert any("no use of" in finding.message for finding in _told(monkeypatch, hook, one))
 
 
-@pytest.mark.parametrize(
-    ("hook", "one"),
-    [
-        param
-        for param in EACH
-        if isinstance(param.values[1], Used)
-        or (isinstance(param.values[1], Name) and param.values[1].used_by)
-    ],
-)
+class Measured:
+    """A function with something before it that is no function."""
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.own(*args, **kwargs)
+
+    def __get__(self, thing: Any, owner: Any = None) -> Any:
+        return self if thing is None else MethodType(self, thing)
+
+
+#: What tools that trace Celery put before its functions.
+WRAPPERS = {
+    "plain": lambda own: lambda *args, **kwargs: own(*args, **kwargs),
+    "wraps": lambda own: wraps(own)(lambda *args, **kwargs: own(*args, **kwargs)),
+    "callable": Measured,
+}
+
+
+def _measure(monkeypatch: pytest.MonkeyPatch, hook: Hook, wrap: Callable[[Any], Any]) -> None:
+    """Put something before each function that a hook's checks may look at."""
+    for one in hook.relied:
+        names = one.names if isinstance(one, Either) else (one,)
+        for path in {getattr(each, at, "") for each in names for at in ("path", "used_by", "by")}:
+            if path and not path.startswith("logging:"):
+                owner, name = _members(path)
+                members = [name] if isinstance(one, Name | Used) else list(vars(owner))
+                for member in members:
+                    own = inspect.getattr_static(owner, member, None)
+                    if isinstance(own, FunctionType):
+                        monkeypatch.setattr(owner, member, wrap(own))
+
+
+@pytest.mark.parametrize("how", WRAPPERS)
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
 def test_what_is_measured_by_somebody_else_is_not_missing(
-    monkeypatch: pytest.MonkeyPatch, hook: Hook, one: Name | Used
+    monkeypatch: pytest.MonkeyPatch, hook: Hook, how: str
 ) -> None:
     """Who traces Celery puts functions of his own before its own; workers start all the same."""
-    owner, name = _members(one.by if isinstance(one, Used) else one.used_by)
-    theirs = getattr(owner, name)
-
-    def measured(*args: Any, **kwargs: Any) -> Any:
-        return theirs(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, measured)
-    assert _told(monkeypatch, hook, one) == []
+    _measure(monkeypatch, hook, WRAPPERS[how])
+    monkeypatch.setattr(relied, "HOOKS", [hook])
+    assert list(relied.missing({hook.part})) == []
 
 
 def test_nobody_is_refused_for_what_he_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
