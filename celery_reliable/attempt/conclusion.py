@@ -78,7 +78,9 @@ def conclude(delivery: Delivery, attempt: RunningAttempt, result: Traced) -> Tra
     return result
 
 
-def _why_no_outcome(attempt: RunningAttempt, state: str, retval: Any) -> BaseException | None:
+def _why_no_outcome(
+    attempt: RunningAttempt, state: str, retval: BaseException | None
+) -> BaseException | None:
     """Return why an attempt that Celery has ended has no outcome; None if it has one."""
     if state == states.REJECTED and getattr(retval, "requeue", False):
         # A task that sends itself back must not do so for ever.

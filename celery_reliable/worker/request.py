@@ -38,8 +38,9 @@ _STOPPED = (Terminated, WorkerLostError, SystemExit, KeyboardInterrupt)
 
 def _raised(exc_info: Any) -> BaseException:
     """Return the exception itself: billiard wraps one that a process has sent."""
-    exc = exc_info.exception
-    return exc.exc if isinstance(exc, ExceptionWithTraceback) else exc
+    sent = exc_info.exception
+    exc: BaseException = sent.exc if isinstance(sent, ExceptionWithTraceback) else sent
+    return exc
 
 
 def _count(request: Any, exc: BaseException) -> None:
