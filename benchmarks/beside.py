@@ -164,7 +164,7 @@ def _replay(
     app: Celery, desk: Desk, environ: Mapping[str, str], letters: int, how: Sequence[str]
 ) -> list[float]:
     """Replay all, with one kill in the middle; return the rates until then and after."""
-    words = ("reliable", "dead-letters", "replay", "--all", *how)
+    words = ("reliable", "dead-letters", "replay", "--all", "--yes", *how)
     rates = []
     for least in (letters // 2, 0):
         begun: list[tuple[float, int]] = []

@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_RATE", "Bulk", "Chosen", "Done", "Unclear"]
 
 #: Replays a second, unless somebody says otherwise: they run among the other tasks.
 DEFAULT_RATE = 100.0
-#: Letters after which the groups are told, and whoever watches.
+#: Letters after which the groups are told.
 _AT_ONCE = 50
 #: An index of groups that lags behind is waited for.
 _CAUGHT_UP_AT_ONCE = 2_000
@@ -42,6 +42,10 @@ Admits = Callable[[DeadLetter, "float | None"], bool]
 
 def _admits_all(letter: DeadLetter, deadline: float | None) -> bool:
     return True
+
+
+def _nothing(done: Done) -> None:
+    pass
 
 
 class Bulk:
@@ -71,9 +75,9 @@ class Bulk:
         progress: Progress | None = None,
     ) -> Done:
         """Return how many are meant, as a dry run; nothing is changed."""
-        bounds = Bounds.of(None, limit, seconds)
         done = replace(self.begun(chosen, seconds), is_dry_run=True)
-        return self._run(chosen, done, lambda letter: "", bounds, progress)
+        bounds = Bounds.of(None, limit, seconds)
+        return self._run(chosen, done, lambda letter: "", bounds, progress or _nothing)
 
     def replay(
         self,
@@ -103,7 +107,7 @@ class Bulk:
             to_queue: send them there instead of where they were sent before.
             max_waiting: go on only while fewer messages than that wait in the letter's queue, of
                 whoever published them.  None: whatever waits there.
-            progress: is told now and then.
+            progress: is told at the beginning and after each letter.
             each: is told the id of each letter to which it was done.
 
         Raises:
@@ -182,8 +186,7 @@ class Bulk:
 
             def told(now: Done) -> None:
                 outcome.done, outcome.failed, outcome.problem = now.done, now.failed, now.problem
-                if progress is not None:
-                    progress(now)
+                (progress or _nothing)(now)
 
             return self._run(chosen, done, act, bounds, told, admits)
 
@@ -193,15 +196,16 @@ class Bulk:
         done: Done,
         act: Callable[[DeadLetter], str],
         bounds: Bounds,
-        progress: Progress | None,
+        progress: Progress,
         admits: Admits = _admits_all,
     ) -> Done:
         """Do it to each letter that is meant."""
         pace = Pace(bounds.rate, bounds.deadline)
         walk = None if chosen.ids else self._walk(chosen, done.before_ms, bounds.deadline)
-        # What comes to a group later may belong before a place in it.
+        # What comes to a group later may belong before it.
         has_place = walk is not None and not done.problem
         over: list[DeadLetter] = []
+        progress(done)
         try:
             for letter in (
                 _with(self._ledger, chosen.ids, chosen.before_ms) if walk is None else walk
@@ -215,13 +219,14 @@ class Bulk:
                     return replace(done, is_whole=False, cursor=before.cursor if before else "")
                 pace.wait()
                 done = _after(letter, done, act)
+                progress(done)
                 over.append(letter)
                 if len(over) >= _AT_ONCE:
-                    _tell(self._ledger, over, done, progress)
+                    _tell(self._ledger, over, done)
                 if done.unsent:
                     break
         finally:
-            _tell(self._ledger, over, done, progress)
+            _tell(self._ledger, over, done)
         if walk is None:
             if done.unsent:
                 return replace(done, is_whole=False)
@@ -254,15 +259,13 @@ def _with(ledger: Ledger, given: tuple[str, ...], before_ms: int | None) -> Iter
                 yield letter
 
 
-def _tell(ledger: Ledger, over: list[DeadLetter], done: Done, progress: Progress | None) -> None:
-    """Tell the groups, and whoever watches."""
+def _tell(ledger: Ledger, over: list[DeadLetter], done: Done) -> None:
+    """Tell the groups."""
     if not done.is_dry_run:
         # Where that fails, the groups are caught up later.
         with suppress(ReliableError):
             ledger.groups.left(over)
     over.clear()
-    if progress is not None:
-        progress(done)
 
 
 def _caught_up(ledger: Ledger, seconds: float) -> str:

@@ -447,7 +447,7 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     project.start_worker("one")
     environ = project.environ("ready:none", {})
     paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
-    words = f"-A {APP} reliable dead-letters replay --all --rate 100000".split()
+    words = f"-A {APP} reliable dead-letters replay --all --yes --rate 100000".split()
     process = subprocess.Popen(
         [sys.executable, "-m", "celery", *words],
         cwd=tmp_path,
@@ -463,7 +463,7 @@ def test_a_replay_that_is_killed_goes_on_and_each_runs_once(
     n_left = desk.letters.count()
     assert 0 < n_left < count - 500
 
-    again = run("dead-letters", "replay", "--all", "--rate", "100000", "--json").json
+    again = run("dead-letters", "replay", "--all", "--yes", "--rate", "100000", "--json").json
 
     assert (again["done"], again["failed"], again["is_whole"]) == (n_left, 0, True)
     wait_for(lambda: len(project.effects.runs()) >= count, 120, "all of them")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +26,7 @@ from celery_reliable.operations.cli.choosing import (
     group_option,
 )
 from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.cli.progress import Progress, interruptible
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.editing import publish_edited
 from celery_reliable.operations.tables import printable
@@ -34,7 +34,6 @@ from celery_reliable.operations.times import iso
 
 __all__ = ["discard", "replay"]
 
-_TOLD_EVERY_SECONDS = 2.0
 #: For so long letters are counted.
 _COUNT_SECONDS = 0.7
 _MOST_COUNTED = 10**9
@@ -45,6 +44,7 @@ _limit_option = click.option("--limit", type=click.IntRange(min=1), help="At mos
 _before_option = click.option(
     "--before", type=TIME, help="Only those that were put aside before; to go on with what was cut."
 )
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 _rate_type = click.FloatRange(min=0, min_open=True)
 
 
@@ -87,6 +87,7 @@ class _Json(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--args", type=_Json(list), help="Run one ID anew with these arguments (JSON list).")
 @click.option("--kwargs", type=_Json(dict), help="The same by name (JSON object).")
+@_yes_option
 @as_json_option
 @click.pass_context
 def replay(
@@ -103,6 +104,7 @@ def replay(
     max_waiting: int | None,
     args: list[Any] | None,
     kwargs: dict[str, Any] | None,
+    yes: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -125,15 +127,20 @@ def replay(
         elif len(task_ids) == 1 and before is None and max_waiting is None:
             _replay_one(desk, task_ids[0], to_queue, as_json)
         else:
-            done = desk.bulk.replay(
-                chosen,
-                by=somebody(),
-                rate=rate,
-                limit=limit,
-                to_queue=to_queue,
-                max_waiting=max_waiting,
-                progress=_Progress("replayed"),
-            )
+            meant = _meant(desk, chosen, limit)
+            if all_ and not yes and (meant.done or not meant.is_whole):
+                click.confirm(f"Replay {_counted(meant)}?", abort=True, err=True)
+            progress = _progress("replayed", meant)
+            with interruptible(lambda: progress.to_go_on(limit)), progress:
+                done = desk.bulk.replay(
+                    chosen,
+                    by=somebody(),
+                    rate=rate,
+                    limit=limit,
+                    to_queue=to_queue,
+                    max_waiting=max_waiting,
+                    progress=progress,
+                )
             _told(done, "replayed", as_json)
 
 
@@ -190,7 +197,7 @@ def _replay_edited(
 @click.option("--rate", type=_rate_type, help="So many a second.  Default: as it goes.")
 @_limit_option
 @_before_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_yes_option
 @as_json_option
 @click.pass_context
 def discard(
@@ -213,20 +220,22 @@ def discard(
         if len(task_ids) == 1 and not dry_run and before is None:
             _discard_one(desk, task_ids[0], yes, as_json)
             return
-        if dry_run or not yes:
-            meant = _meant(desk, chosen, limit)
-            if dry_run:
-                _told(meant, "would be discarded", as_json)
-                return
+        meant = _meant(desk, chosen, limit)
+        if dry_run:
+            _told(meant, "would be discarded", as_json)
+            return
+        if not yes:
             if meant.is_whole and not meant.done:
                 # What comes in this moment was not asked about.
                 _told(replace(meant, is_dry_run=False), "discarded", as_json)
                 return
             question = f"Discard {_counted(meant)} for good?"
             click.confirm(question, abort=True, err=True)
-        done = desk.bulk.discard(
-            chosen, by=somebody(), rate=rate, limit=limit, progress=_Progress("discarded")
-        )
+        progress = _progress("discarded", meant)
+        with interruptible(lambda: progress.to_go_on(limit)), progress:
+            done = desk.bulk.discard(
+                chosen, by=somebody(), rate=rate, limit=limit, progress=progress
+            )
         _told(done, "discarded", as_json)
 
 
@@ -267,18 +276,8 @@ def _counted(done: Done) -> str:
     return f"{at_least}{counted(done.done, 'dead letter')}"
 
 
-class _Progress:
-    """Tells a person at a terminal how far it is."""
-
-    def __init__(self, verb: str) -> None:
-        self._verb = verb
-        self._next = time.monotonic() + _TOLD_EVERY_SECONDS
-        self._is_wanted = sys.stderr.isatty()
-
-    def __call__(self, done: Done) -> None:
-        if self._is_wanted and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _TOLD_EVERY_SECONDS
-            click.echo(f"{done.done} {self._verb}", err=True)
+def _progress(verb: str, meant: Done) -> Progress:
+    return Progress(verb, meant.done if meant.is_whole else None)
 
 
 def _told(done: Done, verb: str, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,12 @@ def app_of(ctx: click.Context) -> Celery:
     app = ctx.obj.app
     app.loader.import_default_modules()
     app.finalize()
+    logger = logging.getLogger("celery_reliable")
+    if not logger.hasHandlers():
+        # The command itself answers what an operator does.  Warnings would go beside it to stderr.
+        handler = logging.StreamHandler()
+        handler.setLevel(logging.ERROR)
+        logger.addHandler(handler)
     return app
 
 

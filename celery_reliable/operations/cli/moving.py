@@ -15,6 +15,7 @@ from celery_reliable.operations.cli.calling import (
     errors_told,
 )
 from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.cli.progress import interruptible, repeated
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.moves import CannotMove, Moved
 from celery_reliable.operations.tables import printable
@@ -51,17 +52,22 @@ def move(
         # Whether an attempt has succeeded is known by the backend of its task.
         desk.app.loader.import_default_modules()
         try:
-            found = desk.moves.move(
-                task_ids,
-                workers,
-                by=somebody(),
-                prefer=prefer,
-                else_queue=else_queue,
-                dry_run=dry_run,
-            )
+            with interruptible(_to_go_on):
+                found = desk.moves.move(
+                    task_ids,
+                    workers,
+                    by=somebody(),
+                    prefer=prefer,
+                    else_queue=else_queue,
+                    dry_run=dry_run,
+                )
         except CannotMove as exc:
             raise click.UsageError(str(exc)) from None
         _told(desk, found, as_json)
+
+
+def _to_go_on() -> str:
+    return f"Interrupted. What was moved stays so. To go on:\n  {repeated()}"
 
 
 def _told(desk: Desk, found: Moved, as_json: bool) -> None:

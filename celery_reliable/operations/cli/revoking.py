@@ -16,6 +16,7 @@ from celery_reliable.operations.cli.calling import (
     errors_told,
 )
 from celery_reliable.operations.cli.printing import counted, print_json
+from celery_reliable.operations.cli.progress import interruptible, repeated
 from celery_reliable.operations.desk import Desk
 from celery_reliable.operations.revocations import IfRunning, Revoked
 from celery_reliable.operations.tables import printable
@@ -81,8 +82,13 @@ def _revoke(
             runs = f" ({len(meant.running)} running: {how.value})" if meant.running else ""
             question = f"Revoke {counted(meant.done, 'task')}{runs} for good?"
             click.confirm(question, abort=True, err=True)
-        done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
+        with interruptible(_to_go_on):
+            done = desk.revocations.revoke(task_ids, by=somebody(), if_running=how)
         _told(desk, done, "revoked", as_json)
+
+
+def _to_go_on() -> str:
+    return f"Interrupted. What was revoked stays so. To go on:\n  {repeated()}"
 
 
 def _told(desk: Desk, found: Revoked, verb: str, as_json: bool) -> None:

@@ -1,0 +1,83 @@
+"""Acts on many: how far they are, what becomes of them at Ctrl-C, and what they ask before."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from celery_reliable.operations import Desk
+from tests.integration.commands import Run, entry_point_path
+from tests.integration.conftest import APP, Project
+from tests.integration.letters import put
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_for
+
+COUNT = 100
+
+
+def test_an_act_tells_each_second_how_far_it_is_and_at_ctrl_c_how_to_go_on(
+    project: Project, desk: Desk, run: Run, tmp_path: Path
+) -> None:
+    for number in range(COUNT):
+        put(project, f"letter-{number}")
+    environ = project.environ("ready:none", {})
+    paths = [entry_point_path(tmp_path), str(REPOSITORY), environ.get("PYTHONPATH", "")]
+    words = f"-A {APP} reliable dead-letters replay --all --yes --rate 10".split()
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", *words],
+            cwd=tmp_path,
+            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
+        try:
+            wait_for(lambda: len(lines(tmp_path)) >= 2, 60, "two lines")
+        finally:
+            process.send_signal(signal.SIGINT)
+            code = process.wait(20)
+
+    assert code == 130
+    assert 0 < desk.letters.count() < COUNT
+    *said, interrupted, command = lines(tmp_path)
+    for line in said:
+        assert re.fullmatch(
+            rf"\d+ of {COUNT} replayed, \d+\.\d/s(, [\d.]+ (s|min)( \d+ s)? left)?", line
+        ), line
+    assert f" of {COUNT} replayed" in interrupted
+    # It is a command, which does the rest.
+    program, *rest = shlex.split(command)
+    assert (program, rest[: len(words)]) == ("celery", words)
+    assert "--before" in rest
+    ran = run(*rest[rest.index("reliable") + 1 :], "--rate", "1000")
+    assert ran.code == 0, ran.err
+    assert desk.letters.count() == 0
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "err").read_text("utf-8").splitlines()
+
+
+def test_who_replays_all_is_asked(project: Project, desk: Desk, run: Run) -> None:
+    for number in range(3):
+        put(project, f"letter-{number}")
+
+    asked = run("dead-letters", "replay", "--all")
+
+    assert asked.code == 1
+    assert "Replay 3 dead letters? [y/N]" in asked.err
+    assert desk.letters.count() == 3
+    assert run("dead-letters", "replay", "--all", answer="y\n").code == 0
+    assert desk.letters.count() == 0
+
+
+def test_no_line_of_the_log_lands_on_the_operators_terminal(project: Project, run: Run) -> None:
+    for act in (("pause", "mail"), ("strike", "project.work"), ("resume", "mail")):
+        told = run(*act)
+        assert told.code == 0
+        assert "order_" not in told.err + told.out
